@@ -1,0 +1,3 @@
+from xpu_stack.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""A base: the PyTorch release that a checkout starts from.
+
+Everything that is true of one base only is in patches/<base>/.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.layout import Layout
+from xpu_stack.yamlfile import Node
+
+DEFAULT_BASE = "v1.13.1"
+
+
+@dataclass(frozen=True)
+class SourcePackage:
+    """The distribution's source package of the release."""
+
+    name: str
+    tarball: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class GitTag:
+    """The release in PyTorch's own repository."""
+
+    url: str
+    tag: str
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """The distribution's libraries of the same release."""
+
+    apt: tuple[str, ...]
+    soversion: str
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Base:
+    """One base, as patches/<base>/base.yaml has it."""
+
+    name: str
+    version: str
+    folder: Path
+    source_package: SourcePackage
+    git: GitTag
+    apt: tuple[str, ...]
+    cmake: dict[str, str]
+    prebuilt: Prebuilt
+
+    @classmethod
+    def load(cls, layout: Layout, name: str) -> "Base":
+        folder = layout.base_folder(name)
+        known = sorted(path.parent.name for path in layout.patches.glob("*/base.yaml"))
+        if name not in known:
+            raise ToolError(
+                f"There is no base '{name}'.",
+                why=f"the bases there are: {', '.join(known)}",
+                next=f"make apply BASE={known[0]}" if known else f"add patches/{name}/base.yaml",
+                code=ExitCode.USAGE,
+            )
+        node = Node.load(folder / "base.yaml", f"patches/{name}/base.yaml")
+        node.fields({"name", "version", "source_package", "git", "apt", "cmake", "prebuilt"})
+        node["source_package"].fields({"name", "tarball", "sha256"})
+        node["git"].fields({"url", "tag"})
+        node["prebuilt"].fields({"apt", "soversion", "targets"})
+        package, git, prebuilt = node["source_package"], node["git"], node["prebuilt"]
+        if not re.fullmatch(r"[0-9a-f]{64}", package["sha256"].text()):
+            raise package["sha256"].error("'sha256' must be 64 hexadecimal digits")
+        return cls(
+            name=name,
+            version=node["version"].text(),
+            folder=folder,
+            source_package=SourcePackage(
+                package["name"].text(), package["tarball"].text(), package["sha256"].text()
+            ),
+            git=GitTag(git["url"].text(), git["tag"].text()),
+            apt=tuple(node["apt"].texts()),
+            cmake=node["cmake"].text_map(),
+            prebuilt=Prebuilt(
+                tuple(prebuilt["apt"].texts()),
+                prebuilt["soversion"].text(),
+                tuple(prebuilt["targets"].texts()),
+            ),
+        )
+
+    @property
+    def stand_ins(self) -> dict[str, Path]:
+        """Files for the third-party folders that a source package leaves out."""
+        root = self.folder / "stand-ins"
+        return {
+            path.relative_to(root).as_posix(): path
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }

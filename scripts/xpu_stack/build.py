@@ -1,0 +1,184 @@
+"""Building a stage: PyTorch's own CMake and ninja on the patched checkout."""
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack import cmake, ninja, packages
+from xpu_stack.applying import Workspace
+from xpu_stack.console import say
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import Repository
+from xpu_stack.results import Results
+from xpu_stack.series import Change
+
+_LIBRARIES = Path("/usr/lib")
+_SOURCES = (".c", ".cc", ".cpp")
+
+
+class Mode(enum.Enum):
+    """What is compiled: what the series alone brings, or everything."""
+
+    FAST = "fast"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Build:
+    """A configured build of a checkout at a stage."""
+
+    work: Workspace
+    mode: Mode
+    folder: Path
+    sycl: packages.Sycl
+    env: dict[str, str]
+
+    @property
+    def results(self) -> Results:
+        return _results(self.work, self.mode, self.sycl)
+
+
+def _results(work: Workspace, mode: Mode, sycl: packages.Sycl | None) -> Results:
+    runtime = f"{sycl.root} {sycl.version}" if sycl else "none"
+    return Results(work.layout, work.repository.folder, f"{mode.value} {runtime}")
+
+
+def results_of(work: Workspace, mode: Mode) -> Results:
+    """What is known of builds and tests so far, without preparing a build."""
+    return _results(work, mode, packages.installed_sycl(work.layout))
+
+
+def prepare(work: Workspace, stage: str, mode: Mode) -> Build:
+    """Installs what the build needs and configures the checkout for `stage`."""
+    packages.need_apt(work.base.apt)
+    if mode is Mode.FAST:
+        packages.need_apt(work.base.prebuilt.apt)
+    sycl = packages.need_sycl(work.layout)
+    checkout = work.repository.folder
+    folder = work.layout.for_checkout(checkout) / mode.value
+    folder.mkdir(parents=True, exist_ok=True)
+    work.layout.ccache.mkdir(parents=True, exist_ok=True)
+    _place_stand_ins(work)
+    env = cmake.environment(work.layout.ccache, checkout)
+    options = _options(work, sycl)
+    if mode is Mode.FAST:
+        options |= _fast_options(work, stage, folder)
+    cmake.configure(checkout, folder, options, env, extra=sycl.version)
+    return Build(work, mode, folder, sycl, env)
+
+
+def build(this: Build, changes: list[Change]) -> int:
+    """Builds every target that a file of `changes` is compiled into; the steps taken."""
+    _build_cmake(this)
+    wanted = targets_of(this, changes)
+    steps = ninja.build(this.folder, [target.name for target in wanted], this.env, ninja.jobs())
+    _say_origins(this, wanted)
+    tree = this.work.repository.tree_of("HEAD")
+    record = this.results.get(tree)
+    if not record.built:
+        record.built = True
+        this.results.put(tree, record)
+    return steps
+
+
+def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
+    """The targets that files of these changes are compiled into."""
+    files = {file.target for change in changes for file in change.files}
+    files = {file for file in files if file.endswith(_SOURCES)}
+    return [target for target in cmake.targets(this.folder) if target.sources & files]
+
+
+def _build_cmake(this: Build) -> None:
+    """Lets ninja configure again where CMake's own input has changed."""
+    ninja.build(this.folder, ["build.ninja"], this.env, 1)
+
+
+def _options(work: Workspace, sycl: packages.Sycl) -> dict[str, str]:
+    python = work.layout.python / "bin" / "python"
+    return {
+        **work.base.cmake,
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_C_COMPILER_LAUNCHER": "ccache",
+        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "PYTHON_EXECUTABLE": str(python),
+        "SYCL_ROOT": str(sycl.root),
+    }
+
+
+def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
+    """Takes what the series does not change from the distribution."""
+    prebuilt = work.base.prebuilt
+    listed = folder / "series-sources.txt"
+    added = sorted(
+        file.target
+        for change in work.series.changes(stage)
+        for file in change.files
+        if file.target.endswith(_SOURCES)
+    )
+    text = "".join(f"{name}\n" for name in added)
+    if not listed.exists() or listed.read_text() != text:
+        listed.write_text(text)
+    return {
+        "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "fast.cmake"),
+        "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),
+        "XPU_STACK_PREBUILT_VERSION": prebuilt.soversion,
+        "XPU_STACK_PREBUILT_TARGETS": ";".join(prebuilt.targets),
+        "XPU_STACK_SOURCES": str(listed),
+    }
+
+
+def _prebuilt_folder(work: Workspace) -> Path:
+    name = f"lib{work.base.prebuilt.targets[0]}.so.{work.base.prebuilt.soversion}"
+    found = sorted([*_LIBRARIES.glob(name), *_LIBRARIES.glob(f"*/{name}")])
+    if not found:
+        raise ToolError(
+            f"The distribution's PyTorch {work.base.version} is not here.",
+            why=f"there is no {name} below {_LIBRARIES}",
+            next="make build MODE=full # compiles everything",
+            code=ExitCode.MISSING,
+        )
+    return found[0].parent
+
+
+def _place_stand_ins(work: Workspace) -> None:
+    """Puts stand-ins where a third-party folder is empty, outside every commit."""
+    repository = work.repository
+    placed = []
+    for name, source in work.base.stand_ins.items():
+        target = repository.folder / name
+        if target.exists() and name not in _ours(repository):
+            continue  # the real thing
+        content = source.read_bytes()
+        if not target.exists() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        placed.append(name)
+    _exclude(repository, placed)
+
+
+def _ours(repository: Repository) -> set[str]:
+    exclude = repository.git_path("info/exclude")
+    lines = exclude.read_text().splitlines() if exclude.exists() else []
+    return {line.removeprefix("/") for line in lines}
+
+
+def _exclude(repository: Repository, names: list[str]) -> None:
+    """Hides the stand-ins from git, so that they never enter a commit."""
+    new = [name for name in names if name not in _ours(repository)]
+    if new:
+        exclude = repository.git_path("info/exclude")
+        exclude.parent.mkdir(parents=True, exist_ok=True)
+        with exclude.open("a") as file:
+            file.writelines(f"/{name}\n" for name in new)
+
+
+def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
+    """Which libraries came from where."""
+    libraries = sorted(target.name for target in wanted if target.kind == "SHARED_LIBRARY")
+    say(f"compiled here: {', '.join(libraries)}")
+    if this.mode is Mode.FAST:
+        prebuilt = this.work.base.prebuilt
+        names = ", ".join(f"lib{name}.so.{prebuilt.soversion}" for name in prebuilt.targets)
+        say(f"from the distribution ({_prebuilt_folder(this.work)}): {names}")
+    say(f"SYCL runtime: {this.sycl.version} from {this.sycl.origin}")

@@ -1,0 +1,50 @@
+# The fast mode of a build, injected into PyTorch's own CMake through
+# CMAKE_PROJECT_Torch_INCLUDE; PyTorch's files stay as they are.
+#
+# A library that the distribution ships for the same release keeps its target,
+# its include paths and its place in the graph, but is reduced to the sources
+# that the series adds to it and linked against the shipped library. The
+# shipped library carries a version in its soname and ours does not, so both
+# are loaded and the symbols of both are found.
+#
+# Input:
+#   XPU_STACK_PREBUILT_DIR      folder of the shipped libraries
+#   XPU_STACK_PREBUILT_VERSION  their soversion, e.g. 1.13
+#   XPU_STACK_PREBUILT_TARGETS  the targets to reduce, e.g. c10;torch_cpu
+#   XPU_STACK_SOURCES           file that lists the sources that the series
+#                               adds, a path relative to the checkout per line
+
+function(xpu_stack_reduce target)
+  get_target_property(all ${target} SOURCES)
+  get_target_property(from ${target} SOURCE_DIR)
+  file(STRINGS "${XPU_STACK_SOURCES}" added)
+  list(TRANSFORM added PREPEND "${CMAKE_SOURCE_DIR}/")
+  set(kept)
+  foreach(source IN LISTS all)
+    get_filename_component(source "${source}" ABSOLUTE BASE_DIR "${from}")
+    if(source IN_LIST added)
+      list(APPEND kept "${source}")
+    endif()
+  endforeach()
+  if(NOT kept)
+    set(kept "${CMAKE_BINARY_DIR}/xpu_stack_nothing_added.cpp")
+    file(TOUCH "${kept}")
+  endif()
+  set(shipped "${XPU_STACK_PREBUILT_DIR}/lib${target}.so.${XPU_STACK_PREBUILT_VERSION}")
+  message(STATUS "xpu-stack: ${target} from ${shipped}, with ${kept}")
+  set_property(TARGET ${target} PROPERTY SOURCES ${kept})
+  set_property(TARGET ${target} PROPERTY LINK_LIBRARIES "${shipped}")
+  set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${shipped}")
+endfunction()
+
+function(xpu_stack_fast)
+  set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND
+    PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}")
+  foreach(target IN LISTS XPU_STACK_PREBUILT_TARGETS)
+    if(TARGET ${target})
+      xpu_stack_reduce(${target})
+    endif()
+  endforeach()
+endfunction()
+
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL xpu_stack_fast)

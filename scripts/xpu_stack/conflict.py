@@ -1,0 +1,190 @@
+"""A change that does not fit: the report, and the way on.
+
+The checkout stays as it was. The change is laid on the fork in a work tree
+beside it, with git's own conflict markers and index, where every tool for
+conflicts works. `make continue` keeps what was made of it under
+refs/xpu-stack/resolved/, so that the same conflict is never asked twice.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.chain import AlreadyThere, Conflict, resolution_ref
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.layout import Layout
+
+_PENDING = "refs/xpu-stack/pending"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A conflict that waits for a person."""
+
+    stage: str
+    change: str
+    onto: CommitId
+    pristine: CommitId
+    worktree: Path
+
+
+def _record(repository: Repository) -> Path:
+    return repository.git_dir / "xpu-stack" / "conflict.json"
+
+
+def pending(repository: Repository) -> Pending | None:
+    path = _record(repository)
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text())
+    return Pending(
+        data["stage"],
+        data["change"],
+        CommitId(data["onto"]),
+        CommitId(data["pristine"]),
+        Path(data["worktree"]),
+    )
+
+
+def refuse_pending(repository: Repository) -> None:
+    waiting = pending(repository)
+    if waiting is not None:
+        raise ToolError(
+            f"A conflict of {waiting.change} waits to be resolved.",
+            why=f"its files are in {waiting.worktree}",
+            next="make continue # or: make abort",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def already_there(reason: AlreadyThere, stage: str) -> ToolError:
+    return ToolError(
+        f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
+        why="laid on it, the change alters nothing",
+        next=f"make apply STAGE={stage} DROP={reason.change.id}",
+        code=ExitCode.CONFLICT,
+    )
+
+
+def report(repository: Repository, layout: Layout, conflict: Conflict, stage: str) -> ToolError:
+    """Sets the work tree up and says what is in it."""
+    what = f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
+    if conflict.pristine is None:
+        return ToolError(
+            what,
+            why="its patch does not apply, and the release it was written for, "
+            "the ground for a merge, cannot be had here",
+            next="make doctor",
+            code=ExitCode.CONFLICT,
+            detail=conflict.messages,
+        )
+    worktree = layout.for_checkout(repository.folder) / "conflict"
+    _set_up(repository, conflict.onto, conflict.pristine, worktree)
+    places = [place for file in conflict.files for place in _places(worktree, file)]
+    _record(repository).write_text(
+        json.dumps(
+            {
+                "stage": stage,
+                "change": conflict.change.id,
+                "onto": conflict.onto,
+                "pristine": conflict.pristine,
+                "worktree": str(worktree),
+            }
+        )
+    )
+    return ToolError(
+        what,
+        why=f"{len(conflict.files)} file(s) in conflict; the checkout is as it was",
+        next=f"resolve them in {worktree}, git add them, then: make continue # or: make abort",
+        code=ExitCode.CONFLICT,
+        detail="\n".join([*places, "", conflict.messages.strip()]).strip(),
+    )
+
+
+def _set_up(repository: Repository, onto: CommitId, pristine: CommitId, worktree: Path) -> None:
+    _remove(repository, worktree)
+    worktree.parent.mkdir(parents=True, exist_ok=True)
+    # Keeps the commits laid so far from git's garbage collection.
+    repository.run("update-ref", _PENDING, onto)
+    repository.run("worktree", "add", "--quiet", "--detach", str(worktree), onto)
+    Repository(worktree).run("cherry-pick", "--no-commit", "--allow-empty", pristine, check=False)
+
+
+def _remove(repository: Repository, worktree: Path) -> None:
+    repository.run("worktree", "remove", "--force", str(worktree), check=False)
+    shutil.rmtree(worktree, ignore_errors=True)
+    repository.run("worktree", "prune")
+
+
+def _hunks(path: Path) -> list[str]:
+    """The conflicts of a file, as first-last line numbers."""
+    found, start = [], None
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if line.startswith(b"<<<<<<< "):
+            start = number
+        elif line.startswith(b">>>>>>> ") and start is not None:
+            found.append(f"{start}-{number}")
+            start = None
+    return found
+
+
+def _places(worktree: Path, file: str) -> list[str]:
+    """What the report says of a file in conflict."""
+    path = worktree / file
+    if not path.is_file():
+        return [f"{file}: deleted on one side"]
+    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)]
+    return hunks or [f"{file}: no markers, see below"]
+
+
+def resolve(repository: Repository) -> str:
+    """Takes what a person made of the conflict; the stage to go on with."""
+    waiting = _waiting(repository)
+    work = Repository(waiting.worktree)
+    left = sorted(
+        {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
+    )
+    marked = [
+        file
+        for file in work.run("diff", "--name-only", "--cached", waiting.onto).text.splitlines()
+        if (waiting.worktree / file).is_file() and _hunks(waiting.worktree / file)
+    ]
+    if left or marked:
+        raise ToolError(
+            f"The conflict of {waiting.change} is not resolved yet.",
+            why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
+            next=f"mend them, git -C {waiting.worktree} add <file>, then: make continue",
+            code=ExitCode.CONFLICT,
+        )
+    work.run("add", "--update")
+    tree = TreeId(work.line("write-tree"))
+    repository.run("update-ref", resolution_ref(repository, waiting.onto, waiting.pristine), tree)
+    _forget(repository, waiting)
+    return waiting.stage
+
+
+def abort(repository: Repository) -> str:
+    """Gives the conflict up; the checkout is as it was all the time."""
+    waiting = _waiting(repository)
+    _forget(repository, waiting)
+    return waiting.change
+
+
+def _waiting(repository: Repository) -> Pending:
+    waiting = pending(repository)
+    if waiting is None:
+        raise ToolError(
+            "There is no conflict to go on with.",
+            why="the last apply left none",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return waiting
+
+
+def _forget(repository: Repository, waiting: Pending) -> None:
+    _record(repository).unlink()
+    _remove(repository, waiting.worktree)
+    repository.run("update-ref", "-d", _PENDING)

@@ -1,0 +1,103 @@
+"""What the program prints: one console for people, one log file for the rest."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from xpu_stack.errors import ToolError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+log = logging.getLogger("xpu_stack")
+
+
+def start_log(folder: Path, verb: str) -> Path:
+    """Opens this run's log file; the file of the run before is kept beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{verb}.log"
+    if path.exists():
+        path.replace(folder / f"{verb}.previous.log")
+    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.handlers = [handler]
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    return path
+
+
+def say(text: str) -> None:
+    """A line for the person, and for the log."""
+    log.info("%s", text)
+    out.print(escape(text))
+
+
+def show_error(error: ToolError, log_file: Path | None) -> None:
+    """The three lines of an error, and where the rest is."""
+    log.error("%s | %s | %s", error.what, error.why, error.next)
+    if error.detail:
+        log.error("%s", error.detail)
+        err.print(escape(error.detail), style="dim")
+    err.print(f"[bold red]error:[/] {escape(error.what)}")
+    err.print(f"  [bold]why:[/] {escape(error.why)}")
+    err.print(f"  [bold]next:[/] {escape(error.next)}")
+    if log_file is not None:
+        err.print(f"  [dim]log:[/]  [dim]{escape(str(log_file))}[/]")
+
+
+@contextmanager
+def progress(total: float | None, what: str) -> Iterator["Bar"]:
+    """A bar for work of `total` steps (None: of unknown length), gone when done."""
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    ]
+    log.info("%s ...", what)
+    with Progress(*columns, console=err, transient=True) as bars:
+        yield Bar(bars, bars.add_task(escape(what), total=total))
+    log.info("%s: done", what)
+
+
+class Bar:
+    """One progress bar."""
+
+    def __init__(self, bars: Progress, task: int) -> None:
+        self._bars = bars
+        self._task = task  # rich's TaskID is an int
+
+    def step(self, what: str | None = None) -> None:
+        self.at(advance=1, what=what)
+
+    def at(
+        self,
+        *,
+        advance: float | None = None,
+        done: float | None = None,
+        total: float | None = None,
+        what: str | None = None,
+    ) -> None:
+        from rich.progress import TaskID
+
+        self._bars.update(
+            TaskID(self._task),
+            advance=advance,
+            completed=done,
+            total=total,
+            description=None if what is None else escape(what),
+        )

@@ -1,0 +1,98 @@
+"""What is there, what is missing, and how to get it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from xpu_stack import packages, shell
+from xpu_stack.base import Base
+from xpu_stack.console import out
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.layout import Layout
+
+_DISK = 6 << 30  # bytes that the checkout, the runtime and a fast build take
+_MEMORY = 4 << 30  # bytes for two compilers
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    found: str
+    good: bool
+    get: str = ""  # what to type to get it
+
+
+def examine(layout: Layout, base: Base) -> list[Finding]:
+    return [*_programs(), *_apt(base), _sycl(layout), _checkout(layout, base), *_machine(layout)]
+
+
+def show(findings: list[Finding]) -> None:
+    """Prints the findings; a ToolError names the first thing to get."""
+    table = Table()
+    for heading in ("", "what", "found", "to get it"):
+        table.add_column(heading)
+    for one in findings:
+        table.add_row("[green]ok[/]" if one.good else "[red]--[/]", one.what, one.found, one.get)
+    out.print(table)
+    lacking = [one for one in findings if not one.good]
+    if lacking:
+        raise ToolError(
+            f"{len(lacking)} thing(s) are missing.",
+            why=", ".join(one.what for one in lacking),
+            next=lacking[0].get,
+            code=ExitCode.MISSING,
+        )
+
+
+def _programs() -> Iterator[Finding]:
+    for name, package in (("git", "git"), ("g++", "g++"), ("ccache", "ccache"), ("make", "make")):
+        path = shutil.which(name)
+        if path is None:
+            yield Finding(name, "not found", False, packages.install_command([package]))
+        else:
+            version = shell.run([name, "--version"], check=False).text.splitlines()[:1]
+            yield Finding(name, version[0] if version else path, True)
+
+
+def _apt(base: Base) -> Iterator[Finding]:
+    for what, names in (
+        ("packages to build with", base.apt),
+        ("PyTorch's libraries of the distribution (fast mode)", base.prebuilt.apt),
+    ):
+        missing = packages.missing_apt(names)
+        found = f"{len(names) - len(missing)} of {len(names)}"
+        get = packages.install_command(missing) if missing else ""
+        yield Finding(what, found, not missing, get)
+
+
+def _sycl(layout: Layout) -> Finding:
+    found = packages.installed_sycl(layout)
+    what = "SYCL runtime"
+    if found is None:
+        return Finding(what, "not installed", False, "make build # installs it, or set SYCL_ROOT")
+    return Finding(what, f"{found.version} ({found.origin})", True)
+
+
+def _checkout(layout: Layout, base: Base) -> Finding:
+    there = (layout.checkout(base.name) / ".git").exists()
+    what = f"checkout of PyTorch {base.name}"
+    if there:
+        return Finding(what, str(layout.checkout(base.name)), True)
+    return Finding(what, "not fetched", False, "make apply")
+
+
+def _machine(layout: Layout) -> Iterator[Finding]:
+    folder = layout.state if layout.state.exists() else layout.repository
+    free = shutil.disk_usage(folder).free
+    enough = free >= _DISK
+    get = "" if enough else f"make room: {_DISK >> 30} GiB are needed"
+    yield Finding("disk space", f"{free >> 30} GiB free", enough, get)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    enough = memory >= _MEMORY
+    get = "" if enough else "make build JOBS=1"
+    yield Finding("memory", f"{memory >> 30} GiB free", enough, get)

@@ -1,0 +1,236 @@
+"""Git, as the rest of the tool uses it.
+
+Commits are made in the object database with a private index: no command here
+but `Switch` (switch.py) touches a checkout's files, its index or its branch.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from xpu_stack import shell
+
+CommitId = NewType("CommitId", str)
+TreeId = NewType("TreeId", str)
+BlobId = NewType("BlobId", str)
+
+ZERO = "0" * 40
+
+# A person's configuration must not change what the tool makes:
+_SETTINGS = (
+    "core.quotePath=false",  # paths are printed as they are
+    "core.hooksPath=/dev/null",  # hooks are for the person's own commits
+    "commit.gpgSign=false",  # a signature would make every id differ
+    "core.autocrlf=false",  # blobs are what the series says, byte for byte
+    "core.safecrlf=false",
+    "core.fsmonitor=false",  # starts a daemon that outlives us
+    "gc.auto=0",  # no background gc between our commands
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+    "merge.conflictStyle=merge",  # one known form of conflict markers
+    "merge.renames=true",
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An author or committer. when: seconds since the epoch, in UTC."""
+
+    name: str
+    email: str
+    when: int
+
+    def environment(self) -> dict[str, str]:
+        return {
+            f"GIT_{role}_{key}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for key, value in (
+                ("NAME", self.name),
+                ("EMAIL", self.email),
+                ("DATE", f"@{self.when} +0000"),
+            )
+        }
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit as it is stored."""
+
+    id: CommitId
+    tree: TreeId
+    parents: tuple[CommitId, ...]
+    when: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a diff between two trees says of one path; mode 0: not there."""
+
+    path: str
+    old_mode: int
+    old: BlobId
+    new_mode: int
+    new: BlobId
+
+
+class Repository:
+    """A git repository with a work tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._git_dir: Path | None = None
+
+    def run(
+        self,
+        *words: str,
+        input: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+    ) -> shell.Result:
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        return shell.run(
+            ["git", *settings, *words],
+            cwd=self.folder,
+            # Reading must not wait for, or take, a lock that a person's git holds.
+            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(env or {})},
+            input=input,
+            check=check,
+        )
+
+    def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
+        return self.run(*words, env=env).text.strip()
+
+    def ask(self, *words: str) -> str | None:
+        """The answer, or None where git says no."""
+        result = self.run(*words, check=False)
+        return result.text.strip() if result.code == 0 else None
+
+    # -- what there is ------------------------------------------------------
+
+    def is_repository(self) -> bool:
+        top = self.ask("rev-parse", "--show-toplevel")
+        return top is not None and Path(top).resolve() == self.folder.resolve()
+
+    @property
+    def git_dir(self) -> Path:
+        if self._git_dir is None:
+            self._git_dir = Path(self.line("rev-parse", "--absolute-git-dir"))
+        return self._git_dir
+
+    def git_path(self, name: str) -> Path:
+        return (self.folder / self.line("rev-parse", "--git-path", name)).absolute()
+
+    def commit_id(self, name: str) -> CommitId | None:
+        found = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return CommitId(found) if found else None
+
+    def branch(self) -> str | None:
+        """The branch that HEAD is on; None when it is on none."""
+        return self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+
+    def tree_of(self, commit: str) -> TreeId:
+        return TreeId(self.line("rev-parse", f"{commit}^{{tree}}"))
+
+    def history(self, tip: CommitId, limit: int) -> list[Commit]:
+        """The newest `limit` commits by first parent, newest first."""
+        form = "%H%x00%T%x00%P%x00%ct%x00%B%x01"
+        text = self.run(
+            "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
+        ).text
+        commits = []
+        for record in text.split("\x01\n"):
+            if record:
+                id_, tree, parents, when, message = record.split("\0")
+                ids = tuple(CommitId(parent) for parent in parents.split())
+                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), message))
+        return commits
+
+    def diff(self, old: str, new: str) -> list[Entry]:
+        """What differs between two commits or trees, file by file, no renames."""
+        fields = self.run(
+            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", old, new
+        ).output.split(b"\0")
+        entries = []
+        for head, path in zip(fields[0::2], fields[1::2], strict=False):
+            old_mode, new_mode, old_id, new_id, _ = head.decode().lstrip(":").split(" ")
+            entries.append(
+                Entry(
+                    os.fsdecode(path),
+                    int(old_mode, 8),
+                    BlobId(old_id),
+                    int(new_mode, 8),
+                    BlobId(new_id),
+                )
+            )
+        return entries
+
+    def blob_at(self, tree: str, path: str) -> bytes | None:
+        result = self.run("cat-file", "blob", f"{tree}:{path}", check=False)
+        return result.output if result.code == 0 else None
+
+    # -- what is made -------------------------------------------------------
+
+    def store(self, files: list[Path]) -> list[BlobId]:
+        """Stores the content of `files`, as it is, and returns the ids in order."""
+        if not files:
+            return []
+        names = "".join(f"{file}\n" for file in files).encode()
+        text = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=names).text
+        return [BlobId(id_) for id_ in text.split()]
+
+    def commit_tree(
+        self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
+    ) -> CommitId:
+        words = [word for parent in parents for word in ("-p", parent)]
+        return CommitId(
+            self.run(
+                "commit-tree", tree, *words, "-F", "-", input=message.encode(), env=who.environment()
+            ).text.strip()
+        )
+
+    @contextmanager
+    def index(self, tree: str) -> Iterator["Index"]:
+        """A private index that holds `tree`."""
+        with tempfile.TemporaryDirectory(prefix="xpu-stack-") as folder:
+            index = Index(self, Path(folder) / "index")
+            index.run("read-tree", tree)
+            yield index
+
+
+class Index:
+    """A private index: a tree in the making."""
+
+    def __init__(self, repository: Repository, path: Path) -> None:
+        self._repository = repository
+        self._env = {"GIT_INDEX_FILE": str(path)}
+
+    def run(self, *words: str, input: bytes | None = None, check: bool = True) -> shell.Result:
+        return self._repository.run(*words, input=input, env=self._env, check=check)
+
+    def put(self, files: list[tuple[str, int, BlobId]]) -> None:
+        """Sets (path, mode, blob) for each; mode 0 takes the path out."""
+        lines = b"".join(
+            f"{mode:06o} {blob if mode else ZERO}\t".encode() + os.fsencode(path) + b"\0"
+            for path, mode, blob in files
+        )
+        self.run("update-index", "-z", "--index-info", input=lines)
+
+    def apply(self, patch: Path, *flags: str) -> shell.Result:
+        """Applies a patch; a result that is not 0 has changed nothing."""
+        return self.run(
+            "apply",
+            "--cached",
+            # white space is judged by `make check`, not here
+            "--whitespace=nowarn",
+            *flags,
+            str(patch),
+            check=False,
+        )
+
+    def write(self) -> TreeId:
+        return TreeId(self.run("write-tree").text.strip())

@@ -1,0 +1,250 @@
+"""The series: its stages, their changes, and the files of each change.
+
+`patches/series.yaml` is read here and nowhere else. What can be derived is
+derived: a change's text and patch have their places by name, its new files
+are the files below the payload folders it claims.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from xpu_stack.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.git import Identity
+from xpu_stack.layout import Layout
+from xpu_stack.text import ChangeText
+from xpu_stack.yamlfile import Node
+
+PAYLOAD_FOLDERS = ("c10_xpu", "aten_xpu", "torch_xpu_py")
+NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
+_AUTHOR = re.compile(r"([^<>]+) <([^<>]+)>\Z")
+_PATCH_PATH = re.compile(r"^(?:---|\+\+\+) (?:[ab]/(.+)|/dev/null)$", re.MULTILINE)
+# What editors and languages leave in a folder is no payload.
+_NOT_PAYLOAD = re.compile(r"(^|/)(__pycache__|\.[^/]+|[^/]+~|[^/]+\.pyc)(/|$)")
+
+
+@dataclass(frozen=True)
+class PayloadFile:
+    """A new file: where it is kept, and its path in PyTorch's tree."""
+
+    source: Path
+    kept_at: str  # c10_xpu/<stage>/<target>
+    target: str
+
+    @property
+    def mode(self) -> int:
+        return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
+
+
+@dataclass(frozen=True)
+class Change:
+    """One commit, one pull request."""
+
+    stage: str
+    name: str
+    number: int  # in its stage, from 1
+    of: int  # how many changes the stage has
+    text: ChangeText
+    files: tuple[PayloadFile, ...]
+    patch: Path | None
+    place: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.stage}/{self.name}"
+
+    def patched_paths(self) -> list[str]:
+        """The files of PyTorch, or of earlier changes, that the patch edits."""
+        if self.patch is None:
+            return []
+        text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
+        return sorted({path for path in _PATCH_PATH.findall(text) if path})
+
+    @cached_property
+    def source_digest(self) -> str:
+        """Of all that the change is made from."""
+        sum = hashlib.sha256(self.text.message.encode())
+        sum.update(f"\0{self.number}/{self.of}\0".encode())
+        for file in self.files:
+            sum.update(f"{file.target}\0{file.mode:o}\0".encode())
+            sum.update(hashlib.sha256(file.source.read_bytes()).digest())
+        if self.patch is not None:
+            sum.update(self.patch.read_bytes())
+        return sum.hexdigest()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of changes that leaves the tree building and its tests passing."""
+
+    name: str
+    summary: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """All stages, in order."""
+
+    stages: tuple[Stage, ...]
+    author: tuple[str, str]
+    base: str
+
+    @property
+    def stage_names(self) -> list[str]:
+        return [stage.name for stage in self.stages]
+
+    def up_to(self, stage: str) -> tuple[Stage, ...]:
+        """The stages up to and including `stage`."""
+        if stage == NO_STAGE:
+            return ()
+        if stage not in self.stage_names:
+            raise ToolError(
+                f"There is no stage '{stage}'.",
+                why=f"the stages there are: {', '.join(self.stage_names)}",
+                next=f"make apply STAGE={self.stage_names[-1]}",
+                code=ExitCode.USAGE,
+            )
+        return self.stages[: self.stage_names.index(stage) + 1]
+
+    def changes(self, stage: str) -> list[Change]:
+        return [change for stage_ in self.up_to(stage) for change in stage_.changes]
+
+    def all_changes(self) -> Iterator[Change]:
+        for stage in self.stages:
+            yield from stage.changes
+
+    def identity(self, when: int) -> Identity:
+        return Identity(*self.author, when)
+
+    @classmethod
+    def load(cls, layout: Layout, base: str) -> "Series":
+        """Reads and checks the series; errors point at file and line."""
+        return _Reader(layout, base).read()
+
+
+class _Reader:
+    def __init__(self, layout: Layout, base: str) -> None:
+        self.layout = layout
+        self.base = base
+        self.shown = self._name_of(layout.series_file)
+        self.payload = self._find_payload()
+        self.claimed: dict[str, str] = {}  # payload file -> change
+        self.patches: set[Path] = set()
+        self.texts: set[Path] = set()
+
+    def read(self) -> Series:
+        node = Node.load(self.layout.series_file, self.shown)
+        node.fields({"author", "stages"})
+        author = _AUTHOR.match(node["author"].text())
+        if not author:
+            raise node["author"].error("'author' must be 'name <address>'")
+        stages: list[Stage] = []
+        for item in node["stages"].items():
+            stage = self._stage(item)
+            if stage.name in [other.name for other in stages] or stage.name == NO_STAGE:
+                raise item["name"].error(f"the stage '{stage.name}' is there already")
+            stages.append(stage)
+        if not stages:
+            raise node["stages"].error("there must be a stage")
+        self._check_nothing_left()
+        return Series(tuple(stages), (author[1], author[2]), self.base)
+
+    def _stage(self, node: Node) -> Stage:
+        node.fields({"name", "summary", "changes"})
+        name = self._checked_name(node["name"])
+        items = node["changes"].items()
+        if not items:
+            raise node["changes"].error(f"the stage '{name}' has no change")
+        changes: list[Change] = []
+        for number, item in enumerate(items, start=1):
+            change = self._change(item, name, number, len(items))
+            if change.name in [other.name for other in changes]:
+                raise item["name"].error(f"the change '{change.id}' is there already")
+            changes.append(change)
+        return Stage(name, node["summary"].text(), tuple(changes))
+
+    def _change(self, node: Node, stage: str, number: int, of: int) -> Change:
+        node.fields({"name"}, {"files"})
+        name = self._checked_name(node["name"])
+        text = self.layout.patches / "texts" / stage / f"{name}.md"
+        self.texts.add(text)
+        files = self._claim(node, f"{stage}/{name}", stage) if "files" in node else []
+        patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
+        self.patches.add(patch)
+        if not files and not patch.exists():
+            raise node.error(f"the change '{stage}/{name}' has neither files nor a patch")
+        return Change(
+            stage=stage,
+            name=name,
+            number=number,
+            of=of,
+            text=ChangeText.read(text, self._name_of(text)),
+            files=tuple(files),
+            patch=patch if patch.exists() else None,
+            place=node.place,
+        )
+
+    def _claim(self, node: Node, change: str, stage: str) -> list[PayloadFile]:
+        files = []
+        for item in node["files"].items():
+            prefix = PurePosixPath(item.text())
+            if prefix.parts[0] not in PAYLOAD_FOLDERS or prefix.parts[1:2] != (stage,):
+                folders = ", ".join(f"{folder}/{stage}" for folder in PAYLOAD_FOLDERS)
+                raise item.error(f"'{prefix}' is not below {folders}")
+            found = [file for path, file in self.payload.items() if path.is_relative_to(prefix)]
+            if not found:
+                raise item.error(f"'{prefix}' has no file")
+            for file in found:
+                other = self.claimed.setdefault(file.kept_at, change)
+                if other != change or file in files:
+                    raise item.error(f"'{file.kept_at}' belongs to '{other}' already")
+                files.append(file)
+        return sorted(files, key=lambda file: file.target)
+
+    def _check_nothing_left(self) -> None:
+        for path in self.payload:
+            if str(path) not in self.claimed:
+                raise SeriesError(
+                    str(path), f"no change in {self.shown} claims this file", next="make check"
+                )
+        targets: dict[str, str] = {}
+        for file in self.payload.values():
+            if file.target in targets:
+                raise SeriesError(
+                    file.kept_at, f"'{file.target}' is written in {targets[file.target]} too"
+                )
+            targets[file.target] = file.kept_at
+        for folder, pattern, known in (
+            (self.layout.base_folder(self.base), "*/*.patch", self.patches),
+            (self.layout.patches / "texts", "*/*", self.texts),
+        ):
+            for path in sorted(folder.glob(pattern)):
+                if path not in known:
+                    raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
+
+    def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
+        found = {}
+        for folder in PAYLOAD_FOLDERS:
+            for path in sorted((self.layout.repository / folder).rglob("*")):
+                name = PurePosixPath(path.relative_to(self.layout.repository).as_posix())
+                inner = PurePosixPath(*name.parts[2:])
+                if path.is_dir() or len(name.parts) < 3 or _NOT_PAYLOAD.search(str(inner)):
+                    continue
+                found[name] = PayloadFile(path, str(name), str(inner))
+        return found
+
+    def _checked_name(self, node: Node) -> str:
+        name = node.text()
+        if not _NAME.match(name):
+            raise node.error(f"'{name}' is no name: small letters, digits, '-' and '_'")
+        return name
+
+    def _name_of(self, path: Path) -> str:
+        return path.relative_to(self.layout.repository).as_posix()

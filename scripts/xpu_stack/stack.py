@@ -1,0 +1,124 @@
+"""The stack in a checkout, read from its commits and from nothing else."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.errors import ToolError
+from xpu_stack.git import Commit, CommitId, Repository
+from xpu_stack.text import Trailers, is_as_made, trailers
+
+BRANCH = "xpu-stack"
+_DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A commit of the series in a checkout."""
+
+    commit: Commit
+    trailers: Trailers
+    as_made: bool  # False: a person has changed it
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a checkout holds: a base, and the series' commits on it, oldest first."""
+
+    base: CommitId
+    applied: tuple[Applied, ...]
+    foreign: tuple[Commit, ...]  # other commits on top of or between the series'
+
+    @property
+    def tip(self) -> CommitId:
+        return self.applied[-1].commit.id if self.applied else self.base
+
+    @property
+    def stage(self) -> str | None:
+        return self.applied[-1].trailers.stage if self.applied else None
+
+
+def read(repository: Repository) -> Stack:
+    """Reads the stack that HEAD is on."""
+    head = repository.commit_id("HEAD")
+    if head is None:
+        raise ToolError(
+            f"{repository.folder} has no commit.",
+            why="a stack needs a base commit to stand on",
+            next=f"git -C {repository.folder} add -A && git -C {repository.folder} commit -m base",
+        )
+    history = repository.history(head, _DEEPEST)
+    lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
+    ours = history[: lowest + 1]
+    foreign = tuple(commit for commit in ours if not trailers(commit.message))
+    applied = tuple(
+        Applied(commit, found, is_as_made(commit))
+        for commit in reversed(ours)
+        if (found := trailers(commit.message))
+    )
+    base = ours[-1].parents[0] if ours else head
+    return Stack(base, applied, foreign)
+
+
+def refuse_unsafe(repository: Repository, branch: str) -> None:
+    """Refuses a checkout in which a move could lose a person's work."""
+    _refuse_operation(repository)
+    _refuse_dirty(repository)
+    current = repository.branch()
+    if current != branch and repository.commit_id(f"refs/heads/{branch}"):
+        where = f"the branch '{current}'" if current else "no branch"
+        raise ToolError(
+            f"The checkout is not on the stack's branch '{branch}'.",
+            why=f"HEAD is on {where}, and '{branch}' exists",
+            next=f"git -C {repository.folder} switch {branch}",
+        )
+
+
+def refuse_foreign(repository: Repository, stack: Stack) -> None:
+    """Refuses a stack with commits in it that the tool did not make."""
+    if stack.foreign:
+        one = stack.foreign[0]
+        title = one.message.splitlines()[0]
+        raise ToolError(
+            f"{len(stack.foreign)} commit(s) on the stack are not the series'.",
+            why=f"{one.id[:12]} '{title}' stands above the series' commits",
+            next=f"git -C {repository.folder} branch mine && "
+            f"git -C {repository.folder} reset --keep {stack.tip[:12]}",
+        )
+    changed = [applied for applied in stack.applied if not applied.as_made]
+    if changed:
+        one = changed[0].commit
+        raise ToolError(
+            f"The commit of {changed[0].trailers.change} was changed by hand.",
+            why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
+            next=f"git -C {repository.folder} branch -m mine && "
+            f"git -C {repository.folder} switch --detach {stack.base[:12]}",
+        )
+
+
+def _refuse_dirty(repository: Repository) -> None:
+    listed = repository.run(
+        "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"
+    ).text
+    if listed:
+        first = listed.splitlines()[0][3:]
+        raise ToolError(
+            "The checkout has changes that are not committed.",
+            why=f"{len(listed.splitlines())} file(s), the first is {first}",
+            next=f"git -C {repository.folder} stash",
+        )
+
+
+def _refuse_operation(repository: Repository) -> None:
+    for name, words in (
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("MERGE_HEAD", "merge"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+    ):
+        if Path(repository.git_path(name)).exists():
+            raise ToolError(
+                f"A {words} is under way in the checkout.",
+                why=f"{repository.git_path(name)} is there",
+                next=f"git -C {repository.folder} {words} --continue # or --abort",
+            )

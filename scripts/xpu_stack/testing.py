@@ -1,0 +1,160 @@
+"""Testing a stage: its C++ tests through CTest, on every mapping of devices.
+
+Each configuration is one run of all tests: every mapping with one device, and
+again with two virtual ones. A test is counted for the change that brought it.
+"""
+
+import shutil
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack import ninja, shell
+from xpu_stack.build import Build, targets_of
+from xpu_stack.console import Bar, progress, say
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.results import Outcome, Record
+from xpu_stack.series import Change
+
+_TEST_TIMEOUT = 300  # seconds for one test program
+_SHOWN = 60  # lines of a failed test that are shown; the log has all
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run of the tests."""
+
+    mapping: str
+    virtual_devices: int | None
+
+    @property
+    def name(self) -> str:
+        return self.mapping + (f"-{self.virtual_devices}" if self.virtual_devices else "")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        count = {"TORCH_XPU_VIRTUAL_DEVICES": str(self.virtual_devices)}
+        return {"TORCH_XPU_MAPPING": self.mapping, **(count if self.virtual_devices else {})}
+
+
+CONFIGURATIONS = tuple(
+    Configuration(mapping, count)
+    for mapping in ("CPU", "GPU", "AUTO", "EXPLICIT")
+    for count in (None, 2)
+)
+
+
+def test(this: Build, changes: list[Change]) -> Record:
+    """Runs the tests that `changes` bring; the record is kept by tree."""
+    tree = this.work.repository.tree_of("HEAD")
+    owners = {
+        target.name: change.id
+        for change in changes
+        for target in targets_of(this, [change])
+        if target.kind == "EXECUTABLE"
+    }
+    junit = this.results.junit_folder(tree)
+    shutil.rmtree(junit, ignore_errors=True)
+    record = Record(built=True, tests={change.id: Outcome() for change in changes})
+    assert record.tests is not None
+    output: list[str] = []
+    if owners:
+        with progress(len(CONFIGURATIONS) * len(owners), "testing") as bar:
+            for configuration in CONFIGURATIONS:
+                output += _run(this, configuration, sorted(owners), junit, bar)
+                _count(junit / configuration.name, owners, configuration, record.tests)
+    this.results.put(tree, record)
+    _report(record, junit)
+    if not record.passed:
+        raise _failure(record, output)
+    return record
+
+
+def _run(
+    this: Build, configuration: Configuration, tests: list[str], junit: Path, bar: Bar
+) -> list[str]:
+    """One run of CTest; what it printed of failures."""
+    folder = junit / configuration.name
+    folder.mkdir(parents=True)
+    printed: list[str] = []
+
+    def line(text: str) -> None:
+        printed.append(text)
+        if "Test  #" in text or " Test #" in text:
+            bar.step(f"testing {configuration.name}")
+
+    names = "|".join(tests)
+    command = [
+        *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
+        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(_TEST_TIMEOUT)),
+    ]
+    env = {**this.env, **configuration.environment, "GTEST_OUTPUT": f"xml:{folder}/"}
+    code = shell.follow(command, line, env=env)
+    # A program that died has written no file: that is a failure, too.
+    for name in tests:
+        if not (folder / f"{name}.xml").exists():
+            _write_crash(folder / f"{name}.xml", name, configuration)
+    return [f"== {configuration.name}", *printed] if code else []
+
+
+def _write_crash(path: Path, name: str, configuration: Configuration) -> None:
+    suites = ElementTree.Element("testsuites", name=name)
+    case = ElementTree.SubElement(
+        ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"
+    )
+    ElementTree.SubElement(case, "failure", message=f"{name} ended without a result")
+    ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _count(
+    folder: Path,
+    owners: dict[str, str],
+    configuration: Configuration,
+    outcomes: dict[str, Outcome],
+) -> None:
+    for name, change in owners.items():
+        outcome = outcomes[change]
+        for case in ElementTree.parse(folder / f"{name}.xml").iter("testcase"):
+            skipped = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                outcome.failed += 1
+                full = f"{case.get('classname', name)}.{case.get('name')}"
+                outcome.failures.append(f"{configuration.name}: {name}: {full}")
+            elif skipped is not None or case.get("result") == "skipped":
+                outcome.skipped += 1
+                reason = _reason(skipped)
+                outcome.reasons[reason] = outcome.reasons.get(reason, 0) + 1
+            else:
+                outcome.passed += 1
+
+
+def _reason(skipped: ElementTree.Element | None) -> str:
+    lines = (skipped.get("message") or skipped.text or "") if skipped is not None else ""
+    told = [line.strip() for line in lines.splitlines() if line.strip()]
+    # GoogleTest puts the place first: <file>:<line>
+    return told[-1] if told else "no reason given"
+
+
+def _report(record: Record, junit: Path) -> None:
+    for change, outcome in (record.tests or {}).items():
+        if not outcome.passed + outcome.failed + outcome.skipped:
+            say(f"{change}: has no tests of its own")
+            continue
+        say(
+            f"{change}: {outcome.passed} passed, {outcome.failed} failed, "
+            f"{outcome.skipped} skipped in {len(CONFIGURATIONS)} configurations"
+        )
+        for reason, count in sorted(outcome.reasons.items()):
+            say(f"  {count} skipped: {reason}")
+    say(f"JUnit: {junit}")
+
+
+def _failure(record: Record, output: list[str]) -> ToolError:
+    failures = [one for outcome in (record.tests or {}).values() for one in outcome.failures]
+    return ToolError(
+        f"{len(failures)} test(s) failed.",
+        why=failures[0],
+        next="mend it and type the same command again",
+        code=ExitCode.TESTS,
+        detail="\n".join(output[-_SHOWN:]),
+    )

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Makes the tool's own environment, once, and runs the tool in it.
 
-Needs nothing but a Python of 3.10 or later with venv. Usage: as `xpu_stack`,
-e.g. `python3 scripts/bootstrap.py apply --stage device`. Exit codes: 4 when
-the environment cannot be made, else the tool's.
+Needs nothing but a Python of 3.10 or later. Usage: as `xpu_stack`, e.g.
+`python3 scripts/bootstrap.py apply --stage device`; with --dev first, as that
+environment's Python with the requirements of the checks, e.g.
+`python3 scripts/bootstrap.py --dev -m pytest`. Exit codes: 4 when the
+environment cannot be made, else those of what is run.
 """
 
 import hashlib
@@ -12,18 +14,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 SCRIPTS = Path(__file__).resolve().parent
-REQUIREMENTS = SCRIPTS / "requirements" / "tool.txt"
 MISSING = 4
 
 
-def stop(what: str, why: str, next: str) -> "NoReturn":  # noqa: F821
+def stop(what: str, why: str, next: str) -> NoReturn:
     print(f"error: {what}\n  why: {why}\n  next: {next}", file=sys.stderr)
     sys.exit(MISSING)
 
 
-def run(what: str, command: "list[str]", log: Path) -> bool:
+def run(what: str, command: list[str], log: Path) -> bool:
     print(f"{what} ...", file=sys.stderr, flush=True)
     with log.open("ab") as file:
         return subprocess.call(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file) == 0
@@ -44,45 +46,63 @@ def install_venv_module(log: Path) -> None:
 
 
 def make(environment: Path, log: Path) -> None:
-    """Makes the environment beside its place and moves it there when it is whole."""
     try:
         import ensurepip  # noqa: F401
     except ImportError:
         install_venv_module(log)
     shutil.rmtree(environment, ignore_errors=True)
-    if not run("making the Python environment", [sys.executable, "-m", "venv", str(environment)], log):
+    if not run(
+        "making the Python environment", [sys.executable, "-m", "venv", str(environment)], log
+    ):
         stop("The Python environment cannot be made.", f"venv failed, see {log}", f"less {log}")
+
+
+def install(environment: Path, requirements: Path, log: Path) -> None:
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--requirement", str(REQUIREMENTS)]
-    if not run("installing the tool's requirements", pip, log):
-        shutil.rmtree(environment, ignore_errors=True)
-        stop("The tool's requirements cannot be installed.", f"pip failed, see {log}", f"less {log}")
+    pip += ["--disable-pip-version-check", "--no-input", "--requirement", str(requirements)]
+    if not run(f"installing the requirements of {requirements.stem}", pip, log):
+        stop(
+            "The tool's requirements cannot be installed.", f"pip failed, see {log}", f"less {log}"
+        )
+
+
+def ensure(state: Path, name: str) -> None:
+    """Has requirements/<name>.txt in the environment; a stamp of its content says so."""
+    environment = state / "env"
+    requirements = SCRIPTS / "requirements" / f"{name}.txt"
+    stamp = environment / f"xpu-stack.{name}"
+    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    (state / "logs").mkdir(parents=True, exist_ok=True)
+    log = state / "logs" / "bootstrap.log"
+    import fcntl
+
+    # Two first commands at once: the second waits, and finds all done.
+    with (state / "bootstrap.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        if name == "tool":
+            make(environment, log)
+        install(environment, requirements, log)
+        stamp.write_text(wanted)
 
 
 def main() -> None:
-    if sys.version_info < (3, 10):
-        stop("Python is too old.", f"{sys.version.split()[0]} is older than 3.10", "make PYTHON=python3.11 ...")
+    if sys.version_info < (3, 10):  # noqa: UP036 (it says so before it fails)
+        version = sys.version.split()[0]
+        stop("Python is too old.", f"{version} is older than 3.10", "make PYTHON=python3.11 apply")
     state = Path(os.environ.get("XPU_STACK_HOME") or SCRIPTS.parent / ".xpu").absolute()
-    environment = state / "env"
-    stamp = environment / "xpu-stack.stamp"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        (state / "logs").mkdir(parents=True, exist_ok=True)
-        import fcntl
-
-        # Two first commands at once: the second waits, and finds all done.
-        with (state / "bootstrap.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not stamp.exists() or stamp.read_text() != wanted:
-                make(environment, state / "logs" / "bootstrap.log")
-                stamp.write_text(wanted)
-    python = str(environment / "bin" / "python")
+    ensure(state, "tool")
+    python = str(state / "env" / "bin" / "python")
     os.environ["PYTHONPATH"] = str(SCRIPTS)
     # -P keeps the current folder, which may be PyTorch's, out of the path.
-    flags = ["-P"] if sys.version_info >= (3, 11) else []
-    if sys.argv[1:2] == ["--python"]:
-        os.execv(python, [python, *flags, *sys.argv[2:]])
-    os.execv(python, [python, *flags, "-m", "xpu_stack", *sys.argv[1:]])
+    command = [python, *(["-P"] if sys.version_info >= (3, 11) else [])]
+    if sys.argv[1:2] == ["--dev"]:
+        ensure(state, "dev")
+        os.execv(python, [*command, *sys.argv[2:]])
+    os.execv(python, [*command, "-m", "xpu_stack", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

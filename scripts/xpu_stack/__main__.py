@@ -1,3 +1,10 @@
-from xpu_stack.cli import main
+"""`python -m xpu_stack`: the command line."""
 
-main()
+import sys
+
+try:
+    from xpu_stack.cli import main
+
+    main()
+except KeyboardInterrupt:  # before there was anyone to catch it
+    sys.exit(130)

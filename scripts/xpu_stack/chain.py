@@ -71,7 +71,7 @@ class Builder:
     repository: Repository
     series: Series
     pristine: Callable[[], CommitId | None]
-    step: Callable[[Change], None] = lambda change: None
+    step: Callable[[Change], None] = lambda _: None
     _pristine_chain: dict[str, CommitId] | None = field(default=None, init=False)
 
     def build(
@@ -145,7 +145,9 @@ class Builder:
             index.put(entries)
             if index.write() != self.repository.tree_of(tip):
                 return False
-            return change.patch is None or index.apply(change.patch, "--reverse", "--check").code == 0
+            return (
+                change.patch is None or index.apply(change.patch, "--reverse", "--check").code == 0
+            )
 
     # -- the three-way merge ---------------------------------------------------
 
@@ -166,9 +168,7 @@ class Builder:
             raise Stop(Conflict(change, number, of, tip, pristine, files, messages))
         return tree
 
-    def _merge_trees(
-        self, tip: CommitId, theirs: CommitId
-    ) -> tuple[TreeId, tuple[str, ...], str]:
+    def _merge_trees(self, tip: CommitId, theirs: CommitId) -> tuple[TreeId, tuple[str, ...], str]:
         # git 2.39 finds the common ground from the history only: give the
         # three trees one that has just this shape.
         who = self.series.identity(0)
@@ -199,7 +199,8 @@ class Builder:
             tree = self._lay_directly(tip, change)
             if tree is None:
                 raise SeriesError(
-                    change.place, f"'{change.id}' does not fit {self.series.base}: {self._why_not(tip, change)}"
+                    change.place,
+                    f"'{change.id}' does not fit {self.series.base}: {self._why_not(tip, change)}",
                 )
             tip = chain[change.id] = self.commit(tip, change, tree, when + number)
         return chain
@@ -214,5 +215,3 @@ class Builder:
             if change.patch is None:
                 return "nothing is in its way"
             return index.apply(change.patch).complaint
-
-

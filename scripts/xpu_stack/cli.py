@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 
 import click
 
-from xpu_stack import applying, conflict, console, doctor, stack, status
+from xpu_stack import applying, conflict, console, doctor, stack, status, testing
 from xpu_stack import build as building
-from xpu_stack import testing
 from xpu_stack.base import DEFAULT_BASE, Base
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
@@ -29,7 +28,9 @@ def _stage_option(function: _Command) -> _Command:
 
 def _checkout_options(function: _Command) -> _Command:
     for option in (
-        click.option("--base", default=DEFAULT_BASE, show_default=True, help="The PyTorch release."),
+        click.option(
+            "--base", default=DEFAULT_BASE, show_default=True, help="The PyTorch release."
+        ),
         click.option(
             "--pytorch-src",
             type=click.Path(),
@@ -123,9 +124,7 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @_checkout_options
 @_mode_option
 @click.option("--again", is_flag=True, help="Also run tests that passed before on the same tree.")
-def test_(
-    stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool
-) -> None:
+def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool) -> None:
     """Applies, builds and tests each stage in sequence."""
     layout = Layout.current()
     chosen = _stage_or_last(layout, base, stage)
@@ -223,4 +222,3 @@ def main() -> None:
             ),
             log_file,
         )
-

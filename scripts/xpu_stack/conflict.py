@@ -70,7 +70,9 @@ def already_there(reason: AlreadyThere, stage: str) -> ToolError:
 
 def report(repository: Repository, layout: Layout, conflict: Conflict, stage: str) -> ToolError:
     """Sets the work tree up and says what is in it."""
-    what = f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
+    what = (
+        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
+    )
     if conflict.pristine is None:
         return ToolError(
             what,

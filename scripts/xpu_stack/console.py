@@ -69,7 +69,9 @@ def progress(total: float | None, what: str) -> Iterator["Bar"]:
         TimeRemainingColumn(),
     ]
     log.info("%s ...", what)
-    with Progress(*columns, console=err, transient=True) as bars:
+    if not err.is_terminal:
+        err.print(escape(f"{what} ..."))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
         yield Bar(bars, bars.add_task(escape(what), total=total))
     log.info("%s: done", what)
 

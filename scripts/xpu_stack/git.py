@@ -126,7 +126,9 @@ class Repository:
         return (self.folder / self.line("rev-parse", "--git-path", name)).absolute()
 
     def commit_id(self, name: str) -> CommitId | None:
-        found = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        found = self.ask(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
         return CommitId(found) if found else None
 
     def branch(self) -> str | None:
@@ -189,7 +191,13 @@ class Repository:
         words = [word for parent in parents for word in ("-p", parent)]
         return CommitId(
             self.run(
-                "commit-tree", tree, *words, "-F", "-", input=message.encode(), env=who.environment()
+                "commit-tree",
+                tree,
+                *words,
+                "-F",
+                "-",
+                input=message.encode(),
+                env=who.environment(),
             ).text.strip()
         )
 

@@ -58,7 +58,7 @@ def _given(folder: Path) -> Checkout:
     if not folder.is_dir() or not (folder / "c10" / "CMakeLists.txt").is_file():
         raise ToolError(
             f"PYTORCH_SRC={folder} is no PyTorch source tree.",
-            why="there is no c10/CMakeLists.txt in it" if folder.is_dir() else "there is no such folder",
+            why="it has no c10/CMakeLists.txt" if folder.is_dir() else "there is no such folder",
             next="make apply PYTORCH_SRC=<path> # or without PYTORCH_SRC, to fetch the release",
             code=ExitCode.USAGE,
         )
@@ -66,7 +66,7 @@ def _given(folder: Path) -> Checkout:
         raise ToolError(
             f"PYTORCH_SRC={folder} is not a git repository of its own.",
             why="each change becomes a commit on its base commit",
-            next=f"git -C {folder} init && git -C {folder} add -A -f && git -C {folder} commit -m base",
+            next=f"cd {folder} && git init && git add -A -f && git commit -m base",
             code=ExitCode.USAGE,
         )
     return Checkout(repository, f"PYTORCH_SRC={folder}", own=False)
@@ -213,7 +213,7 @@ def _commit_all(folder: Path, message: str) -> CommitId:
 # -- git --------------------------------------------------------------------------
 
 
-def _from_git(layout: Layout, base: Base, folder: Path) -> str:
+def _from_git(_: Layout, base: Base, folder: Path) -> str:
     url = os.environ.get("PYTORCH_GIT") or base.git.url
     _check_reachable(url, base.git.tag)
     command = [
@@ -235,7 +235,15 @@ def _check_reachable(url: str, tag: str) -> None:
     """Asks for the tag, so that an address that does not answer costs seconds."""
     try:
         result = shell.run(
-            ["timeout", str(_NO_ANSWER), "git", "ls-remote", "--exit-code", url, f"refs/tags/{tag}"],
+            [
+                "timeout",
+                str(_NO_ANSWER),
+                "git",
+                "ls-remote",
+                "--exit-code",
+                url,
+                f"refs/tags/{tag}",
+            ],
             env={"GIT_TERMINAL_PROMPT": "0"},
             check=False,
         )

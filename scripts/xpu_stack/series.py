@@ -209,10 +209,10 @@ class _Reader:
         return sorted(files, key=lambda file: file.target)
 
     def _check_nothing_left(self) -> None:
-        for path in self.payload:
-            if str(path) not in self.claimed:
+        for kept in self.payload:
+            if str(kept) not in self.claimed:
                 raise SeriesError(
-                    str(path), f"no change in {self.shown} claims this file", next="make check"
+                    str(kept), f"no change in {self.shown} claims this file", next="make check"
                 )
         targets: dict[str, str] = {}
         for file in self.payload.values():

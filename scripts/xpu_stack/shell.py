@@ -55,10 +55,14 @@ def run(
     """
     words = [str(word) for word in command]
     log.debug("$ %s", shlex.join(words))
-    stdin = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
     done = subprocess.run(
-        words, cwd=cwd, env=_environment(env), capture_output=True, check=False, **stdin
-    )  # type: ignore[call-overload]
+        words,
+        cwd=cwd,
+        env=_environment(env),
+        input=b"" if input is None else input,
+        capture_output=True,
+        check=False,
+    )
     result = Result(done.returncode, done.stdout, done.stderr)
     if result.code:
         log.debug("exit %d: %s", result.code, result.complaint)

@@ -36,7 +36,7 @@ def show(work: Workspace, results: Results, mode: Mode) -> None:
         table.add_section()
     out.print(table)
     say(f"base: {there.base} ({work.checkout.provider})")
-    _say_more(work, [one for one in there.foreign])
+    _say_more(work, list(there.foreign))
 
 
 def _record_of(results: Results, one: Applied, tip: Record, tip_id: str) -> Record:
@@ -72,4 +72,5 @@ def _say_more(work: Workspace, foreign: list[Commit]) -> None:
         say(f"not the series': {commit.id[:12]} {commit.message.splitlines()[0]}")
     waiting = conflict.pending(work.repository)
     if waiting is not None:
-        say(f"a conflict of {waiting.change} waits in {waiting.worktree}: make continue, or make abort")
+        say(f"a conflict of {waiting.change} waits in {waiting.worktree}")
+        say("make continue, or make abort")

@@ -24,6 +24,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xpu_stack.console import log
@@ -33,6 +34,16 @@ from xpu_stack.git import ZERO, CommitId, Entry, Repository
 PREVIOUS = "refs/xpu-stack/previous"
 _ROOM = 1 << 18  # bytes kept free for git's own small files in step 3
 _FAULT = "XPU_STACK_FAULT"  # a test's way to end step 3 at a given point
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A move, as the journal has it."""
+
+    new: str
+    branch: str
+    branch_was: str
+    entries: list[tuple[str, int]]  # path, new mode; mode 0: the file goes
 
 
 class Switch:
@@ -49,8 +60,8 @@ class Switch:
         if not self._journal.exists():
             shutil.rmtree(self._stage, ignore_errors=True)
             return False
-        plan = json.loads(self._journal.read_text())
-        log.info("finishing the move to %s that was cut off", plan["new"])
+        plan = Plan(**json.loads(self._journal.read_text()))
+        log.info("finishing the move to %s that was cut off", plan.new)
         self._drop_own_locks(plan)
         self._perform(plan)
         return True
@@ -65,13 +76,12 @@ class Switch:
         assert old is not None
         entries = self._repository.diff(old, new)
         self._refuse_collisions(entries)
-        plan = {
-            "old": old,
-            "new": new,
-            "branch": branch,
-            "branch_was": self._repository.commit_id(f"refs/heads/{branch}") or ZERO,
-            "entries": [[entry.path, entry.new_mode] for entry in entries],
-        }
+        plan = Plan(
+            new,
+            branch,
+            self._repository.commit_id(f"refs/heads/{branch}") or ZERO,
+            [(entry.path, entry.new_mode) for entry in entries],
+        )
         self._prepare(entries, plan)
         self._in_own_session(lambda: self._perform(plan))
 
@@ -99,7 +109,7 @@ class Switch:
         path = self._repository.folder / target
         return target if path.is_symlink() or path.exists() else None
 
-    def _prepare(self, entries: list[Entry], plan: dict[str, object]) -> None:
+    def _prepare(self, entries: list[Entry], plan: Plan) -> None:
         shutil.rmtree(self._stage, ignore_errors=True)
         try:
             (self._stage / "files").mkdir(parents=True)
@@ -107,7 +117,7 @@ class Switch:
             self._write_index(entries)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
             draft = self._stage / "journal.json"
-            draft.write_text(json.dumps(plan))
+            draft.write_text(json.dumps(asdict(plan)))
             self._sync(draft)
             (self._stage / "room").unlink()
         except OSError as error:
@@ -130,7 +140,7 @@ class Switch:
             content, data = data[:size], data[size + 1 :]
             path = self._stage / "files" / str(number)
             if entry.new_mode == 0o120000:
-                os.symlink(content, path)
+                path.symlink_to(os.fsdecode(content))
                 continue
             path.write_bytes(content)
             path.chmod(0o755 if entry.new_mode == 0o100755 else 0o644)
@@ -174,7 +184,7 @@ class Switch:
             log.exception("in the move")
             os._exit(1)
 
-    def _perform(self, plan: dict[str, object]) -> None:
+    def _perform(self, plan: Plan) -> None:
         """Step 3; may be repeated from any point of itself."""
         repository = self._repository
         lock = repository.git_path("index.lock")
@@ -182,7 +192,7 @@ class Switch:
         if prepared.exists() and not lock.exists():
             os.link(prepared, lock)  # git's own lock: no other git writes now
         _fault("locked")
-        for number, (path, mode) in enumerate(plan["entries"]):  # type: ignore[arg-type, misc, var-annotated]
+        for number, (path, mode) in enumerate(plan.entries):
             self._place(number, repository.folder / path, mode)
             _fault(f"file {number}")
         if lock.exists() and prepared.exists() and lock.samefile(prepared):
@@ -214,22 +224,22 @@ class Switch:
             except OSError:
                 break  # something is left in it
 
-    def _move_refs(self, plan: dict[str, object]) -> None:
-        repository, new = self._repository, str(plan["new"])
-        branch = f"refs/heads/{plan['branch']}"
+    def _move_refs(self, plan: Plan) -> None:
+        repository, new = self._repository, plan.new
+        branch = f"refs/heads/{plan.branch}"
         current = repository.commit_id(branch) or ZERO
         if current != new:
-            if current != plan["branch_was"]:
+            if current != plan.branch_was:
                 log.error("%s moved to %s meanwhile", branch, current)
-            if plan["branch_was"] != ZERO:
-                repository.run("update-ref", PREVIOUS, str(plan["branch_was"]))
+            if plan.branch_was != ZERO:
+                repository.run("update-ref", PREVIOUS, plan.branch_was)
             repository.run("update-ref", "-m", "xpu-stack", branch, new, current)
-        if repository.branch() != plan["branch"]:
+        if repository.branch() != plan.branch:
             repository.run("symbolic-ref", "-m", "xpu-stack", "HEAD", branch)
 
-    def _drop_own_locks(self, plan: dict[str, object]) -> None:
+    def _drop_own_locks(self, plan: Plan) -> None:
         """Lock files of a git that died within step 3; we hold our own lock."""
-        for name in (f"refs/heads/{plan['branch']}.lock", f"{PREVIOUS}.lock", "HEAD.lock"):
+        for name in (f"refs/heads/{plan.branch}.lock", f"{PREVIOUS}.lock", "HEAD.lock"):
             self._repository.git_path(name).unlink(missing_ok=True)
         lock, prepared = self._repository.git_path("index.lock"), self._stage / "index"
         if lock.exists() and not (prepared.exists() and lock.samefile(prepared)):

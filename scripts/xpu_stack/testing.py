@@ -93,11 +93,11 @@ def _run(
     # A program that died has written no file: that is a failure, too.
     for name in tests:
         if not (folder / f"{name}.xml").exists():
-            _write_crash(folder / f"{name}.xml", name, configuration)
+            _write_crash(folder / f"{name}.xml", name)
     return [f"== {configuration.name}", *printed] if code else []
 
 
-def _write_crash(path: Path, name: str, configuration: Configuration) -> None:
+def _write_crash(path: Path, name: str) -> None:
     suites = ElementTree.Element("testsuites", name=name)
     case = ElementTree.SubElement(
         ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"

@@ -27,7 +27,7 @@ TITLE_LIMIT = 72
 
 _TRAILER = re.compile(r"^XPU-(Change|Stage|Digest): (.+)$", re.MULTILINE)
 _GHSTACK_LINE = re.compile(
-    r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?: resolved)?|Pull-Request(?:-resolved)?): "
+    r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
 )
 _GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\]|^\* (__->__ )?#\d+")
 
@@ -65,7 +65,7 @@ class ChangeText:
 
 def _check_sections(lines: list[str], shown: str) -> None:
     found: list[str] = []
-    for number, (line, under) in enumerate(zip(lines, lines[1:] + [""], strict=True), start=1):
+    for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if _TRAILER.match(line):
             raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
         if line in SECTIONS and under == "-" * len(line):

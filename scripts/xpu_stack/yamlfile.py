@@ -64,8 +64,9 @@ class Node:
     def items(self) -> "list[Node]":
         if not isinstance(self.value, list):
             raise self.error(f"{self._name} must be a list")
+        lines: Any = getattr(self.value, "lc")  # noqa: B009 (a plain list has none)
         return [
-            self._child(value, self.value.lc.item(index), f"item {index + 1} of {self._name}")
+            self._child(value, lines.item(index), f"item {index + 1} of {self._name}")
             for index, value in enumerate(self.value)
         ]
 

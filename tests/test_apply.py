@@ -1,0 +1,310 @@
+"""Applying: what a person types, what the checkout is then."""
+
+import subprocess
+import time
+
+from expecttest import assert_expected_inline
+
+from project import Project, git, write
+
+
+def test_one_commit_per_change_with_trailers(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    assert project.log() == ["Add hooks", "Add devices", "base"]
+    assert_expected_inline(
+        git(project.checkout, "log", "-2", "--format=%an <%ae> %cI%n%B"),
+        """\
+xpu-stack <xpu-stack@invalid> 2020-09-13T12:26:42+00:00
+Add hooks
+
+Motivation
+----------
+Because of Add hooks.
+
+Design
+------
+As it is.
+
+Additional Context
+------------------
+None.
+
+XPU-Change: device/aten
+XPU-Stage: device 2/2
+XPU-Digest: d41125db517e571c1255c4e16b83a855b5651cef65ba6c94ba9aa48de369aaf3
+
+xpu-stack <xpu-stack@invalid> 2020-09-13T12:26:41+00:00
+Add devices
+
+Motivation
+----------
+Because of Add devices.
+
+Design
+------
+As it is.
+
+Additional Context
+------------------
+None.
+
+XPU-Change: device/runtime
+XPU-Stage: device 1/2
+XPU-Digest: 9173ef42481f135228f11e4a0a3b1fcd5749e7c248f84e8c0c908b8fc20ed515
+
+""",
+    )
+
+
+def test_ids_are_the_same_everywhere(project: Project) -> None:
+    project.ok("apply")
+    assert_expected_inline(
+        git(project.checkout, "rev-parse", "HEAD", "HEAD~1", "HEAD~2", "HEAD~3"),
+        """\
+4f57a45a4b8f4a5487da29eaa15769ecac1f1924
+5dac855a4322ba2cda9c60c108c30ce4c85da422
+0090078352ce042516406c8ce898b5b65e1c4b4e
+e8d79f7fc4f7ec29e4721a327cc6745ac145ccbe
+""",
+    )
+
+
+def test_the_files_are_the_series(project: Project) -> None:
+    project.ok("apply")
+    read = {
+        name: (project.checkout / name).read_text()
+        for name in ("c10/xpu/Device.cpp", "c10/xpu/Stream.cpp", "aten/Hooks.cpp")
+    }
+    assert read == {
+        "c10/xpu/Device.cpp": "int device;\nint streams;\n",
+        "c10/xpu/Stream.cpp": "int stream;\n",
+        "aten/Hooks.cpp": "int hooks;\n",
+    }
+    assert "# line 20\n# xpu\n# line 21\n" in (project.checkout / "c10/CMakeLists.txt").read_text()
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_again_does_nothing(project: Project) -> None:
+    project.ok("apply")
+    before = project.snapshot()
+    assert "is already at stage 'stream'" in project.ok("apply")
+    assert project.snapshot() == before
+
+
+def test_down_and_up_gives_the_same_commits(project: Project) -> None:
+    project.ok("apply")
+    up = project.snapshot()
+    project.ok("apply", "--stage", "device")
+    assert project.log() == ["Add hooks", "Add devices", "base"]
+    assert not (project.checkout / "c10/xpu/Stream.cpp").exists()
+    project.ok("apply", "--stage", "base")
+    assert project.log() == ["base"]
+    assert not (project.checkout / "c10/xpu").exists()
+    project.ok("apply")
+    assert project.snapshot() == up
+
+
+def test_files_that_stay_keep_their_times(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    names = ["c10/CMakeLists.txt", "aten/Context.h", "aten/Hooks.cpp", "other.txt"]
+    times = {name: (project.checkout / name).stat().st_mtime_ns for name in names}
+    project.ok("apply", "--stage", "stream")
+    project.ok("apply", "--stage", "device")
+    assert {name: (project.checkout / name).stat().st_mtime_ns for name in names} == times
+
+
+def test_an_edit_of_the_series_replaces_the_commits(project: Project) -> None:
+    project.ok("apply")
+    write(project.folder, {"aten_xpu/device/aten/Hooks.cpp": "int better_hooks;\n"})
+    assert "is now at" in project.ok("apply")
+    assert (project.checkout / "aten/Hooks.cpp").read_text() == "int better_hooks;\n"
+    # the version before is still there to compare with
+    assert git(project.checkout, "show", "refs/xpu-stack/previous:aten/Hooks.cpp") == "int hooks;\n"
+
+
+def test_a_stage_that_is_not_there(project: Project) -> None:
+    ended = project.run("apply", "--stage", "tensor")
+    assert ended.code == 2
+    assert_expected_inline(
+        ended.lines,
+        """\
+error: There is no stage 'tensor'.
+  why: the stages there are: device, stream
+  next: make apply STAGE=stream""",
+    )
+    assert project.log() == ["base"]
+
+
+def test_a_dirty_tree_is_refused(project: Project) -> None:
+    write(project.checkout, {"other.txt": "mine\n"})
+    before = project.snapshot()
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert_expected_inline(
+        ended.lines,
+        """\
+error: The checkout has changes that are not committed.
+  why: 1 file(s), the first is other.txt
+  next: git -C CHECKOUT stash""",
+    )
+    assert project.snapshot() == before
+
+
+def test_staged_work_is_refused(project: Project) -> None:
+    write(project.checkout, {"other.txt": "mine\n"})
+    git(project.checkout, "add", "other.txt")
+    assert project.run("apply").code == 3
+    assert git(project.checkout, "diff", "--cached", "--name-only") == "other.txt\n"
+
+
+def test_untracked_files_stay(project: Project) -> None:
+    write(project.checkout, {"notes.txt": "mine\n", "c10/xpu/notes.txt": "mine, too\n"})
+    project.ok("apply")
+    project.ok("apply", "--stage", "base")
+    assert (project.checkout / "notes.txt").read_text() == "mine\n"
+    assert (project.checkout / "c10/xpu/notes.txt").read_text() == "mine, too\n"
+
+
+def test_an_untracked_file_in_the_way_is_refused(project: Project) -> None:
+    write(project.checkout, {"c10/xpu/Device.cpp": "mine\n", ".git/info/exclude": "c10/xpu\n"})
+    before = project.snapshot()
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert_expected_inline(
+        ended.lines,
+        """\
+making the commits ...
+changing the checkout to 'stream' ...
+error: An untracked file is in the way: c10/xpu/Device.cpp
+  why: the series puts a file there, and yours would be lost
+  next: mv c10/xpu/Device.cpp c10/xpu/Device.cpp.mine""",
+    )
+    assert project.snapshot() == before
+
+
+def test_a_file_where_a_folder_must_be_is_refused(project: Project) -> None:
+    write(project.checkout, {"c10/xpu": "mine\n"})
+    before = project.snapshot()
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert "c10/xpu" in ended.err
+    assert project.snapshot() == before
+
+
+def test_a_commit_on_top_is_refused(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    write(project.checkout, {"other.txt": "mine\n"})
+    git(project.checkout, "commit", "-qam", "My fix")
+    before = project.snapshot()
+    ended = project.run("apply", "--stage", "stream")
+    assert ended.code == 3
+    assert "'My fix'" in ended.err
+    assert project.snapshot() == before
+
+
+def test_an_amended_commit_is_refused(project: Project) -> None:
+    project.ok("apply")
+    write(project.checkout, {"c10/xpu/Stream.cpp": "int mine;\n"})
+    git(project.checkout, "commit", "-qa", "--amend", "--no-edit")
+    before = project.snapshot()
+    ended = project.run("apply", "--stage", "device")
+    assert ended.code == 3
+    assert "The commit of stream/stream was changed by hand." in ended.err
+    assert project.snapshot() == before
+
+
+def test_an_amended_message_is_refused(project: Project) -> None:
+    project.ok("apply")
+    message = git(project.checkout, "log", "-1", "--format=%B").replace("None.", "Some.")
+    git(project.checkout, "commit", "-q", "--amend", "-m", message)
+    assert project.run("apply", "--stage", "device").code == 3
+
+
+def test_what_ghstack_writes_into_messages_is_no_edit(project: Project) -> None:
+    project.ok("apply")
+    message = git(project.checkout, "log", "-1", "--format=%B").rstrip("\n")
+    added = f"{message}\nghstack-source-id: 0123\nPull-Request: https://github.com/o/r/pull/1\n"
+    git(project.checkout, "commit", "-q", "--amend", "-m", added)
+    project.ok("apply", "--stage", "device")
+
+
+def test_a_foreign_branch_is_refused(project: Project) -> None:
+    project.ok("apply")
+    git(project.checkout, "switch", "-q", "main")
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert_expected_inline(
+        ended.lines,
+        """\
+error: The checkout is not on the stack's branch 'xpu-stack'.
+  why: HEAD is on the branch 'main', and 'xpu-stack' exists
+  next: git -C CHECKOUT switch xpu-stack""",
+    )
+
+
+def test_the_persons_branch_is_left_alone(project: Project) -> None:
+    before = git(project.checkout, "rev-parse", "main")
+    project.ok("apply")
+    assert git(project.checkout, "rev-parse", "main") == before
+    assert git(project.checkout, "symbolic-ref", "--short", "HEAD") == "xpu-stack\n"
+
+
+def test_a_rebase_under_way_is_refused(project: Project) -> None:
+    (project.checkout / ".git/rebase-merge").mkdir()
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert "A rebase is under way" in ended.err
+
+
+def test_a_missing_base_is_refused(project: Project) -> None:
+    ended = project.run("apply", "--pytorch-src", str(project.folder / "nothing"), source=False)
+    assert ended.code == 2
+    assert_expected_inline(
+        ended.lines,
+        """\
+error: PYTORCH_SRC=PROJECT/nothing is no PyTorch source tree.
+  why: there is no such folder
+  next: make apply PYTORCH_SRC=<path> # or without PYTORCH_SRC, to fetch the release""",
+    )
+
+
+def test_one_run_at_a_time(project: Project) -> None:
+    project.ok("apply", "--stage", "base")
+    lock = project.checkout / ".git/xpu-stack/lock"
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+        "from xpu_stack import lock\n"
+        "with lock.held(Path(sys.argv[2]), 'test', 'it'):\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [project.command("apply")[0], "-c", script, str(project.folder / "scripts"), str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        ended = project.run("apply")
+        assert ended.code == 3
+        assert f"'test' (process {holder.pid}) holds" in ended.err
+        assert holder.stdin is not None
+        holder.stdin.close()
+    project.ok("apply")
+
+
+def test_a_second_run_takes_less_than_a_second(project: Project) -> None:
+    project.ok("apply")
+    started = time.monotonic()
+    project.ok("apply")
+    assert time.monotonic() - started < 1.0
+
+
+def test_status_shows_the_stack(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    shown = project.ok("status")
+    row = next(line for line in shown.splitlines() if " aten " in line)
+    assert "yes" in row
+    row = next(line for line in shown.splitlines() if " stream " in line)
+    assert "no" in row

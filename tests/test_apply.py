@@ -4,7 +4,6 @@ import subprocess
 import time
 
 from expecttest import assert_expected_inline
-
 from project import Project, git, write
 
 

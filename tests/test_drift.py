@@ -7,7 +7,6 @@ from hashlib import sha256
 
 import pytest
 from expecttest import assert_expected_inline
-
 from project import BASE, CMAKE, CONTEXT, Project, git, write
 
 

@@ -1,5 +1,6 @@
 """Killed, interrupted, out of room: the checkout is as before or as after."""
 
+import contextlib
 import os
 import random
 import resource
@@ -9,7 +10,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-
 from project import Project, git, write
 
 KILLS = 50
@@ -26,7 +26,7 @@ def start(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=limit,  # noqa: PLW1509
+        preexec_fn=limit,
     )
 
 
@@ -63,10 +63,8 @@ def test_killed_at_random_moments(project: Project) -> None:
         (project.checkout / ".git/xpu-stack/memo.json").unlink(missing_ok=True)
         process = start(project, "apply", "--stage", target)
         time.sleep(chance.uniform(0, duration * 1.1))  # the moment is the test's input
-        try:
+        with contextlib.suppress(ProcessLookupError):  # it may be done
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it was done
         process.communicate()
         settled(project)
         now = project.snapshot()

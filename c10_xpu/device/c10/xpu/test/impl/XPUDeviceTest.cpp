@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+
+#include <c10/util/Exception.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <sycl/usm.hpp>
+
+#include <thread>
+#include <vector>
+
+using namespace c10::xpu;
+
+namespace {
+
+/// What the environment of this run promises; the tests hold the runtime to
+/// it, so that a device that is not found fails them.
+bool expectsDevices() {
+  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
+  return mapping && std::string(mapping) != "GPU";
+}
+
+int virtualDevices() {
+  const char* count = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
+  return count ? std::atoi(count) : 1;
+}
+
+/// The message of the c10::Error that `action` must raise.
+template <typename Action>
+std::string errorOf(Action&& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+#define NEEDS_DEVICE()                                            \
+  if (!expectsDevices() && device_count() == 0) {                 \
+    GTEST_SKIP() << "the mapping GPU finds no device here";       \
+  }                                                               \
+  ASSERT_GT(device_count(), 0)
+
+TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
+  if (!expectsDevices()) {
+    EXPECT_EQ(device_count() % virtualDevices(), 0);
+    return;
+  }
+  const std::string name = std::getenv("TORCH_XPU_MAPPING");
+  ASSERT_GT(device_count(), 0) << "the mapping " << name << " found no device";
+  EXPECT_EQ(device_count() % virtualDevices(), 0);
+  if (name == "CPU") {
+    EXPECT_EQ(device_count(), virtualDevices());
+  }
+  EXPECT_EQ(device_count_ensure_non_zero(), device_count());
+}
+
+TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
+  if (device_count() != 0) {
+    GTEST_SKIP() << "there is a device";
+  }
+  for (const auto& text :
+       {errorOf([] { device_count_ensure_non_zero(); }),
+        errorOf([] { current_device(); }),
+        errorOf([] { set_device(0); }),
+        errorOf([] { get_raw_device(0); }),
+        errorOf([] { get_device_context(); })}) {
+    EXPECT_TRUE(contains(text, "No XPU device is available (mapping ")) << text;
+    EXPECT_TRUE(contains(text, "TORCH_XPU_MAPPING")) << text;
+  }
+}
+
+TEST(XPUDeviceTest, CurrentDeviceIsPerThread) {
+  NEEDS_DEVICE();
+  const auto last = static_cast<c10::DeviceIndex>(device_count() - 1);
+  set_device(last);
+  EXPECT_EQ(current_device(), last);
+  std::thread([&] {
+    EXPECT_EQ(current_device(), 0);
+    EXPECT_EQ(exchange_device(last), 0);
+    EXPECT_EQ(exchange_device(0), last);
+  }).join();
+  EXPECT_EQ(current_device(), last);
+  EXPECT_EQ(maybe_exchange_device(-1), last);
+  EXPECT_EQ(current_device(), last);
+  EXPECT_EQ(maybe_exchange_device(0), last);
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
+  NEEDS_DEVICE();
+  const int count = device_count();
+  set_device(0);
+  for (int bad : {-1, -128, count, 127}) {
+    const auto index = static_cast<c10::DeviceIndex>(bad);
+    const std::string expected = c10::str(
+        "XPU device index ",
+        bad,
+        " is out of range: there are ",
+        count,
+        " XPU device(s), so it must be from 0 to ",
+        count - 1);
+    DeviceProp prop;
+    for (const auto& text :
+         {errorOf([&] { set_device(index); }),
+          errorOf([&] { exchange_device(index); }),
+          errorOf([&] { check_device_index(index); }),
+          errorOf([&] { get_raw_device(index); }),
+          errorOf([&] { get_device_properties(&prop, index); })}) {
+      EXPECT_TRUE(contains(text, expected)) << text;
+    }
+  }
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
+  NEEDS_DEVICE();
+  for (int index = 0; index < device_count(); ++index) {
+    const auto device = static_cast<c10::DeviceIndex>(index);
+    DeviceProp prop;
+    get_device_properties(&prop, device);
+    const auto& raw = get_raw_device(device);
+    EXPECT_EQ(prop.name, raw.get_info<sycl::info::device::name>());
+    EXPECT_FALSE(prop.platform_name.empty());
+    EXPECT_FALSE(prop.driver_version.empty());
+    EXPECT_TRUE(prop.is_available);
+    EXPECT_GT(prop.max_compute_units, 0u);
+    EXPECT_GT(prop.max_work_group_size, 0u);
+    EXPECT_GT(prop.global_mem_size, 0u);
+    EXPECT_LE(prop.max_mem_alloc_size, prop.global_mem_size);
+    EXPECT_FALSE(prop.sub_group_sizes.empty());
+    EXPECT_FALSE(prop.single_fp_config.empty());
+    EXPECT_EQ(prop.has_fp64, raw.has(sycl::aspect::fp64));
+    EXPECT_EQ(prop.has_fp64, !prop.double_fp_config.empty());
+    EXPECT_TRUE(prop.has_usm_device_allocations);
+    EXPECT_GT(prop.gpu_eu_count, 0u) << "a device without it has a default";
+  }
+}
+
+TEST(XPUDeviceTest, PropertiesAreAskedOfTheDriverOnce) {
+  NEEDS_DEVICE();
+  const auto& first = get_device_properties(0);
+  static int calls = 0;
+  impl::fault_hook = [](const char*) { ++calls; };
+  const auto& second = get_device_properties(0);
+  impl::fault_hook = nullptr;
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(&first, &second);
+}
+
+TEST(XPUDeviceTest, OrdinalsOverOneRootShareItsDeviceAndContext) {
+  NEEDS_DEVICE();
+  EXPECT_EQ(&get_raw_device(0), &get_raw_device(virtualDevices() - 1));
+  const auto devices = get_device_context().get_devices();
+  EXPECT_EQ(
+      devices.size() * static_cast<size_t>(virtualDevices()),
+      static_cast<size_t>(device_count()));
+}
+
+TEST(XPUDeviceTest, PointersHaveAnOwner) {
+  NEEDS_DEVICE();
+  auto& context = get_device_context();
+  void* device = sycl::malloc_device(64, get_raw_device(0), context);
+  void* shared = sycl::malloc_shared(64, get_raw_device(0), context);
+  void* host = sycl::malloc_host(64, context);
+  int local = 0;
+  EXPECT_EQ(get_device_idx_from_pointer(device), 0);
+  EXPECT_EQ(get_device_idx_from_pointer(shared), 0);
+  EXPECT_TRUE(contains(
+      errorOf([&] { get_device_idx_from_pointer(host); }),
+      "pinned host memory"));
+  EXPECT_TRUE(contains(
+      errorOf([&] { get_device_idx_from_pointer(&local); }),
+      "no memory of SYCL's"));
+  EXPECT_TRUE(contains(
+      errorOf([&] { get_device_idx_from_pointer(nullptr); }), "null pointer"));
+  for (void* ptr : {device, shared, host}) {
+    sycl::free(ptr, context);
+  }
+}
+
+TEST(XPUDeviceTest, TheAllocatorsRecordsComeFirst) {
+  NEEDS_DEVICE();
+  static void* known = nullptr;
+  int mine = 0;
+  known = &mine;
+  set_pointer_owner_lookup([](void* ptr) -> c10::DeviceIndex {
+    return ptr == known ? static_cast<c10::DeviceIndex>(device_count() - 1) : -1;
+  });
+  EXPECT_EQ(get_device_idx_from_pointer(&mine), device_count() - 1);
+  int other = 0;
+  EXPECT_THROW(get_device_idx_from_pointer(&other), c10::Error);
+  set_pointer_owner_lookup(nullptr);
+}
+
+TEST(XPUDeviceTest, ErrorsOfSyclLeaveAsErrorsOfPyTorch) {
+  NEEDS_DEVICE();
+  impl::fault_hook = [](const char*) {
+    throw sycl::exception(sycl::make_error_code(sycl::errc::runtime), "broken");
+  };
+  int local = 0;
+  const auto text = errorOf([&] { get_device_idx_from_pointer(&local); });
+  impl::fault_hook = nullptr;
+  EXPECT_TRUE(contains(text, "XPU error: broken (SYCL error code 1, in ")) << text;
+  EXPECT_TRUE(contains(text, "get_pointer_type")) << text;
+}
+
+TEST(XPUDeviceTest, TheMappingIsFixedAfterTheFirstUse) {
+  const auto before = mapping();
+  device_count();
+  EXPECT_TRUE(is_device_pool_initialized());
+  EXPECT_TRUE(contains(
+      errorOf([] { set_mapping("AUTO"); }),
+      "The XPU mapping cannot be set to AUTO any more"));
+  EXPECT_EQ(mapping(), before);
+}

@@ -1,0 +1,286 @@
+#include <gtest/gtest.h>
+
+#include <c10/util/Exception.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPUDevicePool.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+// The first use of XPU happens once in a process. So each of these tests makes
+// a process of its own, before this one has used anything: the parent only
+// forks, and the child's exit code and output are the result.
+
+using namespace c10::xpu;
+
+namespace {
+
+struct Ended {
+  int code;
+  std::string output;
+};
+
+/// Runs `body` in a child with these variables set ("" unsets one). A child
+/// passes by returning an empty string; what it returns is the failure.
+Ended inChild(
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    const std::function<std::string()>& body) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    for (const auto& [name, value] : environment) {
+      value.empty() ? unsetenv(name.c_str())
+                    : setenv(name.c_str(), value.c_str(), 1);
+    }
+    std::string failure;
+    try {
+      failure = body();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    const std::string text = "[" + failure + "]";
+    const auto written = write(ends[1], text.data(), text.size());
+    _exit(failure.empty() && written > 0 ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string output;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    output.append(buffer, static_cast<size_t>(n));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), output};
+}
+
+/// The message of the c10::Error that `action` raises.
+std::string errorOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+std::string expectText(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos
+      ? ""
+      : "'" + part + "' is not in: " + text;
+}
+
+std::string expectCount(int expected) {
+  const int count = device_count();
+  return count == expected ? "" : c10::str(count, " devices, not ", expected);
+}
+
+bool isLoaded(const std::string& library) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(library) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const std::pair<std::string, std::string> kCPU{"TORCH_XPU_MAPPING", "CPU"};
+const std::pair<std::string, std::string> kOne{"TORCH_XPU_VIRTUAL_DEVICES", ""};
+
+} // namespace
+
+class XPUFirstUseTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_FALSE(is_device_pool_initialized())
+        << "the process of the tests must not use XPU itself";
+  }
+
+  static void passes(
+      const std::vector<std::pair<std::string, std::string>>& environment,
+      const std::function<std::string()>& body) {
+    const auto ended = inChild(environment, body);
+    EXPECT_EQ(ended.code, 0) << ended.output;
+  }
+};
+
+TEST_F(XPUFirstUseTest, LoadingTheLibraryStartsNoRuntime) {
+  passes({kCPU, kOne}, [] {
+    if (isLoaded("libintelocl") || isLoaded("libur_adapter")) {
+      return std::string("an adapter is loaded before the first use");
+    }
+    device_count();
+    return std::string(
+        isLoaded("libur_adapter") ? "" : "no adapter after the first use");
+  });
+}
+
+TEST_F(XPUFirstUseTest, TheCPUDeviceIsFoundWithoutSettings) {
+  passes(
+      {kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", ""}},
+      [] { return expectCount(1); });
+}
+
+TEST_F(XPUFirstUseTest, WhatIsSetForTheOpenCLLoaderIsLeftAlone) {
+  passes(
+      {kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", "/nowhere.so"}},
+      [] {
+        device_count();
+        return expectText(std::getenv("OCL_ICD_FILENAMES"), "/nowhere.so");
+      });
+}
+
+TEST_F(XPUFirstUseTest, SetMappingBeforeTheFirstUseWins) {
+  passes({{"TORCH_XPU_MAPPING", "GPU"}, kOne}, [] {
+    set_mapping("CPU");
+    const auto wrong = expectText(mapping(), "CPU");
+    return wrong.empty() ? expectCount(1) : wrong;
+  });
+}
+
+TEST_F(XPUFirstUseTest, AnUnknownMappingNamesTheKnownOnes) {
+  passes({{"TORCH_XPU_MAPPING", "gpu"}}, [] {
+    auto wrong = expectText(
+        errorOf([] { device_count(); }),
+        "Unknown XPU mapping 'gpu' (from TORCH_XPU_MAPPING): it must be one "
+        "of GPU, CPU, AUTO, EXPLICIT");
+    // and it can be mended in the same process
+    setenv("TORCH_XPU_MAPPING", "CPU", 1);
+    unsetenv("TORCH_XPU_VIRTUAL_DEVICES");
+    return wrong.empty() ? expectCount(1) : wrong;
+  });
+  passes({}, [] {
+    return expectText(
+        errorOf([] { set_mapping("FPGA"); }),
+        "Unknown XPU mapping 'FPGA' (from set_mapping)");
+  });
+}
+
+TEST_F(XPUFirstUseTest, VirtualDevicesAreCounted) {
+  for (int count : {1, 2, 3, 64}) {
+    passes(
+        {kCPU, {"TORCH_XPU_VIRTUAL_DEVICES", std::to_string(count)}},
+        [&] { return expectCount(count); });
+  }
+}
+
+TEST_F(XPUFirstUseTest, ABadNumberOfVirtualDevicesIsNamed) {
+  for (const char* bad : {"0", "-1", "65", "two", "2x", " ", "99999999999999999999"}) {
+    passes({kCPU, {"TORCH_XPU_VIRTUAL_DEVICES", bad}}, [&] {
+      return expectText(
+          errorOf([] { device_count(); }),
+          c10::str(
+              "TORCH_XPU_VIRTUAL_DEVICES='",
+              bad,
+              "' is not valid: it must be a whole number from 1 to 64"));
+    });
+  }
+}
+
+TEST_F(XPUFirstUseTest, NoDeviceWarnsOnceAndSaysWhatWasLookedFor) {
+  const auto ended =
+      inChild({kCPU, kOne, {"ONEAPI_DEVICE_SELECTOR", "level_zero:gpu"}}, [] {
+        auto wrong = expectCount(0);
+        device_count();
+        return wrong.empty()
+            ? expectText(
+                  errorOf([] { current_device(); }), "No XPU device is available")
+            : wrong;
+      });
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  const std::string warning = "No XPU device was found. The mapping CPU looks "
+                              "for the SYCL CPU device; SYCL sees: ";
+  const auto first = ended.output.find(warning);
+  ASSERT_NE(first, std::string::npos) << ended.output;
+  EXPECT_EQ(ended.output.find(warning, first + 1), std::string::npos);
+  EXPECT_NE(ended.output.find("Set TORCH_XPU_MAPPING"), std::string::npos);
+}
+
+TEST_F(XPUFirstUseTest, ManyThreadsThatComeFirstFindOnePool) {
+  passes({kCPU, kOne}, [] {
+    constexpr int kThreads = 16;
+    std::atomic<int> waiting{0};
+    std::vector<const sycl::device*> found(kThreads);
+    std::vector<std::thread> threads;
+    for (int n = 0; n < kThreads; ++n) {
+      threads.emplace_back([&, n] {
+        ++waiting;
+        while (waiting < kThreads) {
+        }
+        found[static_cast<size_t>(n)] = &get_raw_device(0);
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    for (const auto* device : found) {
+      if (device != found[0]) {
+        return std::string("two threads found different pools");
+      }
+    }
+    return expectCount(1);
+  });
+}
+
+TEST_F(XPUFirstUseTest, AFailedFirstUseMayBeTriedAgain) {
+  for (const char* at : {"get_platforms", "get_devices", "sycl::context(devices)"}) {
+    passes({kCPU, kOne}, [&] {
+      static std::string call;
+      call = at;
+      impl::fault_hook = [](const char* text) {
+        if (std::string(text).find(call) != std::string::npos) {
+          throw sycl::exception(
+              sycl::make_error_code(sycl::errc::runtime), "injected");
+        }
+      };
+      auto wrong = expectText(errorOf([] { device_count(); }), "injected");
+      if (is_device_pool_initialized()) {
+        wrong += "; a failed first use left a pool behind";
+      }
+      impl::fault_hook = nullptr;
+      return wrong.empty() ? expectCount(1) : wrong;
+    });
+  }
+}
+
+TEST_F(XPUFirstUseTest, AChildForkedAfterTheFirstUseGetsAnError) {
+  passes({kCPU, kOne}, [] {
+    device_count();
+    const auto ended = inChild({}, [] {
+      for (const auto& text :
+           {errorOf([] { device_count(); }),
+            errorOf([] { current_device(); }),
+            errorOf([] { set_device(0); }),
+            errorOf([] { set_mapping("CPU"); })}) {
+        const auto wrong =
+            expectText(text, "Cannot use XPU in a forked subprocess");
+        if (!wrong.empty()) {
+          return wrong;
+        }
+      }
+      return std::string();
+    });
+    // the parent goes on as before
+    return ended.code == 0 ? expectCount(1) : ended.output;
+  });
+}
+
+TEST_F(XPUFirstUseTest, AChildForkedBeforeTheFirstUseWorks) {
+  passes({kCPU, kOne}, [] {
+    const auto ended = inChild({}, [] { return expectCount(1); });
+    return ended.code == 0 ? expectCount(1) : ended.output;
+  });
+}

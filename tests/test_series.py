@@ -1,0 +1,137 @@
+"""The series file and the texts: one good input and one bad for each rule."""
+
+from pathlib import Path
+
+import pytest
+from expecttest import assert_expected_inline
+from project import SERIES, TEXT, Project, write
+from xpu_stack.errors import SeriesError
+from xpu_stack.layout import Layout
+from xpu_stack.series import Series
+
+
+def load(project: Project) -> Series:
+    return Series.load(Layout(project.folder, project.folder / ".xpu"), "v1.13.1")
+
+
+def problem(project: Project, files: dict[str, str]) -> str:
+    write(project.folder, files)
+    with pytest.raises(SeriesError) as caught:
+        load(project)
+    assert caught.value.code == 6
+    return caught.value.why
+
+
+def test_a_good_series(project: Project) -> None:
+    series = load(project)
+    assert series.stage_names == ["device", "stream"]
+    assert [change.id for change in series.all_changes()] == [
+        "device/runtime",
+        "device/aten",
+        "stream/stream",
+    ]
+    assert [change.id for change in series.changes("device")] == ["device/runtime", "device/aten"]
+    first = next(series.all_changes())
+    assert [file.target for file in first.files] == ["c10/xpu/CMakeLists.txt", "c10/xpu/Device.cpp"]
+    assert first.patched_paths() == ["c10/CMakeLists.txt"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("author:", "autor:", "patches/series.yaml:1: unknown key 'autor' (known: author, stages)"),
+        (
+            "xpu-stack <xpu-stack@invalid>",
+            "xpu-stack",
+            "patches/series.yaml:1: 'author' must be 'name <address>'",
+        ),
+        (
+            "  - name: stream\n    summary: streams",
+            "  - name: device\n    summary: streams",
+            "patches/series.yaml:13: 'c10_xpu/stream' is not below "
+            "c10_xpu/device, aten_xpu/device, torch_xpu_py/device",
+        ),
+        (
+            "files: [aten_xpu/device]",
+            "files: [aten_xpu/device, c10_xpu/device/c10/xpu/Device.cpp]",
+            "patches/series.yaml:9: 'c10_xpu/device/c10/xpu/Device.cpp' belongs to 'device/runtime' already",
+        ),
+        (
+            "files: [aten_xpu/device]",
+            "files: [aten_xpu/device/none]",
+            "patches/series.yaml:9: 'aten_xpu/device/none' has no file",
+        ),
+        (
+            "      - name: aten\n        files: [aten_xpu/device]\n",
+            "",
+            "aten_xpu/device/aten/Hooks.cpp: no change in patches/series.yaml claims this file",
+        ),
+        (
+            "- name: aten",
+            "- name: Aten!",
+            "patches/series.yaml:8: 'Aten!' is no name: small letters, digits, '-' and '_'",
+        ),
+        (
+            "summary: streams\n    ",
+            "",
+            "patches/series.yaml:10: item 2 of 'stages' lacks 'summary'",
+        ),
+        ("stages:", "stages: [", "patches/series.yaml:3:"),
+    ],
+)
+def test_mistakes_are_reported_with_file_and_line(
+    project: Project, old: str, new: str, why: str
+) -> None:
+    assert old in SERIES
+    found = problem(project, {"patches/series.yaml": SERIES.replace(old, new)})
+    assert found.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", ":1: the title must have 1 to 72 characters, not 0"),
+        ("x" * 73, ":1: the title must have 1 to 72 characters, not 73"),
+        (TEXT.format(title="T").replace("T\n\n", "T\nno\n", 1), ":2: a blank line must follow"),
+        (
+            TEXT.format(title="T").replace("Design\n------\n", ""),
+            ": needs the sections Motivation, Design, Additional Context, in this order, "
+            "underlined with '-'; missing: Design",
+        ),
+        (TEXT.format(title="T").replace("As it is.\n", ""), ":7: the section 'Design' is empty"),
+        (TEXT.format(title="T") + "XPU-Stage: x\n", ":14: trailers are written by the tool"),
+    ],
+)
+def test_mistakes_in_texts(project: Project, text: str, why: str) -> None:
+    name = "patches/texts/device/aten.md"
+    assert problem(project, {name: text}).startswith(name + why)
+
+
+def test_a_missing_text(project: Project) -> None:
+    (project.folder / "patches/texts/device/aten.md").unlink()
+    assert_expected_inline(problem(project, {}), "")
+
+
+@pytest.mark.parametrize(
+    "name", ["patches/v1.13.1/device/other.patch", "patches/texts/stream/other.md"]
+)
+def test_files_that_belong_to_no_change(project: Project, name: str) -> None:
+    assert problem(project, {name: "x"}) == f"{name}: belongs to no change in patches/series.yaml"
+
+
+def test_a_file_that_is_written_twice(project: Project) -> None:
+    why = problem(project, {"aten_xpu/device/c10/xpu/Device.cpp": "again\n"})
+    assert "is written in" in why
+
+
+def test_what_editors_leave_is_no_payload(project: Project) -> None:
+    before = [change.source_digest for change in load(project).all_changes()]
+    folder = "c10_xpu/device/c10/xpu"
+    write(project.folder, {f"{folder}/Device.cpp~": "x", f"{folder}/.Device.cpp.swp": "x"})
+    assert [change.source_digest for change in load(project).all_changes()] == before
+
+
+def test_the_projects_own_series_is_good() -> None:
+    root = Path(__file__).resolve().parents[1]
+    series = Series.load(Layout(root, root / ".xpu"), "v1.13.1")
+    assert series.stage_names[0] == "device"

@@ -12,7 +12,7 @@ checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(P
 stage = $(if $(STAGE),--stage '$(STAGE)')
 mode = $(if $(MODE),--mode '$(MODE)')
 
-.PHONY: help apply continue abort status build test doctor clean distclean self-test lint
+.PHONY: help apply continue abort status build test sanitize doctor clean distclean lint self-test verify
 
 help:
 	@$(tool) --help
@@ -32,6 +32,9 @@ build:
 test:
 	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
+sanitize:
+	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+
 doctor:
 	@$(tool) doctor $(if $(BASE),--base '$(BASE)')
 
@@ -40,3 +43,14 @@ clean:
 
 distclean:
 	@$(tool) clean --all
+
+# The checks of the toolkit itself, and everything together.
+lint:
+	@$(tool) --dev -m ruff check .
+	@$(tool) --dev -m ruff format --check .
+	@$(tool) --dev -m mypy
+
+self-test:
+	@$(tool) --dev -m pytest $(ARGS)
+
+verify: lint self-test test sanitize

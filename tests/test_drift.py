@@ -87,7 +87,7 @@ Auto-merging aten/Context.h
 CONFLICT (content): Merge conflict in aten/Context.h
 error: Change 2 of 3, device/aten, does not fit the base.
   why: 1 file(s) in conflict; the checkout is as it was
-  next: resolve them in PROJECT/.xpu/work/KEY/conflict, git add them, then: make continue # or: make abort""",
+  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue, or make abort""",
     )
 
 

@@ -48,13 +48,14 @@ def test_a_good_series(project: Project) -> None:
         (
             "  - name: stream\n    summary: streams",
             "  - name: device\n    summary: streams",
-            "patches/series.yaml:13: 'c10_xpu/stream' is not below "
+            "patches/series.yaml:14: 'c10_xpu/stream' is not below "
             "c10_xpu/device, aten_xpu/device, torch_xpu_py/device",
         ),
         (
             "files: [aten_xpu/device]",
             "files: [aten_xpu/device, c10_xpu/device/c10/xpu/Device.cpp]",
-            "patches/series.yaml:9: 'c10_xpu/device/c10/xpu/Device.cpp' belongs to 'device/runtime' already",
+            "patches/series.yaml:9: 'c10_xpu/device/c10/xpu/Device.cpp' "
+            "belongs to 'device/runtime' already",
         ),
         (
             "files: [aten_xpu/device]",
@@ -109,7 +110,10 @@ def test_mistakes_in_texts(project: Project, text: str, why: str) -> None:
 
 def test_a_missing_text(project: Project) -> None:
     (project.folder / "patches/texts/device/aten.md").unlink()
-    assert_expected_inline(problem(project, {}), "")
+    assert_expected_inline(
+        problem(project, {}),
+        """patches/texts/device/aten.md: every change has a text; this one is not there""",
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,39 +23,61 @@ class Mode(enum.Enum):
     FULL = "full"
 
 
+class Sanitizer(enum.Enum):
+    """What the compiler adds to find errors at run time."""
+
+    NONE = ""
+    THREAD = "thread"  # ThreadSanitizer
+    ADDRESS = "address"  # AddressSanitizer, with leaks and undefined behaviour
+
+    @property
+    def flags(self) -> str:
+        """For compiling and linking; -O1 -g so that reports have good stacks."""
+        common = "-g -O1 -fno-omit-frame-pointer"
+        if self is Sanitizer.THREAD:
+            return f"{common} -fsanitize=thread"
+        if self is Sanitizer.ADDRESS:
+            # vptr compares type infos across libraries that hide theirs
+            kinds = "-fsanitize=address,undefined -fno-sanitize=vptr"
+            return f"{common} {kinds} -fno-sanitize-recover=undefined"
+        return ""
+
+
 @dataclass(frozen=True)
 class Build:
     """A configured build of a checkout at a stage."""
 
     work: Workspace
     mode: Mode
+    sanitizer: Sanitizer
     folder: Path
     sycl: packages.Sycl
     env: dict[str, str]
 
     @property
     def results(self) -> Results:
-        return _results(self.work, self.mode, self.sycl)
+        return results_of(self.work, self.mode, self.sanitizer)
 
 
-def _results(work: Workspace, mode: Mode, sycl: packages.Sycl | None) -> Results:
-    runtime = f"{sycl.root} {sycl.version}" if sycl else "none"
-    return Results(work.layout, work.repository.folder, f"{mode.value} {runtime}")
-
-
-def results_of(work: Workspace, mode: Mode) -> Results:
+def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE) -> Results:
     """What is known of builds and tests so far, without preparing a build."""
-    return _results(work, mode, packages.installed_sycl(work.layout))
+    sycl = packages.installed_sycl(work.layout)
+    runtime = f"{sycl.root} {sycl.version}" if sycl else "none"
+    environment = f"{mode.value} {sanitizer.value} {runtime}"
+    return Results(work.layout, work.repository.folder, environment)
 
 
-def prepare(work: Workspace, stage: str, mode: Mode) -> Build:
+def prepare(
+    work: Workspace, stage: str, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE
+) -> Build:
     """Installs what the build needs and configures the checkout for `stage`."""
     packages.need_apt(work.base.apt)
     if mode is Mode.FAST:
         packages.need_apt(work.base.prebuilt.apt)
     sycl = packages.need_sycl(work.layout)
     checkout = work.repository.folder
-    folder = work.layout.for_checkout(checkout) / mode.value
+    name = "-".join(filter(None, (mode.value, sanitizer.value)))
+    folder = work.layout.for_checkout(checkout) / name
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     _place_stand_ins(work)
@@ -63,8 +85,11 @@ def prepare(work: Workspace, stage: str, mode: Mode) -> Build:
     options = _options(work, sycl)
     if mode is Mode.FAST:
         options |= _fast_options(work, stage, folder)
+    if sanitizer.flags:
+        for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
+            options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
     cmake.configure(checkout, folder, options, env, extra=sycl.version)
-    return Build(work, mode, folder, sycl, env)
+    return Build(work, mode, sanitizer, folder, sycl, env)
 
 
 def build(this: Build, changes: list[Change]) -> int:

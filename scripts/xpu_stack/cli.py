@@ -138,20 +138,50 @@ def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, agai
     with applying.opened(layout, base, pytorch_src, "test") as work:
         for one in work.series.up_to(chosen):
             applying.apply(work, one.name)
-            _test_stage(work, one.name, building.Mode(mode), again)
+            _test_tree(work, one.name, building.Mode(mode), building.Sanitizer.NONE, again=again)
         console.say(f"stage '{chosen}' and all below it pass")
 
 
-def _test_stage(work: applying.Workspace, stage: str, mode: building.Mode, again: bool) -> None:
+def _test_tree(
+    work: applying.Workspace,
+    stage: str,
+    mode: building.Mode,
+    sanitizer: building.Sanitizer,
+    *,
+    again: bool,
+) -> None:
     tree = work.repository.tree_of("HEAD")
-    known = building.results_of(work, mode)
-    if known.get(tree).passed and not again:
+    if not again and building.results_of(work, mode, sanitizer).get(tree).passed:
         console.say(f"{stage}: passed before on this tree ({tree[:12]})")
         return
-    this = building.prepare(work, stage, mode)
+    this = building.prepare(work, stage, mode, sanitizer)
     changes = work.series.changes(stage)
     building.build(this, changes)
     testing.test(this, changes)
+
+
+@cli.command(epilog=_EPILOG)
+@_stage_option
+@_checkout_options
+@click.option(
+    "--with",
+    "sanitizers",
+    type=click.Choice([one.value for one in building.Sanitizer if one.value]),
+    multiple=True,
+    help="Only this one; default: each.",
+)
+def sanitize(
+    stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...]
+) -> None:
+    """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
+    layout = Layout.current()
+    chosen = _stage_or_last(layout, base, stage)
+    wanted = sanitizers or tuple(one.value for one in building.Sanitizer if one.value)
+    with applying.opened(layout, base, pytorch_src, "sanitize") as work:
+        applying.apply(work, chosen)
+        for name in wanted:
+            console.say(f"-- {name} sanitizer")
+            _test_tree(work, chosen, building.Mode.FAST, building.Sanitizer(name), again=False)
 
 
 @cli.command("doctor", epilog=_EPILOG)

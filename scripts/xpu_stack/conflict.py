@@ -99,7 +99,7 @@ def report(repository: Repository, layout: Layout, conflict: Conflict, stage: st
     return ToolError(
         what,
         why=f"{len(conflict.files)} file(s) in conflict; the checkout is as it was",
-        next=f"cd {worktree} # resolve and git add them; then make continue, or make abort",
+        next=f"cd {worktree} # resolve, git add; then: make continue, or make abort",
         code=ExitCode.CONFLICT,
         detail="\n".join([*places, "", conflict.messages.strip()]).strip(),
     )

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack import ninja, shell
-from xpu_stack.build import Build, targets_of
+from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.results import Outcome, Record
 from xpu_stack.series import Change
 
 _TEST_TIMEOUT = 300  # seconds for one test program
+_CTEST = "ctest.xml"  # what CTest says of each program
 _SHOWN = 60  # lines of a failed test that are shown; the log has all
 
 
@@ -44,6 +45,33 @@ CONFIGURATIONS = tuple(
 )
 
 
+def configurations(sanitizer: Sanitizer) -> tuple[Configuration, ...]:
+    """The runs that a build gets: a sanitizer has nothing new to say of AUTO."""
+    if sanitizer is Sanitizer.NONE:
+        return CONFIGURATIONS
+    return tuple(one for one in CONFIGURATIONS if one.mapping == "CPU")
+
+
+def _sanitizer_options(this: Build) -> dict[str, str]:
+    """What the sanitizers need to know of libraries that are not ours."""
+    if this.sanitizer is Sanitizer.NONE:
+        return {}
+    folder = this.work.layout.repository / "ci" / "sanitizers"
+    return {
+        # A sanitizer's dlopen() hides who called it, and with that the runpath
+        # by which the SYCL runtime finds its adapters.
+        "LD_LIBRARY_PATH": str(this.sycl.root / "lib"),
+        "TSAN_OPTIONS": f"suppressions={folder / 'tsan.supp'} "
+        # The SYCL runtime was not compiled with the sanitizer: what it does
+        # within itself cannot be judged.
+        "ignore_noninstrumented_modules=1 die_after_fork=0 second_deadlock_stack=1",
+        # The SYCL runtime changes the alternate signal stack of threads.
+        "ASAN_OPTIONS": "detect_leaks=1 strict_string_checks=1 use_sigaltstack=0",
+        "LSAN_OPTIONS": f"suppressions={folder / 'lsan.supp'} print_suppressions=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
 def test(this: Build, changes: list[Change]) -> Record:
     """Runs the tests that `changes` bring; the record is kept by tree."""
     tree = this.work.repository.tree_of("HEAD")
@@ -59,12 +87,13 @@ def test(this: Build, changes: list[Change]) -> Record:
     assert record.tests is not None
     output: list[str] = []
     if owners:
-        with progress(len(CONFIGURATIONS) * len(owners), "testing") as bar:
-            for configuration in CONFIGURATIONS:
+        runs = configurations(this.sanitizer)
+        with progress(len(runs) * len(owners), "testing") as bar:
+            for configuration in runs:
                 output += _run(this, configuration, sorted(owners), junit, bar)
                 _count(junit / configuration.name, owners, configuration, record.tests)
     this.results.put(tree, record)
-    _report(record, junit)
+    _report(record, junit, len(configurations(this.sanitizer)))
     if not record.passed:
         raise _failure(record, output)
     return record
@@ -84,17 +113,39 @@ def _run(
             bar.step(f"testing {configuration.name}")
 
     names = "|".join(tests)
+    ctest = folder / _CTEST
     command = [
         *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
         *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(_TEST_TIMEOUT)),
+        *("--output-junit", str(ctest)),
     ]
-    env = {**this.env, **configuration.environment, "GTEST_OUTPUT": f"xml:{folder}/"}
+    env = {
+        **this.env,
+        **configuration.environment,
+        **_sanitizer_options(this),
+        "GTEST_OUTPUT": f"xml:{folder}/",
+    }
     code = shell.follow(command, line, env=env)
-    # A program that died has written no file: that is a failure, too.
-    for name in tests:
-        if not (folder / f"{name}.xml").exists():
-            _write_crash(folder / f"{name}.xml", name)
+    _write_process_failures(folder, tests)
     return [f"== {configuration.name}", *printed] if code else []
+
+
+def _write_process_failures(folder: Path, tests: list[str]) -> None:
+    """Counts a program that ended badly though none of its tests did.
+
+    It died before it had written a result, or after: a leak, a race that a
+    sanitizer reports at the end, a crash in a destructor.
+    """
+    failed = {
+        case.get("name")
+        for case in ElementTree.parse(folder / _CTEST).iter("testcase")
+        if case.get("status") != "run"
+    }
+    for name in tests:
+        path = folder / f"{name}.xml"
+        told = path.exists() and any(ElementTree.parse(path).iter("failure"))
+        if not path.exists() or (name in failed and not told):
+            _write_crash(path, name)
 
 
 def _write_crash(path: Path, name: str) -> None:
@@ -102,7 +153,7 @@ def _write_crash(path: Path, name: str) -> None:
     case = ElementTree.SubElement(
         ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"
     )
-    ElementTree.SubElement(case, "failure", message=f"{name} ended without a result")
+    ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
     ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
 
 
@@ -135,14 +186,14 @@ def _reason(skipped: ElementTree.Element | None) -> str:
     return told[-1] if told else "no reason given"
 
 
-def _report(record: Record, junit: Path) -> None:
+def _report(record: Record, junit: Path, runs: int) -> None:
     for change, outcome in (record.tests or {}).items():
         if not outcome.passed + outcome.failed + outcome.skipped:
             say(f"{change}: has no tests of its own")
             continue
         say(
             f"{change}: {outcome.passed} passed, {outcome.failed} failed, "
-            f"{outcome.skipped} skipped in {len(CONFIGURATIONS)} configurations"
+            f"{outcome.skipped} skipped in {runs} configurations"
         )
         for reason, count in sorted(outcome.reasons.items()):
             say(f"  {count} skipped: {reason}")

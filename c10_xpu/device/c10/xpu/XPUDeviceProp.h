@@ -13,51 +13,51 @@ namespace xpu {
 
 /// The SYCL 2020 device descriptors, by their SYCL names: _(type, name).
 /// Sizes of memory are in bytes, frequencies in MHz, as SYCL defines them.
-#define C10_XPU_FORALL_DESCRIPTORS(_)                              \
-  _(std::string, name)                                             \
-  _(sycl::info::device_type, device_type)                          \
-  _(std::string, vendor)                                           \
-  _(std::string, driver_version)                                   \
-  _(std::string, version)                                          \
-  _(uint32_t, vendor_id)                                           \
-  _(bool, is_available)                                            \
-  _(uint32_t, max_compute_units)                                   \
-  _(uint32_t, max_work_item_dimensions)                            \
-  _(size_t, max_work_group_size)                                   \
-  _(uint32_t, max_num_sub_groups)                                  \
-  _(std::vector<size_t>, sub_group_sizes)                          \
-  _(uint32_t, max_clock_frequency)                                 \
-  _(uint32_t, address_bits)                                        \
-  _(uint64_t, max_mem_alloc_size)                                  \
-  _(uint32_t, mem_base_addr_align)                                 \
-  _(std::vector<sycl::info::fp_config>, half_fp_config)            \
-  _(std::vector<sycl::info::fp_config>, single_fp_config)          \
-  _(std::vector<sycl::info::fp_config>, double_fp_config)          \
-  _(uint64_t, global_mem_size)                                     \
-  _(sycl::info::global_mem_cache_type, global_mem_cache_type)      \
-  _(uint64_t, global_mem_cache_size)                               \
-  _(uint32_t, global_mem_cache_line_size)                          \
-  _(sycl::info::local_mem_type, local_mem_type)                    \
-  _(uint64_t, local_mem_size)                                      \
-  _(uint32_t, max_samplers)                                        \
-  _(size_t, max_parameter_size)                                    \
-  _(bool, error_correction_support)                                \
-  _(size_t, profiling_timer_resolution)                            \
-  _(uint32_t, preferred_vector_width_char)                         \
-  _(uint32_t, preferred_vector_width_short)                        \
-  _(uint32_t, preferred_vector_width_int)                          \
-  _(uint32_t, preferred_vector_width_long)                         \
-  _(uint32_t, preferred_vector_width_float)                        \
-  _(uint32_t, preferred_vector_width_double)                       \
-  _(uint32_t, preferred_vector_width_half)                         \
-  _(uint32_t, native_vector_width_char)                            \
-  _(uint32_t, native_vector_width_short)                           \
-  _(uint32_t, native_vector_width_int)                             \
-  _(uint32_t, native_vector_width_long)                            \
-  _(uint32_t, native_vector_width_float)                           \
-  _(uint32_t, native_vector_width_double)                          \
-  _(uint32_t, native_vector_width_half)                            \
-  _(uint32_t, partition_max_sub_devices)                           \
+#define C10_XPU_FORALL_DESCRIPTORS(_)                                  \
+  _(std::string, name)                                                 \
+  _(sycl::info::device_type, device_type)                              \
+  _(std::string, vendor)                                               \
+  _(std::string, driver_version)                                       \
+  _(std::string, version)                                              \
+  _(uint32_t, vendor_id)                                               \
+  _(bool, is_available)                                                \
+  _(uint32_t, max_compute_units)                                       \
+  _(uint32_t, max_work_item_dimensions)                                \
+  _(size_t, max_work_group_size)                                       \
+  _(uint32_t, max_num_sub_groups)                                      \
+  _(std::vector<size_t>, sub_group_sizes)                              \
+  _(uint32_t, max_clock_frequency)                                     \
+  _(uint32_t, address_bits)                                            \
+  _(uint64_t, max_mem_alloc_size)                                      \
+  _(uint32_t, mem_base_addr_align)                                     \
+  _(std::vector<sycl::info::fp_config>, half_fp_config)                \
+  _(std::vector<sycl::info::fp_config>, single_fp_config)              \
+  _(std::vector<sycl::info::fp_config>, double_fp_config)              \
+  _(uint64_t, global_mem_size)                                         \
+  _(sycl::info::global_mem_cache_type, global_mem_cache_type)          \
+  _(uint64_t, global_mem_cache_size)                                   \
+  _(uint32_t, global_mem_cache_line_size)                              \
+  _(sycl::info::local_mem_type, local_mem_type)                        \
+  _(uint64_t, local_mem_size)                                          \
+  _(uint32_t, max_samplers)                                            \
+  _(size_t, max_parameter_size)                                        \
+  _(bool, error_correction_support)                                    \
+  _(size_t, profiling_timer_resolution)                                \
+  _(uint32_t, preferred_vector_width_char)                             \
+  _(uint32_t, preferred_vector_width_short)                            \
+  _(uint32_t, preferred_vector_width_int)                              \
+  _(uint32_t, preferred_vector_width_long)                             \
+  _(uint32_t, preferred_vector_width_float)                            \
+  _(uint32_t, preferred_vector_width_double)                           \
+  _(uint32_t, preferred_vector_width_half)                             \
+  _(uint32_t, native_vector_width_char)                                \
+  _(uint32_t, native_vector_width_short)                               \
+  _(uint32_t, native_vector_width_int)                                 \
+  _(uint32_t, native_vector_width_long)                                \
+  _(uint32_t, native_vector_width_float)                               \
+  _(uint32_t, native_vector_width_double)                              \
+  _(uint32_t, native_vector_width_half)                                \
+  _(uint32_t, partition_max_sub_devices)                               \
   _(std::vector<sycl::memory_order>, atomic_memory_order_capabilities) \
   _(std::vector<sycl::memory_scope>, atomic_memory_scope_capabilities)
 

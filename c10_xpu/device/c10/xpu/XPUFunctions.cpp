@@ -206,7 +206,10 @@ DeviceIndex get_device_idx_from_pointer(void* ptr) {
     }
   }
   TORCH_CHECK(
-      false, "The pointer ", ptr, " is memory of a device that is no XPU device");
+      false,
+      "The pointer ",
+      ptr,
+      " is memory of a device that is no XPU device");
 }
 
 void set_mapping(const std::string& name) {

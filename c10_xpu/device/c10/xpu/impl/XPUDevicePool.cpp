@@ -56,8 +56,8 @@ void findOpenCLBesideSycl() {
     return;
   }
   Dl_info info;
-  auto* symbol = reinterpret_cast<void*>(
-      static_cast<std::vector<sycl::platform> (*)()>(
+  auto* symbol =
+      reinterpret_cast<void*>(static_cast<std::vector<sycl::platform> (*)()>(
           &sycl::platform::get_platforms));
   if (!dladdr(symbol, &info) || !info.dli_fname) {
     return;
@@ -72,8 +72,7 @@ void findOpenCLBesideSycl() {
 
 std::vector<sycl::device> allDevices() {
   std::vector<sycl::device> found;
-  for (const auto& platform :
-       C10_XPU_CHECK(sycl::platform::get_platforms())) {
+  for (const auto& platform : C10_XPU_CHECK(sycl::platform::get_platforms())) {
     for (auto& device : C10_XPU_CHECK(platform.get_devices())) {
       found.push_back(std::move(device));
     }
@@ -140,10 +139,11 @@ void warnNoDevice(Mapping mapping, const std::vector<sycl::device>& all) {
       "No XPU device was found. The mapping ",
       mappingName(mapping),
       " looks for ",
-      mapping == Mapping::GPU        ? "Level-Zero GPUs"
-          : mapping == Mapping::CPU  ? "the SYCL CPU device"
-          : mapping == Mapping::AUTO ? "Level-Zero GPUs, then the SYCL CPU device"
-                                     : "devices that can allocate device USM",
+      mapping == Mapping::GPU       ? "Level-Zero GPUs"
+          : mapping == Mapping::CPU ? "the SYCL CPU device"
+          : mapping == Mapping::AUTO
+          ? "Level-Zero GPUs, then the SYCL CPU device"
+          : "devices that can allocate device USM",
       "; SYCL sees: ",
       describe(all),
       ". Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for others.");
@@ -255,7 +255,8 @@ DeviceProp queryProperties(const sycl::device& device) {
   C10_XPU_FORALL_INTEL_DESCRIPTORS(C10_XPU_QUERY)
 #undef C10_XPU_QUERY
 
-#define C10_XPU_QUERY(member) prop.has_##member = device.has(sycl::aspect::member);
+#define C10_XPU_QUERY(member) \
+  prop.has_##member = device.has(sycl::aspect::member);
   C10_XPU_FORALL_ASPECTS(C10_XPU_QUERY)
 #undef C10_XPU_QUERY
   return prop;

@@ -46,8 +46,8 @@ struct DevicePool {
     return roots.size() * static_cast<size_t>(ordinals_per_root);
   }
   RootDevice& root(DeviceIndex device) const {
-    return *roots[static_cast<size_t>(device) /
-                  static_cast<size_t>(ordinals_per_root)];
+    return *roots
+        [static_cast<size_t>(device) / static_cast<size_t>(ordinals_per_root)];
   }
 };
 

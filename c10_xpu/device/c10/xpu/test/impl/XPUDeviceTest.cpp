@@ -42,10 +42,10 @@ bool contains(const std::string& text, const std::string& part) {
 
 } // namespace
 
-#define NEEDS_DEVICE()                                            \
-  if (!expectsDevices() && device_count() == 0) {                 \
-    GTEST_SKIP() << "the mapping GPU finds no device here";       \
-  }                                                               \
+#define NEEDS_DEVICE()                                      \
+  if (!expectsDevices() && device_count() == 0) {           \
+    GTEST_SKIP() << "the mapping GPU finds no device here"; \
+  }                                                         \
   ASSERT_GT(device_count(), 0)
 
 TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
@@ -192,7 +192,8 @@ TEST(XPUDeviceTest, TheAllocatorsRecordsComeFirst) {
   int mine = 0;
   known = &mine;
   set_pointer_owner_lookup([](void* ptr) -> c10::DeviceIndex {
-    return ptr == known ? static_cast<c10::DeviceIndex>(device_count() - 1) : -1;
+    return ptr == known ? static_cast<c10::DeviceIndex>(device_count() - 1)
+                        : -1;
   });
   EXPECT_EQ(get_device_idx_from_pointer(&mine), device_count() - 1);
   int other = 0;
@@ -208,7 +209,8 @@ TEST(XPUDeviceTest, ErrorsOfSyclLeaveAsErrorsOfPyTorch) {
   int local = 0;
   const auto text = errorOf([&] { get_device_idx_from_pointer(&local); });
   impl::fault_hook = nullptr;
-  EXPECT_TRUE(contains(text, "XPU error: broken (SYCL error code 1, in ")) << text;
+  EXPECT_TRUE(contains(text, "XPU error: broken (SYCL error code 1, in "))
+      << text;
   EXPECT_TRUE(contains(text, "get_pointer_type")) << text;
 }
 

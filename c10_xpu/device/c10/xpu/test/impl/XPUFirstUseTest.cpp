@@ -129,14 +129,17 @@ TEST_F(XPUFirstUseTest, LoadingTheLibraryStartsNoRuntime) {
 }
 
 TEST_F(XPUFirstUseTest, TheCPUDeviceIsFoundWithoutSettings) {
-  passes(
-      {kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", ""}},
-      [] { return expectCount(1); });
+  passes({kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", ""}}, [] {
+    return expectCount(1);
+  });
 }
 
 TEST_F(XPUFirstUseTest, WhatIsSetForTheOpenCLLoaderIsLeftAlone) {
   passes(
-      {kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", "/nowhere.so"}},
+      {kCPU,
+       kOne,
+       {"OCL_ICD_VENDORS", ""},
+       {"OCL_ICD_FILENAMES", "/nowhere.so"}},
       [] {
         device_count();
         return expectText(std::getenv("OCL_ICD_FILENAMES"), "/nowhere.so");
@@ -171,14 +174,15 @@ TEST_F(XPUFirstUseTest, AnUnknownMappingNamesTheKnownOnes) {
 
 TEST_F(XPUFirstUseTest, VirtualDevicesAreCounted) {
   for (int count : {1, 2, 3, 64}) {
-    passes(
-        {kCPU, {"TORCH_XPU_VIRTUAL_DEVICES", std::to_string(count)}},
-        [&] { return expectCount(count); });
+    passes({kCPU, {"TORCH_XPU_VIRTUAL_DEVICES", std::to_string(count)}}, [&] {
+      return expectCount(count);
+    });
   }
 }
 
 TEST_F(XPUFirstUseTest, ABadNumberOfVirtualDevicesIsNamed) {
-  for (const char* bad : {"0", "-1", "65", "two", "2x", " ", "99999999999999999999"}) {
+  for (const char* bad :
+       {"0", "-1", "65", "two", "2x", " ", "99999999999999999999"}) {
     passes({kCPU, {"TORCH_XPU_VIRTUAL_DEVICES", bad}}, [&] {
       return expectText(
           errorOf([] { device_count(); }),
@@ -195,14 +199,15 @@ TEST_F(XPUFirstUseTest, NoDeviceWarnsOnceAndSaysWhatWasLookedFor) {
       inChild({kCPU, kOne, {"ONEAPI_DEVICE_SELECTOR", "level_zero:gpu"}}, [] {
         auto wrong = expectCount(0);
         device_count();
-        return wrong.empty()
-            ? expectText(
-                  errorOf([] { current_device(); }), "No XPU device is available")
-            : wrong;
+        return wrong.empty() ? expectText(
+                                   errorOf([] { current_device(); }),
+                                   "No XPU device is available")
+                             : wrong;
       });
   EXPECT_EQ(ended.code, 0) << ended.output;
-  const std::string warning = "No XPU device was found. The mapping CPU looks "
-                              "for the SYCL CPU device; SYCL sees: ";
+  const std::string warning =
+      "No XPU device was found. The mapping CPU looks "
+      "for the SYCL CPU device; SYCL sees: ";
   const auto first = ended.output.find(warning);
   ASSERT_NE(first, std::string::npos) << ended.output;
   EXPECT_EQ(ended.output.find(warning, first + 1), std::string::npos);
@@ -236,7 +241,8 @@ TEST_F(XPUFirstUseTest, ManyThreadsThatComeFirstFindOnePool) {
 }
 
 TEST_F(XPUFirstUseTest, AFailedFirstUseMayBeTriedAgain) {
-  for (const char* at : {"get_platforms", "get_devices", "sycl::context(devices)"}) {
+  for (const char* at :
+       {"get_platforms", "get_devices", "sycl::context(devices)"}) {
     passes({kCPU, kOne}, [&] {
       static std::string call;
       call = at;

@@ -12,7 +12,7 @@ checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(P
 stage = $(if $(STAGE),--stage '$(STAGE)')
 mode = $(if $(MODE),--mode '$(MODE)')
 
-.PHONY: help apply continue abort status build test sanitize doctor clean distclean lint self-test verify
+.PHONY: help apply continue abort status export check build test sanitize doctor clean distclean lint self-test verify
 
 help:
 	@$(tool) --help
@@ -25,6 +25,12 @@ continue abort:
 
 status:
 	@$(tool) status $(checkout) $(mode)
+
+export:
+	@$(tool) export $(checkout)
+
+check:
+	@$(tool) check $(if $(BASE),--base '$(BASE)')
 
 build:
 	@$(tool) build $(stage) $(checkout) $(mode)
@@ -53,4 +59,4 @@ lint:
 self-test:
 	@$(tool) --dev -m pytest $(ARGS)
 
-verify: lint self-test test sanitize
+verify: lint check self-test test sanitize

@@ -66,6 +66,20 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     return True
 
 
+def adopt(work: Workspace) -> None:
+    """Makes a checkout's commits the series' own, after they were exported.
+
+    The files are those of the series already, edited or committed by hand.
+    """
+    there = stack.read(work.repository)
+    stage = there.stage
+    assert stage is not None
+    dropped = _remember_dropped(work, frozenset())
+    made = expected(work, there.base, stage, work.series.changes(stage), dropped)
+    if made[-1] != there.tip:
+        Switch(work.repository).to(made[-1], stack.BRANCH)
+
+
 def expected(
     work: Workspace,
     base: CommitId,

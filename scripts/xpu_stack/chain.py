@@ -99,7 +99,7 @@ class Builder:
 
     def _lay(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
         before = self.repository.tree_of(tip)
-        tree = self._lay_directly(tip, change)
+        tree = self.lay_directly(tip, change)
         if tree is None and self._is_there(tip, change):
             tree = before
         if tree is None:
@@ -108,7 +108,7 @@ class Builder:
             raise Stop(AlreadyThere(change, number, of))
         return tree
 
-    def _lay_directly(self, tip: CommitId, change: Change) -> TreeId | None:
+    def lay_directly(self, tip: CommitId, change: Change) -> TreeId | None:
         """The tree with the change, or None where it does not fit as it is."""
         with self.repository.index(tip) as index:
             entries = self._payload(change)
@@ -196,7 +196,7 @@ class Builder:
         chain: dict[str, CommitId] = {}
         tip, when = base, self._time_of(base)
         for number, change in enumerate(self.series.all_changes(), start=1):
-            tree = self._lay_directly(tip, change)
+            tree = self.lay_directly(tip, change)
             if tree is None:
                 raise SeriesError(
                     change.place,

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 import click
 
-from xpu_stack import applying, conflict, console, doctor, stack, status, testing
+from xpu_stack import applying, checking, conflict, console, doctor, stack, status, testing
 from xpu_stack import build as building
+from xpu_stack import export as exporting
 from xpu_stack.base import DEFAULT_BASE, Base
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
@@ -92,6 +93,31 @@ def abort(base: str, pytorch_src: str | None) -> None:
     with applying.opened(Layout.current(), base, pytorch_src, "abort") as work:
         change = conflict.abort(work.repository)
         console.say(f"the conflict of {change} is given up; the checkout is as it was")
+
+
+@cli.command(epilog=_EPILOG)
+@_checkout_options
+def export(base: str, pytorch_src: str | None) -> None:
+    """Writes edits and amended commits of the checkout back into the series."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "export") as work:
+        written = exporting.export(work)
+        for path in written:
+            console.say(f"wrote {path.relative_to(layout.repository)}")
+        # The commits are now the series' own again.
+        fresh = applying.Workspace(layout, work.base, Series.load(layout, base), work.checkout)
+        applying.adopt(fresh)
+        console.say(f"{len(written)} file(s) of the series differ from before")
+
+
+@cli.command(epilog=_EPILOG)
+@click.option("--base", default=DEFAULT_BASE, show_default=True, help="The PyTorch release.")
+def check(base: str) -> None:
+    """Validates the whole series; touches no checkout."""
+    with applying.opened(Layout.current(), base, None, "check") as work:
+        release = work.repository.commit_id("refs/heads/base")
+        assert release is not None
+        console.say(f"{checking.check(work, release)} change(s) are in order")
 
 
 @cli.command("status", epilog=_EPILOG)

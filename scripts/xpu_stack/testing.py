@@ -52,15 +52,21 @@ def configurations(sanitizer: Sanitizer) -> tuple[Configuration, ...]:
     return tuple(one for one in CONFIGURATIONS if one.mapping == "CPU")
 
 
+def _library_path(this: Build) -> dict[str, str]:
+    """Where the SYCL runtime's libraries are found first.
+
+    The distribution's libtorch_cpu brings the distribution's OpenCL loader and
+    oneTBB into the process, and Intel's OpenCL library does not load with an
+    older oneTBB. A sanitizer's dlopen() hides who called it, and with that the
+    runpath by which the SYCL runtime finds its adapters.
+    """
+    return {"LD_LIBRARY_PATH": str(this.sycl.root / "lib")}
+
+
 def _sanitizer_options(this: Build) -> dict[str, str]:
     """What the sanitizers need to know of libraries that are not ours."""
-    if this.sanitizer is Sanitizer.NONE:
-        return {}
     folder = this.work.layout.repository / "ci" / "sanitizers"
     return {
-        # A sanitizer's dlopen() hides who called it, and with that the runpath
-        # by which the SYCL runtime finds its adapters.
-        "LD_LIBRARY_PATH": str(this.sycl.root / "lib"),
         "TSAN_OPTIONS": f"suppressions={folder / 'tsan.supp'} "
         # The SYCL runtime was not compiled with the sanitizer: what it does
         # within itself cannot be judged.
@@ -122,6 +128,7 @@ def _run(
     env = {
         **this.env,
         **configuration.environment,
+        **_library_path(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
     }

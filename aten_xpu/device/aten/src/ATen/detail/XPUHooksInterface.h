@@ -1,0 +1,109 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+#include <c10/util/Registry.h>
+
+#include <string>
+
+namespace at {
+
+// Note [XPU hooks]
+// ~~~~~~~~~~~~~~~~
+// Code for XPU lives in libtorch_xpu; libtorch_cpu must not depend on it. What
+// code in libtorch_cpu (at::Context for one) needs of XPU it asks through the
+// virtual functions below. libtorch_xpu registers the class that answers them
+// when it is loaded; before that, or without it, the answers are those of this
+// base class: questions get a truthful "no", "none" or "unknown", requests that
+// cannot be met raise an error that says what was asked and what to do.
+//
+// To register is all that loading does. The SYCL runtime starts with the first
+// question that needs a device.
+//
+// libtorch_xpu may be loaded late, after somebody has asked already: an answer
+// of the base class is never remembered, so that later questions reach the
+// library. See getXPUHooks.
+
+/// What the rest of PyTorch asks of XPU. See Note [XPU hooks]
+struct TORCH_API XPUHooksInterface {
+  virtual ~XPUHooksInterface();
+
+  /// Brings XPU up. To be called through at::Context::lazyInitXPU(), which
+  /// does it once. Error if there is no device.
+  virtual void initXPU() const;
+
+  /// Whether libtorch_xpu is loaded; starts no SYCL runtime. There may be no
+  /// device: see getNumDevices.
+  virtual bool hasXPU() const;
+
+  /// A text for people: the mapping and its devices. Starts the SYCL runtime.
+  virtual std::string showConfig() const;
+
+  /// How many devices there are; 0 without the library.
+  virtual DeviceIndex getNumDevices() const;
+
+  /// The calling thread's device; -1 without the library or a device.
+  virtual DeviceIndex current_device() const;
+
+  /// Where the device stands in SYCL's own list of all devices. Error for a
+  /// device that is not an XPU device or has no or an invalid index.
+  virtual int32_t getGlobalIdxFromDevice(const Device& device) const;
+
+  /// The device that owns the memory. Error if none does.
+  virtual Device getDeviceFromPtr(void* data) const;
+
+  /// Whether the pointer points into USM host memory. Starts no SYCL runtime:
+  /// false until one runs, and without the library.
+  virtual bool isPinnedPtr(const void* data) const;
+
+  /// The allocator of USM host memory.
+  virtual Allocator* getPinnedMemoryAllocator() const;
+
+  /// Whether the two functions below can be used, that is, whether there is
+  /// anything to seed.
+  virtual bool hasGenerator() const;
+
+  /// The default generator of a device; -1 is the current device.
+  virtual const Generator& getDefaultXPUGenerator(
+      DeviceIndex device_index = -1) const;
+
+  /// A new generator for a device; -1 is the current device.
+  virtual Generator getXPUGenerator(DeviceIndex device_index = -1) const;
+};
+
+// NB: dummy argument to suppress "ISO C++11 requires at least one argument
+// for the "..." in a variadic macro"
+struct TORCH_API XPUHooksArgs {};
+
+C10_DECLARE_REGISTRY(XPUHooksRegistry, XPUHooksInterface, XPUHooksArgs);
+
+namespace detail {
+
+/// The hooks of libtorch_xpu once that is loaded, else the base class's. The
+/// reference stays valid for the process's life; ask anew rather than keep it,
+/// lest a library that is loaded meanwhile be missed. The cost is that of an
+/// atomic load.
+TORCH_API const XPUHooksInterface& getXPUHooks();
+
+/// Calls getXPUHooks().initXPU() unless it succeeded before. Threads that come
+/// at the same time wait for one that does it; after an error the next caller
+/// tries again.
+TORCH_API void lazyInitXPU();
+
+/// Makes the registry's entry of this name the one that getXPUHooks returns.
+/// Part of REGISTER_XPU_HOOKS: the registry itself may not be read while
+/// another thread loads a library that registers.
+struct TORCH_API XPUHooksRegistration {
+  explicit XPUHooksRegistration(const char* name);
+};
+
+} // namespace detail
+} // namespace at
+
+/// Registers the class that answers for XPU, in namespace at or one within.
+/// One library does it, once.
+#define REGISTER_XPU_HOOKS(clsname)                                       \
+  C10_REGISTER_CLASS(XPUHooksRegistry, clsname, clsname)                  \
+  static const ::at::detail::XPUHooksRegistration C10_ANONYMOUS_VARIABLE( \
+      use_##clsname)(#clsname)

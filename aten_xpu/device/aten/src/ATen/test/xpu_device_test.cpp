@@ -1,0 +1,255 @@
+#include <gtest/gtest.h>
+
+#include <ATen/Context.h>
+#include <ATen/xpu/XPUContext.h>
+#include <ATen/xpu/XPUDevice.h>
+#include <c10/util/irange.h>
+
+#include <sycl/usm.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+/// What the environment of this run promises; the tests hold the runtime to
+/// it, so that a device that is not found fails them.
+bool expectsDevices() {
+  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
+  return mapping != nullptr && std::string(mapping) != "GPU";
+}
+
+int virtualDevices() {
+  const char* count = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
+  return count != nullptr ? std::atoi(count) : 1;
+}
+
+/// The message of the c10::Error that `action` must raise.
+template <typename Action>
+std::string errorOf(Action&& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+const at::XPUHooksInterface& hooks() {
+  return at::detail::getXPUHooks();
+}
+
+/// USM memory of a kind, in the devices' context.
+class Memory {
+ public:
+  explicit Memory(sycl::usm::alloc kind, c10::DeviceIndex device = 0)
+      : ptr_(
+            sycl::malloc(
+                64,
+                c10::xpu::get_raw_device(device),
+                c10::xpu::get_device_context(),
+                kind)) {}
+  ~Memory() {
+    sycl::free(ptr_, c10::xpu::get_device_context());
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* get() const {
+    return ptr_;
+  }
+
+ private:
+  void* ptr_;
+};
+
+} // namespace
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+#define NEEDS_DEVICE()                                      \
+  if (!expectsDevices() && at::xpu::device_count() == 0) {  \
+    GTEST_SKIP() << "the mapping GPU finds no device here"; \
+  }                                                         \
+  ASSERT_GT(at::xpu::device_count(), 0)
+
+#define NEEDS_NO_DEVICE()                                \
+  if (expectsDevices() || at::xpu::device_count() > 0) { \
+    GTEST_SKIP() << "the mapping finds a device";        \
+  }
+
+TEST(XPUDeviceTest, InitializedMoreThanOnceIsHarmless) {
+  NEEDS_DEVICE();
+  at::globalContext().lazyInitXPU();
+  at::globalContext().lazyInitXPU();
+  EXPECT_TRUE(c10::xpu::is_device_pool_initialized());
+}
+
+TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
+  const auto count = at::xpu::device_count();
+  if (expectsDevices()) {
+    ASSERT_GT(count, 0);
+  }
+  EXPECT_EQ(count % virtualDevices(), 0);
+  EXPECT_EQ(count, c10::xpu::device_count());
+  EXPECT_EQ(hooks().getNumDevices(), count);
+  EXPECT_EQ(at::xpu::is_available(), count > 0);
+  EXPECT_TRUE(at::hasXPU());
+}
+
+TEST(XPUDeviceTest, CurrentDeviceIsC10s) {
+  NEEDS_DEVICE();
+  for (const auto i : c10::irange(at::xpu::device_count())) {
+    c10::xpu::set_device(i);
+    EXPECT_EQ(at::xpu::current_device(), i);
+    EXPECT_EQ(hooks().current_device(), i);
+    EXPECT_EQ(
+        at::xpu::getCurrentDeviceProperties(), at::xpu::getDeviceProperties(i));
+  }
+  c10::xpu::set_device(0);
+}
+
+TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
+  NEEDS_DEVICE();
+  for (const auto i : c10::irange(at::xpu::device_count())) {
+    const auto* prop = at::xpu::getDeviceProperties(i);
+    ASSERT_NE(prop, nullptr);
+    EXPECT_EQ(
+        prop->name,
+        c10::xpu::get_raw_device(i).get_info<sycl::info::device::name>());
+    EXPECT_EQ(prop, at::xpu::getDeviceProperties(i));
+  }
+}
+
+TEST(XPUDeviceTest, GlobalIndexPointsIntoSYCLsList) {
+  NEEDS_DEVICE();
+  const auto all = sycl::device::get_devices();
+  for (const auto i : c10::irange(at::xpu::device_count())) {
+    const auto index = at::xpu::getGlobalIdxFromDevice(i);
+    ASSERT_GE(index, 0);
+    ASSERT_LT(static_cast<size_t>(index), all.size());
+    EXPECT_EQ(all[index], c10::xpu::get_raw_device(i));
+    EXPECT_EQ(hooks().getGlobalIdxFromDevice({at::kXPU, i}), index);
+  }
+}
+
+TEST(XPUDeviceTest, GlobalIndexIsOfAnXPUDeviceWithAnIndex) {
+  for (const char* device : {"cpu", "cuda:0", "xpu"}) {
+    EXPECT_EQ(
+        errorOf([&] { hooks().getGlobalIdxFromDevice(at::Device(device)); }),
+        std::string(
+            "Expected an XPU device with an index, such as xpu:0, got ") +
+            device + ".");
+  }
+}
+
+TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
+  NEEDS_DEVICE();
+  const int count = at::xpu::device_count();
+  for (const int bad : {-1, -128, count, 127}) {
+    const auto index = static_cast<c10::DeviceIndex>(bad);
+    for (const auto& text :
+         {errorOf([&] { at::xpu::getDeviceProperties(index); }),
+          errorOf([&] { at::xpu::getGlobalIdxFromDevice(index); })}) {
+      EXPECT_CONTAINS(text, "XPU device index " + std::to_string(bad));
+      EXPECT_CONTAINS(text, "from 0 to " + std::to_string(count - 1));
+    }
+  }
+}
+
+TEST(XPUDeviceTest, PointersHaveTheirDevice) {
+  NEEDS_DEVICE();
+  for (const auto kind : {sycl::usm::alloc::device, sycl::usm::alloc::shared}) {
+    const Memory memory(kind);
+    ASSERT_NE(memory.get(), nullptr);
+    const at::Device expected(at::kXPU, 0);
+    EXPECT_EQ(at::xpu::getDeviceFromPtr(memory.get()), expected);
+    EXPECT_EQ(hooks().getDeviceFromPtr(memory.get()), expected);
+    EXPECT_EQ(
+        at::globalContext().getDeviceFromPtr(memory.get(), at::kXPU), expected);
+  }
+}
+
+TEST(XPUDeviceTest, HostMemoryHasNoDevice) {
+  NEEDS_DEVICE();
+  int local = 0;
+  const Memory pinned(sycl::usm::alloc::host);
+  for (void* ptr : {static_cast<void*>(&local), pinned.get()}) {
+    EXPECT_THROW(at::xpu::getDeviceFromPtr(ptr), c10::Error);
+    EXPECT_THROW(
+        at::globalContext().getDeviceFromPtr(ptr, at::kXPU), c10::Error);
+  }
+}
+
+TEST(XPUDeviceTest, OnlyUSMHostMemoryIsPinned) {
+  NEEDS_DEVICE();
+  int local = 0;
+  const Memory host(sycl::usm::alloc::host);
+  const Memory device(sycl::usm::alloc::device);
+  const Memory shared(sycl::usm::alloc::shared);
+  EXPECT_TRUE(at::Context::isPinnedPtr(host.get()));
+  EXPECT_TRUE(at::Context::isPinnedPtr(static_cast<char*>(host.get()) + 63));
+  EXPECT_FALSE(at::Context::isPinnedPtr(device.get()));
+  EXPECT_FALSE(at::Context::isPinnedPtr(shared.get()));
+  EXPECT_FALSE(at::Context::isPinnedPtr(&local));
+  EXPECT_FALSE(at::Context::isPinnedPtr(nullptr));
+}
+
+TEST(XPUDeviceTest, ConfigurationNamesEveryDevice) {
+  const auto text = hooks().showConfig();
+  EXPECT_CONTAINS(text, "XPU mapping " + c10::xpu::mapping() + ", ");
+  for (const auto i : c10::irange(at::xpu::device_count())) {
+    EXPECT_CONTAINS(
+        text,
+        "xpu:" + std::to_string(i) + " " +
+            at::xpu::getDeviceProperties(i)->name);
+  }
+}
+
+TEST(XPUDeviceTest, ManualSeedWorksWhateverThereIs) {
+  at::manual_seed(7);
+  EXPECT_EQ(at::globalContext().defaultGenerator(at::kCPU).current_seed(), 7u);
+}
+
+TEST(XPUDeviceTest, AForkedChildMayAskWhatNeedsNoDevice) {
+  NEEDS_DEVICE();
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    int local = 0;
+    const bool fine = at::hasXPU() && !at::Context::isPinnedPtr(&local) &&
+        errorOf([] { at::xpu::device_count(); }).find("forked") !=
+            std::string::npos;
+    _exit(fine ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
+  NEEDS_NO_DEVICE();
+  EXPECT_FALSE(at::xpu::is_available());
+  EXPECT_EQ(hooks().current_device(), -1);
+  int local = 0;
+  EXPECT_FALSE(at::Context::isPinnedPtr(&local));
+  auto& context = at::globalContext();
+  // Twice, since a failed initialization is tried again.
+  for (int n = 0; n < 2; ++n) {
+    for (const auto& text :
+         {errorOf([&] { context.lazyInitXPU(); }),
+          errorOf([&] { context.defaultGenerator(at::kXPU); }),
+          errorOf([&] { context.getDeviceFromPtr(&local, at::kXPU); }),
+          errorOf([] { at::xpu::current_device(); }),
+          errorOf([] { at::xpu::getCurrentDeviceProperties(); }),
+          errorOf([] { at::xpu::getDeviceProperties(0); }),
+          errorOf([] { at::xpu::getGlobalIdxFromDevice(0); })}) {
+      EXPECT_CONTAINS(text, "No XPU device is available");
+      EXPECT_CONTAINS(text, "TORCH_XPU_MAPPING");
+    }
+  }
+}

@@ -1,0 +1,105 @@
+#include <ATen/xpu/detail/XPUHooks.h>
+
+#include <ATen/xpu/XPUContext.h>
+#include <ATen/xpu/XPUDevice.h>
+#include <c10/util/Exception.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <sycl/usm.hpp>
+
+#include <sstream>
+
+namespace at {
+namespace xpu {
+namespace detail {
+
+void XPUHooks::initXPU() const {
+  c10::xpu::device_count_ensure_non_zero();
+}
+
+bool XPUHooks::hasXPU() const {
+  return true;
+}
+
+std::string XPUHooks::showConfig() const {
+  std::ostringstream out;
+  const auto count = c10::xpu::device_count();
+  out << "XPU mapping " << c10::xpu::mapping() << ", "
+      << static_cast<int>(count) << (count == 1 ? " device" : " devices")
+      << "\n";
+  for (const auto i : c10::irange(count)) {
+    const auto& prop = c10::xpu::get_device_properties(i);
+    out << "  - xpu:" << static_cast<int>(i) << " " << prop.name << ", driver "
+        << prop.driver_version << ", " << prop.platform_name << "\n";
+  }
+  return out.str();
+}
+
+DeviceIndex XPUHooks::getNumDevices() const {
+  return c10::xpu::device_count();
+}
+
+DeviceIndex XPUHooks::current_device() const {
+  return c10::xpu::device_count() > 0 ? c10::xpu::current_device() : -1;
+}
+
+int32_t XPUHooks::getGlobalIdxFromDevice(const Device& device) const {
+  TORCH_CHECK(
+      device.is_xpu() && device.has_index(),
+      "Expected an XPU device with an index, such as xpu:0, got ",
+      device,
+      ".");
+  return at::xpu::getGlobalIdxFromDevice(device.index());
+}
+
+Device XPUHooks::getDeviceFromPtr(void* data) const {
+  return at::xpu::getDeviceFromPtr(data);
+}
+
+bool XPUHooks::isPinnedPtr(const void* data) const {
+  // Before the first use of a device there is no USM memory, and a question
+  // about ordinary memory is no reason to start the runtime.
+  if (data == nullptr || !c10::xpu::is_device_pool_initialized() ||
+      c10::xpu::device_count() == 0) {
+    return false;
+  }
+  return C10_XPU_CHECK(
+             sycl::get_pointer_type(data, c10::xpu::get_device_context())) ==
+      sycl::usm::alloc::host;
+}
+
+Allocator* XPUHooks::getPinnedMemoryAllocator() const {
+  TORCH_CHECK(
+      false,
+      "Cannot get the allocator of pinned memory for XPU: this libtorch_xpu "
+      "has none. Use a later version.");
+}
+
+bool XPUHooks::hasGenerator() const {
+  return false;
+}
+
+const Generator& XPUHooks::getDefaultXPUGenerator(
+    DeviceIndex device_index) const {
+  TORCH_CHECK(
+      false,
+      "Cannot get the default generator of ",
+      Device(kXPU, device_index),
+      ": this libtorch_xpu has no generators. Use a later version.");
+}
+
+Generator XPUHooks::getXPUGenerator(DeviceIndex device_index) const {
+  TORCH_CHECK(
+      false,
+      "Cannot create a generator for ",
+      Device(kXPU, device_index),
+      ": this libtorch_xpu has no generators. Use a later version.");
+}
+
+REGISTER_XPU_HOOKS(XPUHooks);
+
+} // namespace detail
+} // namespace xpu
+} // namespace at

@@ -1,0 +1,98 @@
+"""`make check`: the whole series validated, without a checkout being touched.
+
+What is checked, each with an error that points at the file:
+
+- the series file, the texts, every payload file claimed by exactly one change
+  (series.py, when it is loaded);
+- no payload file exists in the base, no patch edits a file that is not there;
+- every patch applies, in order, on the base;
+- white space: none at the ends of lines, no blank line at the end of a file;
+- the round trip: exporting what apply makes gives the same files, byte for
+  byte.
+
+Exit code 6 when the series is wrong.
+"""
+
+from xpu_stack import export
+from xpu_stack.applying import Workspace
+from xpu_stack.chain import AlreadyThere, Builder, Stop
+from xpu_stack.console import progress
+from xpu_stack.errors import SeriesError
+from xpu_stack.git import CommitId
+from xpu_stack.series import Change
+
+
+def check(work: Workspace, base: CommitId) -> int:
+    """Checks the series on `base`, the release it is written for; how many changes."""
+    changes = list(work.series.all_changes())
+    _check_payload_is_new(work, base, changes)
+    tip = _build(work, base, changes)
+    commits = list(reversed(work.repository.history(tip, len(changes))))
+    with progress(len(changes), "checking") as bar:
+        for change, commit in zip(changes, commits, strict=True):
+            bar.step(change.id)
+            _check_whitespace(work, change, commit.parents[0], commit.id)
+    for source in export.sources(work, commits):
+        if source.differs:
+            name = source.path.relative_to(work.layout.repository).as_posix()
+            raise SeriesError(
+                name,
+                "apply and export give another file: " + _difference(source),
+                next="make apply && make export",
+            )
+    return len(changes)
+
+
+def _difference(source: export.Source) -> str:
+    if source.content is None:
+        return "it would go"
+    if not source.path.exists():
+        return "it is not there"
+    old, new = source.path.read_bytes().splitlines(), source.content.splitlines()
+    for number, (was, now) in enumerate(zip(old, new, strict=False), start=1):
+        if was != now:
+            return f"line {number} would be {now.decode(errors='backslashreplace')!r}"
+    return f"it has {len(old)} lines, and would have {len(new)}"
+
+
+def _check_payload_is_new(work: Workspace, base: CommitId, changes: list[Change]) -> None:
+    listed = work.repository.run("ls-tree", "-r", "-z", "--name-only", base).text
+    there = set(listed.split("\0"))
+    for change in changes:
+        for file in change.files:
+            if file.target in there:
+                raise SeriesError(
+                    file.kept_at,
+                    f"{file.target} exists in {work.base.name}: an edit of it is a patch",
+                )
+        there |= {file.target for file in change.files}
+        for path in change.patched_paths():
+            if path not in there:
+                assert change.patch is not None
+                name = change.patch.relative_to(work.layout.repository).as_posix()
+                raise SeriesError(name, f"edits {path}, which is not there at this point")
+
+
+def _build(work: Workspace, base: CommitId, changes: list[Change]) -> CommitId:
+    with progress(len(changes), "laying the changes on the base") as bar:
+        builder = Builder(
+            work.repository, work.series, lambda: None, lambda change: bar.step(change.id)
+        )
+        try:
+            return builder.build(base, changes)[-1]
+        except Stop as stop:
+            change, reason = stop.reason.change, stop.reason
+            problem = (
+                "alters nothing" if isinstance(reason, AlreadyThere) else reason.messages.strip()
+            )
+            raise SeriesError(change.place, f"{change.id}: {problem}") from None
+
+
+def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> None:
+    found = work.repository.run("diff-tree", "--check", old, new, check=False)
+    if found.code:
+        first = found.text.splitlines()[0]
+        path = first.split(":")[0]
+        kept = {file.target: file.kept_at for file in change.files}
+        place = first.replace(path, kept.get(path, path), 1).split(": ")[0]
+        raise SeriesError(place, f"{change.id}: {first.split(': ', 1)[1]}")

@@ -1,0 +1,243 @@
+"""Edits made in a checkout go back into payload, patches and texts.
+
+A person works where the code builds: edits files, amends a change's commit, or
+rewords it. Export writes that back into the repository of the series, so that
+apply gives the same again. An edit that is not committed belongs to the last
+change that touches its file.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from xpu_stack import stack
+from xpu_stack.applying import Workspace
+from xpu_stack.chain import Builder
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
+from xpu_stack.series import PAYLOAD_FOLDERS, Change
+from xpu_stack.text import own_text, trailers
+
+# Where new files of a change go that claims folders of several kinds.
+_HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of the series' repository, as it should be; None: it should not be."""
+
+    path: Path
+    content: bytes | None
+    mode: int = 0o100644
+
+    @property
+    def differs(self) -> bool:
+        if self.content is None:
+            return self.path.exists()
+        if not self.path.exists() or self.path.read_bytes() != self.content:
+            return True
+        return os.access(self.path, os.X_OK) != (self.mode == 0o100755)
+
+
+def export(work: Workspace) -> list[Path]:
+    """Writes what differs back; the files written, or removed."""
+    repository = work.repository
+    there = stack.read(repository)
+    _refuse_foreign(repository, there)
+    _refuse_changed_series(work, there)
+    commits = with_edits(repository, [applied.commit for applied in there.applied])
+    differing = [source for source in sources(work, commits) if source.differs]
+    for source in differing:
+        _write(source)
+    return [source.path for source in differing]
+
+
+def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
+    """What the series' files must be to give these commits."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    found: list[Source] = []
+    for commit in commits:
+        told = trailers(commit.message)
+        assert told is not None
+        change = changes.get(told.change)
+        if change is None:
+            raise ToolError(
+                f"The series has no change '{told.change}'.",
+                why=f"{commit.id[:12]} in the checkout is of it",
+                next="git -C . checkout -- patches/series.yaml # or take the commit out",
+                code=ExitCode.SERIES,
+            )
+        found += _sources_of(work, change, commit)
+    return found
+
+
+def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
+    """The commits with the work tree's edits in the changes that they belong to."""
+    edited = _edited(repository)
+    if not edited:
+        return commits
+    touched = [
+        {entry.path for entry in repository.diff(commit.parents[0], commit.id)}
+        for commit in commits
+    ]
+    owner: dict[str, int] = {}
+    for path in edited:
+        numbers = [number for number, paths in enumerate(touched) if path in paths]
+        if not numbers:
+            raise ToolError(
+                f"No change of the series touches {path}.",
+                why="an edit goes to the last change that touches its file",
+                next=f"cd {repository.folder} && git add {path} && git commit --fixup <commit> "
+                "&& git rebase --autosquash <base>",
+            )
+        owner[path] = numbers[-1]
+    return _squashed(repository, commits, edited, owner)
+
+
+def _squashed(
+    repository: Repository,
+    commits: list[Commit],
+    edited: dict[str, tuple[int, BlobId]],
+    owner: dict[str, int],
+) -> list[Commit]:
+    done: list[Commit] = []
+    for number, commit in enumerate(commits):
+        # No later change touches the file: from its owner on, it is the edited one.
+        edits = [(path, *edited[path]) for path in edited if owner[path] <= number]
+        with repository.index(commit.tree) as index:
+            index.put(edits)
+            tree = index.write()
+        parent = done[-1].id if done else commit.parents[0]
+        id_ = _plain_commit(repository, tree, parent, commit)
+        done.append(Commit(id_, tree, (parent,), commit.when, commit.message))
+    return done
+
+
+def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: Commit) -> CommitId:
+    who = Identity("xpu-stack", "xpu-stack@invalid", like.when)
+    return repository.commit_tree(tree, [parent], like.message, who)
+
+
+def _edited(repository: Repository) -> dict[str, tuple[int, BlobId]]:
+    """Path -> (mode, blob) of the tracked files that differ from HEAD; mode 0: gone."""
+    listed = repository.run("diff", "--name-only", "-z", "--no-renames", "HEAD").text
+    edited: dict[str, tuple[int, BlobId]] = {}
+    for path in filter(None, listed.split("\0")):
+        file = repository.folder / path
+        if not file.exists():
+            edited[path] = (0, BlobId("0" * 40))
+            continue
+        # through the checkout's filters, as `git add` does
+        blob = repository.line("hash-object", "-w", f"--path={path}", str(file))
+        edited[path] = (0o100755 if os.access(file, os.X_OK) else 0o100644, BlobId(blob))
+    return edited
+
+
+def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]:
+    entries = work.repository.diff(commit.parents[0], commit.id)
+    brought = [entry for entry in entries if not entry.old_mode]
+    altered = [entry for entry in entries if entry.old_mode]
+    text = work.layout.patches / "texts" / change.stage / f"{change.name}.md"
+    patch = work.layout.base_folder(work.base.name) / change.stage / f"{change.name}.patch"
+    return [
+        Source(text, f"{own_text(commit.message)}\n".encode()),
+        Source(patch, patch_text(work.repository, commit, altered) if altered else None),
+        *_payload_of(work, change, commit, brought),
+    ]
+
+
+def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes:
+    """The patch of these paths, the same on every machine and with every git."""
+    return repository.run(
+        "diff-tree",
+        "-p",
+        "--full-index",  # ids do not grow with the repository
+        "--no-renames",  # nor does a threshold decide what is shown
+        "--no-color",
+        "--no-ext-diff",  # a person's own differ stays out
+        "--no-textconv",
+        "--diff-algorithm=histogram",
+        "--unified=3",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        commit.parents[0],
+        commit.id,
+        "--",
+        *[entry.path for entry in altered],
+    ).output
+
+
+def _payload_of(
+    work: Workspace, change: Change, commit: Commit, brought: list[Entry]
+) -> list[Source]:
+    known = {file.target: file for file in change.files}
+    found = []
+    for entry in brought:
+        content = work.repository.blob_at(commit.id, entry.path)
+        assert content is not None
+        file = known.pop(entry.path, None)
+        path = file.source if file else _new_place(work, change, entry.path)
+        found.append(Source(path, content, entry.new_mode))
+    return found + [Source(file.source, None) for file in known.values()]
+
+
+def _new_place(work: Workspace, change: Change, target: str) -> Path:
+    used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
+    home = _HOME.get(PurePosixPath(target).parts[0], PAYLOAD_FOLDERS[-1])
+    if len(used) == 1:
+        (home,) = used
+    return work.layout.repository / home / change.stage / target
+
+
+def _write(source: Source) -> None:
+    if source.content is None:
+        source.path.unlink(missing_ok=True)
+        return
+    source.path.parent.mkdir(parents=True, exist_ok=True)
+    draft = source.path.with_name(f".{source.path.name}.draft")
+    draft.write_bytes(source.content)
+    draft.chmod(0o755 if source.mode == 0o100755 else 0o644)
+    draft.replace(source.path)
+
+
+def _refuse_foreign(repository: Repository, there: stack.Stack) -> None:
+    if there.foreign:
+        one = there.foreign[0]
+        raise ToolError(
+            f"{len(there.foreign)} commit(s) on the stack are of no change.",
+            why=f"{one.id[:12]} '{one.message.splitlines()[0]}' has no XPU-Change trailer",
+            next=f"cd {repository.folder} && git rebase -i {there.base[:12]} # squash it into one",
+        )
+    if not there.applied:
+        raise ToolError(
+            "There is nothing to export.",
+            why="no change of the series is applied",
+            next="make apply",
+            code=ExitCode.USAGE,
+        )
+
+
+def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
+    """Refuses when the series was edited, too, since it was applied."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    for applied in there.applied:
+        change = changes.get(applied.trailers.change)
+        if change is None or not applied.as_made:
+            continue  # the checkout's word counts
+        if not _gives(work, change, applied.commit):
+            raise ToolError(
+                f"The series' {change.id} was edited since it was applied.",
+                why="exporting would undo that edit",
+                next="git stash && make export && git stash pop",
+            )
+
+
+def _gives(work: Workspace, change: Change, commit: Commit) -> bool:
+    """Whether the series' files of a change still give this commit."""
+    if own_text(commit.message) != change.text.message:
+        return False
+    builder = Builder(work.repository, work.series, lambda: None)
+    tree = builder.lay_directly(commit.parents[0], change)
+    if tree is None:  # it was merged into a fork: only the files can be compared
+        return not any(source.differs for source in _sources_of(work, change, commit))
+    return tree == commit.tree

@@ -1,0 +1,196 @@
+"""Edits of the checkout go back into the series; the series is checked."""
+
+import pytest
+from project import Project, git, write
+
+
+def kept(project: Project) -> dict[str, bytes]:
+    """Every file of the series."""
+    folders = ["patches", "c10_xpu", "aten_xpu", "torch_xpu_py"]
+    return {
+        path.relative_to(project.folder).as_posix(): path.read_bytes()
+        for folder in folders
+        for path in sorted((project.folder / folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def changed(project: Project, before: dict[str, bytes]) -> set[str]:
+    after = kept(project)
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def settled(project: Project) -> None:
+    """The series gives exactly what is in the checkout, and nothing waits."""
+    assert git(project.checkout, "status", "--porcelain") == ""
+    assert "is already at" in project.ok("apply")
+    before = kept(project)
+    project.ok("export")
+    assert changed(project, before) == set()
+
+
+@pytest.fixture
+def applied(project: Project) -> Project:
+    """The project with the series applied, its patches in export's own form."""
+    project.ok("apply")
+    project.ok("export")
+    return project
+
+
+def test_the_round_trip_is_byte_identical(applied: Project) -> None:
+    before = kept(applied)
+    applied.ok("apply", "--stage", "base")
+    applied.ok("apply")
+    applied.ok("export")
+    assert changed(applied, before) == set()
+
+
+def test_an_edit_of_a_new_file(applied: Project) -> None:
+    before = kept(applied)
+    write(applied.checkout, {"aten/Hooks.cpp": "int better_hooks;\n"})
+    applied.ok("export")
+    assert changed(applied, before) == {"aten_xpu/device/aten/Hooks.cpp"}
+    assert git(applied.checkout, "show", "HEAD~1:aten/Hooks.cpp") == "int better_hooks;\n"
+    settled(applied)
+
+
+def test_an_edit_of_a_patched_file(applied: Project) -> None:
+    before = kept(applied)
+    path = applied.checkout / "c10/CMakeLists.txt"
+    path.write_text(path.read_text().replace("# xpu\n", "# the xpu\n"))
+    applied.ok("export")
+    assert changed(applied, before) == {"patches/v1.13.1/device/runtime.patch"}
+    assert "+# the xpu" in (applied.folder / "patches/v1.13.1/device/runtime.patch").read_text()
+    settled(applied)
+
+
+def test_an_edit_goes_to_the_last_change_that_touches_the_file(applied: Project) -> None:
+    before = kept(applied)
+    write(applied.checkout, {"c10/xpu/Device.cpp": "int device;\nint streams;\nint more;\n"})
+    applied.ok("export")
+    assert changed(applied, before) == {"patches/v1.13.1/stream/stream.patch"}
+    settled(applied)
+
+
+def test_an_amended_commit_with_a_new_file_and_a_new_text(applied: Project) -> None:
+    before = kept(applied)
+    write(applied.checkout, {"c10/xpu/Stream.h": "extern int stream;\n"})
+    git(applied.checkout, "add", "c10/xpu/Stream.h")
+    message = git(applied.checkout, "log", "-1", "--format=%B").replace("None.", "A header.")
+    git(applied.checkout, "commit", "-q", "--amend", "-m", message)
+    applied.ok("export")
+    assert changed(applied, before) == {
+        "c10_xpu/stream/c10/xpu/Stream.h",
+        "patches/texts/stream/stream.md",
+    }
+    settled(applied)
+
+
+def test_a_file_that_was_taken_out(applied: Project) -> None:
+    before = kept(applied)
+    git(applied.checkout, "rm", "-q", "c10/xpu/Stream.cpp")
+    write(applied.checkout, {"c10/xpu/Stream2.cpp": "int stream;\n"})
+    git(applied.checkout, "add", "c10/xpu/Stream2.cpp")
+    git(applied.checkout, "commit", "-q", "--amend", "--no-edit")
+    applied.ok("export")
+    assert changed(applied, before) == {
+        "c10_xpu/stream/c10/xpu/Stream.cpp",
+        "c10_xpu/stream/c10/xpu/Stream2.cpp",
+    }
+    settled(applied)
+
+
+def test_an_executable_stays_one(applied: Project) -> None:
+    (applied.checkout / "aten/Hooks.cpp").chmod(0o755)
+    applied.ok("export")
+    assert (applied.folder / "aten_xpu/device/aten/Hooks.cpp").stat().st_mode & 0o111
+    settled(applied)
+
+
+def test_an_edit_of_a_file_that_no_change_touches_is_refused(applied: Project) -> None:
+    before = kept(applied)
+    write(applied.checkout, {"other.txt": "mine\n"})
+    ended = applied.run("export")
+    assert ended.code == 3
+    assert "No change of the series touches other.txt." in ended.err
+    assert changed(applied, before) == set()
+    assert (applied.checkout / "other.txt").read_text() == "mine\n"
+
+
+def test_a_commit_of_no_change_is_refused(applied: Project) -> None:
+    write(applied.checkout, {"other.txt": "mine\n"})
+    git(applied.checkout, "commit", "-qam", "Mine")
+    ended = applied.run("export")
+    assert ended.code == 3
+    assert "'Mine' has no XPU-Change trailer" in ended.err
+
+
+def test_edits_on_both_sides_are_refused(applied: Project) -> None:
+    write(applied.checkout, {"aten/Hooks.cpp": "int mine;\n"})
+    write(applied.folder, {"aten_xpu/device/aten/Hooks.cpp": "int other;\n"})
+    before = kept(applied)
+    ended = applied.run("export")
+    assert ended.code == 3
+    assert "was edited since it was applied" in ended.err
+    assert changed(applied, before) == set()
+
+
+# -- make check ---------------------------------------------------------------
+
+
+@pytest.fixture
+def released(applied: Project) -> Project:
+    """With the checkout as the release that `make check` uses."""
+    own = applied.folder / ".xpu/pytorch-v1.13.1"
+    git(applied.folder, "clone", "-q", "--branch", "main", str(applied.checkout), str(own))
+    git(own, "branch", "base")
+    return applied
+
+
+def problem(project: Project) -> str:
+    ended = project.run("check", source=False)
+    assert ended.code == 6, ended.err
+    (why,) = [line for line in ended.err.splitlines() if "why:" in line]
+    return why.removeprefix("  why: ")
+
+
+def test_a_good_series_passes(released: Project) -> None:
+    assert "3 change(s) are in order" in released.ok("check", source=False)
+    # and the checkout is not touched
+    assert (
+        git(released.folder / ".xpu/pytorch-v1.13.1", "symbolic-ref", "--short", "HEAD") == "main\n"
+    )
+
+
+def test_a_patch_that_does_not_apply(released: Project) -> None:
+    path = released.folder / "patches/v1.13.1/device/aten.patch"
+    path.write_text(path.read_text().replace(" int member_4;", " int member_four;"))
+    assert problem(released).startswith("patches/series.yaml:8: device/aten: error: patch failed")
+
+
+def test_a_patch_of_a_file_that_is_not_there(released: Project) -> None:
+    path = released.folder / "patches/v1.13.1/device/aten.patch"
+    path.write_text(path.read_text().replace("aten/Context.h", "aten/Nothing.h"))
+    assert problem(released) == (
+        "patches/v1.13.1/device/aten.patch: edits aten/Nothing.h, which is not there at this point"
+    )
+
+
+def test_a_payload_file_that_the_base_has(released: Project) -> None:
+    write(released.folder, {"aten_xpu/device/other.txt": "mine\n"})
+    assert problem(released) == (
+        "aten_xpu/device/other.txt: other.txt exists in v1.13.1: an edit of it is a patch"
+    )
+
+
+def test_white_space(released: Project) -> None:
+    write(released.folder, {"aten_xpu/device/aten/Hooks.cpp": "int hooks; \n"})
+    assert problem(released).startswith("aten_xpu/device/aten/Hooks.cpp:1: device/aten: trailing")
+
+
+def test_a_patch_that_export_would_write_otherwise(released: Project) -> None:
+    path = released.folder / "patches/v1.13.1/device/aten.patch"
+    path.write_text("A note.\n" + path.read_text())
+    assert problem(released).startswith(
+        "patches/v1.13.1/device/aten.patch: apply and export give another file: line 1 would be"
+    )

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.table import Table
+from rich.markup import escape
 
 from xpu_stack import packages, shell
 from xpu_stack.base import Base
@@ -33,12 +33,12 @@ def examine(layout: Layout, base: Base) -> list[Finding]:
 
 def show(findings: list[Finding]) -> None:
     """Prints the findings; a ToolError names the first thing to get."""
-    table = Table()
-    for heading in ("", "what", "found", "to get it"):
-        table.add_column(heading)
     for one in findings:
-        table.add_row("[green]ok[/]" if one.good else "[red]--[/]", one.what, one.found, one.get)
-    out.print(table)
+        out.print(
+            f"{'[green]ok[/]' if one.good else '[red]--[/]'}  {one.what}: {escape(one.found)}"
+        )
+        if not one.good:
+            out.print(f"      to get it: {escape(one.get)}")
     lacking = [one for one in findings if not one.good]
     if lacking:
         raise ToolError(

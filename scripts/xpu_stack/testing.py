@@ -16,7 +16,7 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.results import Outcome, Record
 from xpu_stack.series import Change
 
-_TEST_TIMEOUT = 300  # seconds for one test program
+_TEST_TIMEOUT = 120  # seconds for one test program
 _CTEST = "ctest.xml"  # what CTest says of each program
 _SHOWN = 60  # lines of a failed test that are shown; the log has all
 

@@ -2,8 +2,11 @@
 
 #include <sycl/aspects.hpp>
 #include <sycl/device.hpp>
-#include <sycl/ext/intel/info/device.hpp>
 #include <sycl/info/info_desc.hpp>
+// Before 2026, the descriptors of Intel's extensions are part of the above.
+#if __has_include(<sycl/ext/intel/info/device.hpp>)
+#include <sycl/ext/intel/info/device.hpp>
+#endif
 
 #include <string>
 #include <vector>

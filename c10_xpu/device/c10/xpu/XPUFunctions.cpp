@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 
 namespace c10 {
 namespace xpu {
@@ -19,32 +20,30 @@ namespace {
 using impl::DevicePool;
 using impl::Mapping;
 
-constexpr int kNotEnumerated = -1;
-
-// The number of devices, or kNotEnumerated. Everything that needs the pool
-// reads this first: one load where the pool is there.
-std::atomic<int> gCount{kNotEnumerated};
-// Written once, before gCount; never destroyed, since threads and other
-// libraries may come here while the process ends.
+// Written once, before known_device_count; never destroyed, since threads and
+// other libraries may come here while the process ends.
 DevicePool* gPool = nullptr;
 std::mutex gMutex;
 bool gMappingSet = false; // under gMutex, with gMapping
 Mapping gMapping = Mapping::GPU;
+std::atomic<bool> gStarted{false}; // the SYCL runtime may have been called
 std::atomic<bool> gForked{false};
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 
-// Initial-exec: one instruction instead of a call, for the few bytes that
-// every library may take of the static block.
-__attribute__((tls_model("initial-exec"))) thread_local DeviceIndex tDevice = 0;
-
-/// The SYCL runtime's threads and locks do not survive fork(): whatever is
-/// called in the child would hang. Say so instead.
-void markForked() {
-  if (gCount.load(std::memory_order_relaxed) != kNotEnumerated) {
+/// Runs in each forked child. The SYCL runtime's threads and locks do not
+/// survive: whatever is called would hang. Say so instead. Our own lock may be
+/// held by a thread that the child does not have, hence a new one.
+void afterForkInChild() {
+  new (&gMutex) std::mutex;
+  if (gStarted.load(std::memory_order_relaxed)) {
     gForked = true;
-    gCount = kNotEnumerated;
+    impl::known_device_count = impl::kNotEnumerated;
   }
 }
+
+// Registered when the library is loaded, so that it is there for a fork during
+// the first use as well.
+const int gForkHandler = pthread_atfork(nullptr, nullptr, &afterForkInChild);
 
 void checkNotForked() {
   TORCH_CHECK(
@@ -62,33 +61,34 @@ Mapping currentMapping() {
   return name ? impl::parseMapping(name, "TORCH_XPU_MAPPING") : Mapping::GPU;
 }
 
-C10_NOINLINE int enumerate() {
+} // namespace
+
+namespace impl {
+
+std::atomic<int> known_device_count{kNotEnumerated};
+__thread DeviceIndex thread_device = 0;
+
+int enumerate() {
   checkNotForked();
   std::lock_guard<std::mutex> lock(gMutex);
-  int count = gCount.load(std::memory_order_relaxed);
+  int count = known_device_count.load(std::memory_order_relaxed);
   if (count != kNotEnumerated) {
     return count; // another thread came first
   }
+  TORCH_CHECK(gForkHandler == 0, "pthread_atfork failed: ", gForkHandler);
   const Mapping mapping = currentMapping();
   const int ordinals =
-      impl::parseVirtualDevices(std::getenv("TORCH_XPU_VIRTUAL_DEVICES"));
-  gPool = impl::enumerateDevices(mapping, ordinals).release();
+      parseVirtualDevices(std::getenv("TORCH_XPU_VIRTUAL_DEVICES"));
+  gStarted = true;
+  gPool = enumerateDevices(mapping, ordinals).release();
   gMapping = mapping;
   gMappingSet = true;
-  static std::once_flag at_fork;
-  std::call_once(
-      at_fork, [] { pthread_atfork(nullptr, nullptr, &markForked); });
   count = static_cast<int>(gPool->size());
-  gCount.store(count, std::memory_order_release);
+  known_device_count.store(count, std::memory_order_release);
   return count;
 }
 
-inline int count() {
-  const int known = gCount.load(std::memory_order_acquire);
-  return C10_LIKELY(known != kNotEnumerated) ? known : enumerate();
-}
-
-[[noreturn]] C10_NOINLINE void raiseIndex(DeviceIndex device, int count) {
+void raise_device_index(DeviceIndex index, int count) {
   TORCH_CHECK(
       count != 0,
       "No XPU device is available (mapping ",
@@ -98,74 +98,30 @@ inline int count() {
   TORCH_CHECK(
       false,
       "XPU device index ",
-      static_cast<int>(device),
+      static_cast<int>(index),
       " is out of range: there are ",
       count,
       " XPU device(s), so it must be from 0 to ",
       count - 1);
 }
 
-inline void check(DeviceIndex device) {
-  const int known = count();
-  if (C10_UNLIKELY(device < 0 || device >= known)) {
-    raiseIndex(device, known);
-  }
-}
-
-} // namespace
-
-DeviceIndex device_count() {
-  return static_cast<DeviceIndex>(count());
-}
-
-DeviceIndex device_count_ensure_non_zero() {
-  const int known = count();
-  if (C10_UNLIKELY(known == 0)) {
-    raiseIndex(0, 0);
-  }
-  return static_cast<DeviceIndex>(known);
-}
-
-DeviceIndex current_device() {
-  device_count_ensure_non_zero();
-  return tDevice;
-}
-
-void set_device(DeviceIndex device) {
-  check(device);
-  tDevice = device;
-}
-
-DeviceIndex exchange_device(DeviceIndex device) {
-  check(device);
-  const DeviceIndex before = tDevice;
-  tDevice = device;
-  return before;
-}
-
-DeviceIndex maybe_exchange_device(DeviceIndex device) {
-  return device < 0 ? current_device() : exchange_device(device);
-}
-
-void check_device_index(DeviceIndex device) {
-  check(device);
-}
+} // namespace impl
 
 sycl::device& get_raw_device(DeviceIndex device) {
-  check(device);
+  check_device_index(device);
   return gPool->root(device).raw;
 }
 
 sycl::context& get_device_context() {
   device_count_ensure_non_zero();
-  return *gPool->context;
+  return impl::contextOf(*gPool);
 }
 
 const DeviceProp& get_device_properties(DeviceIndex device) {
-  check(device);
+  check_device_index(device);
   auto& root = gPool->root(device);
-  std::call_once(root.properties_once, [&] {
-    root.properties = impl::queryProperties(root.raw);
+  c10::call_once(root.properties_once, [&] {
+    root.properties = C10_XPU_CHECK(impl::queryProperties(root.raw));
   });
   return root.properties;
 }
@@ -181,6 +137,7 @@ void set_pointer_owner_lookup(PointerOwnerLookup lookup) {
 
 DeviceIndex get_device_idx_from_pointer(void* ptr) {
   TORCH_CHECK(ptr, "A null pointer is no device's");
+  device_count_ensure_non_zero();
   if (PointerOwnerLookup lookup = gOwnerLookup) {
     const DeviceIndex owner = lookup(ptr);
     if (owner >= 0) {
@@ -217,7 +174,7 @@ void set_mapping(const std::string& name) {
   const Mapping wanted = impl::parseMapping(name, "set_mapping");
   std::lock_guard<std::mutex> lock(gMutex);
   TORCH_CHECK(
-      gCount.load(std::memory_order_relaxed) == kNotEnumerated,
+      !is_device_pool_initialized(),
       "The XPU mapping cannot be set to ",
       name,
       " any more: the devices have been enumerated with the mapping ",
@@ -230,10 +187,6 @@ void set_mapping(const std::string& name) {
 std::string mapping() {
   std::lock_guard<std::mutex> lock(gMutex);
   return impl::mappingName(currentMapping());
-}
-
-bool is_device_pool_initialized() {
-  return gCount.load(std::memory_order_acquire) != kNotEnumerated;
 }
 
 } // namespace xpu

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
 #include <c10/xpu/XPUDeviceProp.h>
 #include <c10/xpu/XPUMacros.h>
 
 #include <sycl/context.hpp>
 #include <sycl/device.hpp>
 
+#include <atomic>
 #include <string>
 
 /// Devices: how many there are, which one a thread works on, what each can do.
@@ -26,7 +28,8 @@
 /// without a lock. A first use that fails (an unknown mapping, an error of the
 /// runtime) leaves nothing behind and may be tried again. Nothing happens when
 /// the library is loaded: a process that uses no XPU never starts the SYCL
-/// runtime.
+/// runtime. After a fork, a child of a process that had started it gets an
+/// error: the runtime's threads and locks do not survive, and calls would hang.
 ///
 /// TORCH_XPU_VIRTUAL_DEVICES=N gives N ordinals over each of these devices,
 /// one after the other (root 0: 0..N-1, root 1: N..2N-1). Each has streams, an
@@ -41,34 +44,92 @@
 /// then be used with another, which SYCL forbids across contexts (a barrier on
 /// a foreign event ends the process). A context cannot span platforms. Where
 /// the mapping finds devices of several platforms, those of the first device's
-/// platform are taken and the others are left out with a warning that names
-/// them; ONEAPI_DEVICE_SELECTOR decides which platforms SYCL shows at all.
+/// platform are taken (Level Zero's, if it has one) and the others are left out
+/// with a warning that names them; ONEAPI_DEVICE_SELECTOR decides which
+/// platforms SYCL shows at all. The context is made when it is first asked for:
+/// counting devices needs none, and to make it takes as long as to enumerate.
 
 namespace c10 {
 namespace xpu {
 
+namespace impl {
+
+// What the inline functions below read; see there for what it means. It is in
+// the header since a call into the library would cost more than they do.
+
+constexpr int kNotEnumerated = -1;
+
+/// The number of devices, or kNotEnumerated before the first use.
+extern C10_XPU_API std::atomic<int> known_device_count;
+
+/// The calling thread's device. `__thread`, unlike thread_local, has no dynamic
+/// initialisation to check for at each access from another library;
+/// initial-exec makes the access one instruction instead of a call, for one
+/// byte of the block that all libraries share.
+extern C10_XPU_API __thread DeviceIndex thread_device
+    __attribute__((tls_model("initial-exec")));
+
+/// Enumerates the devices unless another thread did; returns their number.
+C10_XPU_API int enumerate();
+
+/// Raises the error for an index that is not in [0, count).
+[[noreturn]] C10_XPU_API void raise_device_index(DeviceIndex index, int count);
+
+inline int device_count() {
+  const int known = known_device_count.load(std::memory_order_acquire);
+  return C10_LIKELY(known != kNotEnumerated) ? known : enumerate();
+}
+
+} // namespace impl
+
 /// How many XPU devices there are; 0 (with one warning that says what was
 /// looked for) where there are none. Raises when the devices cannot be
 /// enumerated.
-C10_XPU_API DeviceIndex device_count();
+inline DeviceIndex device_count() {
+  return static_cast<DeviceIndex>(impl::device_count());
+}
 
 /// As device_count, but no device is an error.
-C10_XPU_API DeviceIndex device_count_ensure_non_zero();
-
-/// The calling thread's device; 0 until it is set. No device is an error.
-C10_XPU_API DeviceIndex current_device();
-
-/// Sets the calling thread's device.
-C10_XPU_API void set_device(DeviceIndex device);
-
-/// Sets the calling thread's device and returns the one before.
-C10_XPU_API DeviceIndex exchange_device(DeviceIndex device);
-
-/// As exchange_device; a negative index changes nothing.
-C10_XPU_API DeviceIndex maybe_exchange_device(DeviceIndex device);
+inline DeviceIndex device_count_ensure_non_zero() {
+  const int count = impl::device_count();
+  if (C10_UNLIKELY(count == 0)) {
+    impl::raise_device_index(0, 0);
+  }
+  return static_cast<DeviceIndex>(count);
+}
 
 /// Raises unless 0 <= device < device_count().
-C10_XPU_API void check_device_index(DeviceIndex device);
+inline void check_device_index(DeviceIndex device) {
+  const int count = impl::device_count();
+  if (C10_UNLIKELY(device < 0 || device >= count)) {
+    impl::raise_device_index(device, count);
+  }
+}
+
+/// The calling thread's device; 0 until it is set. No device is an error.
+inline DeviceIndex current_device() {
+  device_count_ensure_non_zero();
+  return impl::thread_device;
+}
+
+/// Sets the calling thread's device.
+inline void set_device(DeviceIndex device) {
+  check_device_index(device);
+  impl::thread_device = device;
+}
+
+/// Sets the calling thread's device and returns the one before.
+inline DeviceIndex exchange_device(DeviceIndex device) {
+  check_device_index(device);
+  const DeviceIndex before = impl::thread_device;
+  impl::thread_device = device;
+  return before;
+}
+
+/// As exchange_device; a negative index changes nothing.
+inline DeviceIndex maybe_exchange_device(DeviceIndex device) {
+  return device < 0 ? current_device() : exchange_device(device);
+}
 
 /// The SYCL device of an ordinal; the same for all ordinals over one root.
 C10_XPU_API sycl::device& get_raw_device(DeviceIndex device);
@@ -99,7 +160,10 @@ C10_XPU_API void set_mapping(const std::string& name);
 C10_XPU_API std::string mapping();
 
 /// Whether the devices have been enumerated in this process.
-C10_XPU_API bool is_device_pool_initialized();
+inline bool is_device_pool_initialized() {
+  return impl::known_device_count.load(std::memory_order_acquire) !=
+      impl::kNotEnumerated;
+}
 
 } // namespace xpu
 } // namespace c10

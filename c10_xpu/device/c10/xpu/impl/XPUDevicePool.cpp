@@ -30,6 +30,10 @@ bool isLevelZeroGPU(const sycl::device& device) {
       device.get_backend() == sycl::backend::ext_oneapi_level_zero;
 }
 
+bool canAllocate(const sycl::device& device) {
+  return device.has(sycl::aspect::usm_device_allocations);
+}
+
 std::string describe(const sycl::device& device) {
   std::ostringstream text;
   text << device.get_info<sycl::info::device::name>() << " ("
@@ -97,17 +101,19 @@ std::vector<sycl::device> select(
     return gpus;
   }
   if (mapping == Mapping::EXPLICIT) {
-    auto usable = pick(all, [](const sycl::device& device) {
-      return device.has(sycl::aspect::usm_device_allocations);
+    auto usable = pick(all, canAllocate);
+    // SYCL may list a GPU twice, through OpenCL and through Level Zero; the
+    // latter leads, since the first device decides on the platform.
+    const auto others =
+        std::stable_partition(usable.begin(), usable.end(), isLevelZeroGPU);
+    std::stable_partition(others, usable.end(), [](const auto& device) {
+      return device.is_gpu();
     });
-    std::stable_partition(
-        usable.begin(), usable.end(), [](const sycl::device& device) {
-          return device.is_gpu();
-        });
     return usable;
   }
-  auto cpus =
-      pick(all, [](const sycl::device& device) { return device.is_cpu(); });
+  auto cpus = pick(all, [](const sycl::device& device) {
+    return device.is_cpu() && canAllocate(device);
+  });
   if (cpus.size() > 1) {
     cpus.erase(cpus.begin() + 1, cpus.end());
   }
@@ -198,7 +204,7 @@ int parseVirtualDevices(const char* text) {
   errno = 0;
   const long count = std::strtol(text, &end, 10);
   TORCH_CHECK(
-      *text && !*end && errno == 0 && count >= 1 &&
+      *text >= '0' && *text <= '9' && !*end && errno == 0 && count >= 1 &&
           count <= C10_COMPILE_TIME_MAX_XPUS,
       "TORCH_XPU_VIRTUAL_DEVICES='",
       text,
@@ -215,7 +221,7 @@ std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals) {
 
   auto pool = std::make_unique<DevicePool>();
   if (devices.empty()) {
-    warnNoDevice(mapping, all);
+    C10_XPU_CHECK(warnNoDevice(mapping, all));
     return pool;
   }
   TORCH_CHECK(
@@ -228,18 +234,28 @@ std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals) {
       C10_COMPILE_TIME_MAX_XPUS,
       " that can be addressed: set it to a smaller number");
   pool->ordinals_per_root = ordinals;
-  pool->context =
-      std::make_unique<sycl::context>(C10_XPU_CHECK(sycl::context(devices)));
   for (auto& device : devices) {
     pool->roots.push_back(std::make_unique<RootDevice>(std::move(device)));
   }
   return pool;
 }
 
+sycl::context& contextOf(DevicePool& pool) {
+  c10::call_once(pool.context_once, [&] {
+    std::vector<sycl::device> devices;
+    for (const auto& root : pool.roots) {
+      devices.push_back(root->raw);
+    }
+    pool.context =
+        std::make_unique<sycl::context>(C10_XPU_CHECK(sycl::context(devices)));
+  });
+  return *pool.context;
+}
+
 DeviceProp queryProperties(const sycl::device& device) {
   DeviceProp prop;
-  prop.platform_name = C10_XPU_CHECK(
-      device.get_platform().get_info<sycl::info::platform::name>());
+  prop.platform_name =
+      device.get_platform().get_info<sycl::info::platform::name>();
 
 #define C10_XPU_QUERY(type, member) \
   prop.member =                     \

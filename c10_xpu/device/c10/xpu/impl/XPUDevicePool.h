@@ -1,13 +1,13 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/util/CallOnce.h>
 #include <c10/xpu/XPUDeviceProp.h>
 
 #include <sycl/context.hpp>
 #include <sycl/device.hpp>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,7 +31,7 @@ struct RootDevice {
   explicit RootDevice(sycl::device device) : raw(std::move(device)) {}
 
   sycl::device raw;
-  std::once_flag properties_once;
+  c10::once_flag properties_once;
   DeviceProp properties;
 };
 
@@ -39,8 +39,10 @@ struct RootDevice {
 struct DevicePool {
   std::vector<std::unique_ptr<RootDevice>> roots;
   int ordinals_per_root = 1;
-  // Empty where there is no device: a context needs one.
+  // Made when it is first asked for: to make it costs the driver as much as to
+  // enumerate, and who only counts devices needs none.
   std::unique_ptr<sycl::context> context;
+  c10::once_flag context_once;
 
   size_t size() const {
     return roots.size() * static_cast<size_t>(ordinals_per_root);
@@ -54,6 +56,9 @@ struct DevicePool {
 /// Enumerates the devices of a mapping. Warns where there are none, or where
 /// some must be left out.
 std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals);
+
+/// The context of all devices of a pool that has some.
+sycl::context& contextOf(DevicePool& pool);
 
 /// Asks the driver for everything that DeviceProp has.
 DeviceProp queryProperties(const sycl::device& device);

@@ -73,20 +73,26 @@ def test_from_nothing_to_the_first_stage(home: Home) -> None:
 
 
 def test_the_base_is_the_same_commit_on_every_machine(home: Home) -> None:
+    home.ok("apply", "STAGE=base")
     base = "06e605529cbdd9e8296f12bda40897a9cc75abb3"
     assert git(home.checkout, "rev-parse", "base").strip() == base
 
 
 def test_again_takes_less_than_a_second(home: Home) -> None:
     stage, _ = first_stage()
-    started = time.monotonic()
-    assert "is already at" in home.ok("apply", f"STAGE={stage}")
-    assert time.monotonic() - started < 1.0
+    home.ok("apply", f"STAGE={stage}")
+    took = []
+    for _ in range(3):  # the least of three: the machine may be busy
+        started = time.monotonic()
+        assert "is already at" in home.ok("apply", f"STAGE={stage}")
+        took.append(time.monotonic() - started)
+    assert min(took) < 1.0
 
 
 def test_the_whole_series_and_back(home: Home) -> None:
-    head = git(home.checkout, "rev-parse", "HEAD")
     stage, _ = first_stage()
+    home.ok("apply", f"STAGE={stage}")
+    head = git(home.checkout, "rev-parse", "HEAD")
     home.ok("apply")
     home.ok("apply", "STAGE=base")
     assert git(home.checkout, "diff", "base", "--stat") == ""
@@ -97,6 +103,7 @@ def test_the_whole_series_and_back(home: Home) -> None:
 def test_a_persons_fork(home: Home, tmp_path: Path) -> None:
     """A plain copy with an unrelated commit on top."""
     stage, expected = first_stage()
+    home.ok("apply", f"STAGE={stage}")
     fork = tmp_path / "fork"
     git(tmp_path, "clone", "-q", "--branch", "base", str(home.checkout), str(fork))
     (fork / "README.md").write_text("Our fork.\n")

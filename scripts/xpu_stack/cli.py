@@ -8,9 +8,11 @@ from typing import Any, NoReturn
 
 import click
 
-from xpu_stack import applying, checking, conflict, console, doctor, stack, status, testing
+from xpu_stack import applying, bench, checking, conflict, console, doctor, stack, status, testing
 from xpu_stack import build as building
 from xpu_stack import export as exporting
+from xpu_stack import mail as mailing
+from xpu_stack import review as reviewing
 from xpu_stack.base import DEFAULT_BASE, Base
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
@@ -208,6 +210,45 @@ def sanitize(
         for name in wanted:
             console.say(f"-- {name} sanitizer")
             _test_tree(work, chosen, building.Mode.FAST, building.Sanitizer(name), again=False)
+
+
+@cli.command("bench", epilog=_EPILOG)
+@_stage_option
+@_checkout_options
+@click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
+def bench_(stage: str | None, base: str, pytorch_src: str | None, quick: bool) -> None:
+    """Measures the runtime beside its floors: raw SYCL, a thread_local, memcpy."""
+    layout = Layout.current()
+    chosen = _stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "bench") as work:
+        applying.apply(work, chosen)
+        this = building.prepare(work, chosen, building.Mode.FAST)
+        building.build(this, work.series.changes(chosen))
+        bench.run(this, quick)
+
+
+@cli.command("review", epilog=_EPILOG)
+@_checkout_options
+@click.option("--since", help="The tip of an earlier version. Default: that before the last move.")
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
+    """Writes the stack as pages for a browser, and as Markdown."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "review") as work:
+        folder = out or layout.for_checkout(work.repository.folder) / "review"
+        console.say(f"open {reviewing.build(work, since, folder)}")
+
+
+@cli.command("mail", epilog=_EPILOG)
+@_checkout_options
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+def mail_(base: str, pytorch_src: str | None, out: Path | None) -> None:
+    """Writes the stack as mails, with a cover letter."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "mail") as work:
+        folder = out or layout.for_checkout(work.repository.folder) / "mail"
+        for path in mailing.write(work, folder):
+            console.say(str(path))
 
 
 @cli.command("doctor", epilog=_EPILOG)

@@ -1,0 +1,201 @@
+#include <ATen/EmptyTensor.h>
+#include <ATen/xpu/XPUGeneratorImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/CallOnce.h>
+#include <c10/util/Exception.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace at {
+
+namespace {
+
+// Numbers that the engine gives at a time. See Note [Generator state].
+constexpr uint64_t kPhiloxGroup = 4;
+
+constexpr size_t kSeedBytes = sizeof(uint64_t);
+constexpr size_t kOffsetBytes = sizeof(uint64_t);
+constexpr size_t kStateBytes = kSeedBytes + kOffsetBytes;
+
+void checkPhiloxOffset(uint64_t offset) {
+  TORCH_CHECK(
+      offset % kPhiloxGroup == 0,
+      "The Philox offset of an XPU generator must be a multiple of ",
+      kPhiloxGroup,
+      ", got ",
+      offset,
+      ". Use a value that philox_offset_per_thread() returned, or round up.");
+}
+
+void checkStateTensor(const c10::TensorImpl& state) {
+  TORCH_CHECK_TYPE(
+      state.layout() == kStrided && state.device().is_cpu() &&
+          state.dtype() == kByte,
+      "The state of an XPU generator must be a dense torch.uint8 tensor on the "
+      "cpu, got a ",
+      state.layout(),
+      " tensor of ",
+      state.dtype(),
+      " on ",
+      state.device(),
+      ". Pass what get_state() returned, moved to the cpu.");
+  TORCH_CHECK(
+      state.numel() == static_cast<int64_t>(kStateBytes),
+      "The state of an XPU generator has ",
+      kStateBytes,
+      " bytes, got a tensor of ",
+      state.numel(),
+      ". The state of a generator of another device type cannot be used here.");
+  TORCH_CHECK(
+      state.is_contiguous(),
+      "The state of an XPU generator must be contiguous, got strides ",
+      state.strides(),
+      ". Call contiguous() on it first.");
+}
+
+} // namespace
+
+XPUGeneratorImpl::XPUGeneratorImpl(DeviceIndex device_index)
+    : c10::GeneratorImpl(
+          Device(kXPU, device_index),
+          DispatchKeySet(c10::DispatchKey::XPU)) {}
+
+void XPUGeneratorImpl::set_current_seed(uint64_t seed) {
+  seed_ = seed;
+  philox_offset_per_thread_ = 0;
+}
+
+uint64_t XPUGeneratorImpl::current_seed() const {
+  return seed_;
+}
+
+uint64_t XPUGeneratorImpl::seed() {
+  // `true` selects the source that is limited to 53 bits, so that the seed
+  // survives a trip through Python's float and JSON.
+  const uint64_t random = c10::detail::getNonDeterministicRandom(true);
+  set_current_seed(random);
+  return random;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> XPUGeneratorImpl::get_state() const {
+  auto state = at::detail::empty_cpu(
+      {static_cast<int64_t>(kStateBytes)}, ScalarType::Byte);
+  auto* bytes = state.data_ptr<uint8_t>();
+  std::memcpy(bytes, &seed_, kSeedBytes);
+  std::memcpy(bytes + kSeedBytes, &philox_offset_per_thread_, kOffsetBytes);
+  return state.getIntrusivePtr();
+}
+
+void XPUGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
+  checkStateTensor(new_state);
+  const auto* bytes = static_cast<const uint8_t*>(new_state.data());
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  std::memcpy(&seed, bytes, kSeedBytes);
+  std::memcpy(&offset, bytes + kSeedBytes, kOffsetBytes);
+  checkPhiloxOffset(offset);
+  seed_ = seed;
+  philox_offset_per_thread_ = offset;
+}
+
+void XPUGeneratorImpl::set_philox_offset_per_thread(uint64_t offset) {
+  checkPhiloxOffset(offset);
+  philox_offset_per_thread_ = offset;
+}
+
+uint64_t XPUGeneratorImpl::philox_offset_per_thread() const {
+  return philox_offset_per_thread_;
+}
+
+std::pair<uint64_t, uint64_t> XPUGeneratorImpl::philox_engine_inputs(
+    uint64_t increment) {
+  // The last multiple of the group is the end: what is left of the counter is
+  // itself a multiple of it, so the comparison covers the rounding as well.
+  constexpr uint64_t kEnd =
+      std::numeric_limits<uint64_t>::max() / kPhiloxGroup * kPhiloxGroup;
+  const uint64_t offset = philox_offset_per_thread_;
+  TORCH_CHECK(
+      increment <= kEnd - offset,
+      "The XPU generator with seed ",
+      seed_,
+      " is at offset ",
+      offset,
+      " and cannot give ",
+      increment,
+      " more numbers per thread: at most ",
+      kEnd - offset,
+      " are left. Set a new seed.");
+  philox_offset_per_thread_ =
+      offset + (increment + kPhiloxGroup - 1) / kPhiloxGroup * kPhiloxGroup;
+  return {seed_, offset};
+}
+
+DeviceType XPUGeneratorImpl::device_type() {
+  return kXPU;
+}
+
+std::shared_ptr<XPUGeneratorImpl> XPUGeneratorImpl::clone() const {
+  return std::shared_ptr<XPUGeneratorImpl>(clone_impl());
+}
+
+XPUGeneratorImpl* XPUGeneratorImpl::clone_impl() const {
+  auto* copy = new XPUGeneratorImpl(device().index());
+  copy->seed_ = seed_;
+  copy->philox_offset_per_thread_ = philox_offset_per_thread_;
+  // GeneratorImpl::clone() makes an intrusive_ptr of this by counting one
+  // strong reference. An object with strong references also has one weak
+  // reference (see Note [Weak references for intrusive refcounting]); without
+  // it the copy would never be deleted.
+  c10::raw::weak_intrusive_ptr::incref(copy);
+  return copy;
+}
+
+namespace xpu {
+namespace detail {
+
+namespace {
+
+struct DefaultGenerator {
+  c10::once_flag created;
+  Generator generator;
+};
+
+// One slot per device. Never destroyed: a kernel that runs while the process
+// ends may still draw.
+std::vector<DefaultGenerator>& defaultGenerators() {
+  static auto* slots = new std::vector<DefaultGenerator>(
+      c10::xpu::device_count_ensure_non_zero());
+  return *slots;
+}
+
+DeviceIndex resolveDevice(DeviceIndex device_index) {
+  if (device_index == -1) {
+    return c10::xpu::current_device();
+  }
+  c10::xpu::check_device_index(device_index);
+  return device_index;
+}
+
+} // namespace
+
+const Generator& getDefaultXPUGenerator(DeviceIndex device_index) {
+  auto& slots = defaultGenerators();
+  auto& slot = slots[resolveDevice(device_index)];
+  c10::call_once(slot.created, [&] {
+    auto generator = createXPUGenerator(device_index);
+    generator.seed();
+    slot.generator = std::move(generator);
+  });
+  return slot.generator;
+}
+
+Generator createXPUGenerator(DeviceIndex device_index) {
+  return make_generator<XPUGeneratorImpl>(resolveDevice(device_index));
+}
+
+} // namespace detail
+} // namespace xpu
+} // namespace at

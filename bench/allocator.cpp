@@ -1,0 +1,363 @@
+// Device memory that comes from the cache, beside the SYCL runtime's own.
+
+#include "Harness.h"
+#include "Raw.h"
+#include "Trace.h"
+
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUStream.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace bench;
+using c10::xpu::XPUStream;
+namespace Allocator = c10::xpu::XPUCachingAllocator;
+
+// ---- one size ----
+
+void hits(const Options& options, size_t bytes, Bound kind, double bound) {
+  const std::vector<Side> sides = {
+      {"raw_alloc, raw_delete",
+       [bytes](size_t n) {
+         for (size_t i = 0; i < n; ++i) {
+           void* const block = Allocator::raw_alloc(bytes);
+           sink(block);
+           Allocator::raw_delete(block);
+         }
+       }},
+      {"sycl::malloc_device, sycl::free",
+       [bytes](size_t n) {
+         for (size_t i = 0; i < n; ++i) {
+           void* const block =
+               sycl::malloc_device(bytes, rawDevice(), rawContext());
+           sink(block);
+           sycl::free(block, rawContext());
+         }
+       }},
+      {"get()->allocate, as a tensor does",
+       [bytes](size_t n) {
+         for (size_t i = 0; i < n; ++i) {
+           sink(Allocator::get()->allocate(bytes).get());
+         }
+       }},
+  };
+  compare(
+      options,
+      {"allocator.hit." + std::to_string(bytes),
+       "allocate and free " + sizeName(bytes),
+       kind,
+       bound},
+      sides);
+}
+
+// ---- random sizes ----
+
+void randomSizes(const Options& options) {
+  const std::string id = "allocator.random";
+  if (!wanted(options, id)) {
+    return;
+  }
+  const auto trace = makeTrace(1, 50000, kLive, kSmallest, kLargest);
+  Player ours(trace, kLive, &Allocator::raw_alloc, [](void* p) {
+    Allocator::raw_delete(p);
+  });
+  Player raw(
+      trace,
+      kLive,
+      [](size_t bytes) {
+        return sycl::malloc_device(bytes, rawDevice(), rawContext());
+      },
+      [](void* p) { sycl::free(p, rawContext()); });
+  ours.play(trace.size()); // until the cache has what the trace needs
+  raw.play(4 * kLive);
+  const std::vector<Side> sides = {
+      {"replace a random block", [&](size_t n) { ours.play(n); }},
+      {"sycl::free, sycl::malloc_device", [&](size_t n) { raw.play(n); }},
+  };
+  compare(
+      options,
+      {id,
+       "allocate and free, 256 B to 64 MiB, 1000 live",
+       Bound::RatioAtMost,
+       1.0 / 15},
+      sides,
+      {/*seconds=*/2, /*batch_us=*/400});
+  ours.clear();
+  raw.clear();
+  Allocator::emptyCache();
+}
+
+// ---- many blocks ----
+
+/// `count` live blocks and as many cached ones beside them, on a stream of
+/// their own. No two cached ones touch, so that they are not merged.
+class Crowd {
+ public:
+  Crowd(XPUStream stream, size_t count) : stream_(stream), random_(count) {
+    std::vector<void*> cached;
+    for (size_t i = 0; i < count; ++i) {
+      live_.push_back(allocate(size()));
+      cached.push_back(allocate(size()));
+    }
+    std::shuffle(cached.begin(), cached.end(), random_);
+    for (void* block : cached) {
+      Allocator::raw_delete(block);
+    }
+    std::shuffle(live_.begin(), live_.end(), random_);
+    for (size_t i = 0; i < kSizes; ++i) {
+      sizes_.push_back(size());
+      picks_.push_back(static_cast<uint32_t>(random_() % count));
+    }
+  }
+
+  ~Crowd() {
+    for (void* block : live_) {
+      Allocator::raw_delete(block);
+    }
+  }
+
+  /// Allocates and frees, sizes at random.
+  void pairs(size_t n) {
+    for (; n != 0; --n) {
+      void* const block = allocate(sizes_[next()]);
+      sink(block);
+      Allocator::raw_delete(block);
+    }
+  }
+
+  /// Replaces live blocks, chosen at random.
+  void replace(size_t n) {
+    for (; n != 0; --n) {
+      const size_t at = next();
+      void*& block = live_[picks_[at]];
+      Allocator::raw_delete(block);
+      block = allocate(sizes_[at]);
+    }
+  }
+
+ private:
+  static constexpr size_t kSizes = size_t{1} << 16;
+
+  void* allocate(size_t bytes) {
+    return Allocator::raw_alloc_with_stream(bytes, stream_);
+  }
+  size_t size() {
+    return 512 + random_() % 1536;
+  }
+  size_t next() {
+    return next_ = (next_ + 1) % kSizes;
+  }
+
+  XPUStream stream_;
+  std::mt19937_64 random_;
+  std::vector<void*> live_;
+  std::vector<size_t> sizes_;
+  std::vector<uint32_t> picks_;
+  size_t next_ = 0;
+};
+
+/// What must be looked at to free one of so many blocks, by its address: the
+/// entry of a table that leads to its record, and the record.
+class Records {
+ public:
+  explicit Records(size_t count) : table_(count), records_(count) {
+    std::mt19937_64 random(count);
+    for (size_t i = 0; i < count; ++i) {
+      table_[i].record = &records_[random() % count];
+    }
+    for (size_t i = 0; i < kPicks; ++i) {
+      picks_.push_back(static_cast<uint32_t>(random() % count));
+    }
+  }
+  void touch() {
+    next_ = (next_ + 1) % kPicks;
+    ++table_[picks_[next_]].record->uses;
+  }
+
+ private:
+  static constexpr size_t kPicks = size_t{1} << 16;
+  struct alignas(64) Record {
+    size_t uses = 0;
+  };
+  // Blocks of 1.25 KiB on average: an entry for each 512 B takes this much.
+  struct Entry {
+    Record* record;
+    void* others[2];
+  };
+  std::vector<Entry> table_;
+  std::vector<Record> records_;
+  std::vector<uint32_t> picks_;
+  size_t next_ = 0;
+};
+
+void growth(const Options& options) {
+  if (!wanted(options, "allocator.growth") &&
+      options.only.rfind("allocator.growth", 0) != 0) {
+    return;
+  }
+  constexpr size_t few = 1000;
+  constexpr size_t many = 100000;
+  {
+    Crowd small(c10::xpu::getStreamFromPool(), few);
+    Crowd large(c10::xpu::getStreamFromPool(), many);
+    compare(
+        options,
+        {"allocator.growth.pair",
+         "a hit, 100,000 live and cached blocks against 1,000",
+         Bound::RatioAtMost,
+         1.2},
+        {{"among 100,000", [&](size_t n) { large.pairs(n); }},
+         {"among 1,000", [&](size_t n) { small.pairs(n); }}});
+    Records records(2 * many);
+    compare(
+        options,
+        {"allocator.growth.replace",
+         "the same, freeing live blocks at random",
+         Bound::RatioAtMost,
+         1.2},
+        {{"among 100,000", [&](size_t n) { large.replace(n); }},
+         {"among 1,000", [&](size_t n) { small.replace(n); }},
+         {"among 1,000, and one of 100,000 records looked up",
+          [&](size_t n) {
+            for (; n != 0; --n) {
+              small.replace(1);
+              records.touch();
+            }
+          }}},
+        {},
+        /*need=*/2);
+  }
+  Allocator::emptyCache();
+}
+
+// ---- use on another stream ----
+
+/// Gives a queue work that outlasts a batch.
+class Load {
+ public:
+  explicit Load(sycl::queue& queue) : queue_(queue) {
+    for (auto& end : ends_) {
+      end = sycl::malloc_device(kBytes, rawDevice(), rawContext());
+    }
+  }
+  ~Load() {
+    for (auto* end : ends_) {
+      sycl::free(end, rawContext());
+    }
+  }
+
+  void begin() {
+    for (size_t i = 0; i < copies_; ++i) {
+      last_ = queue_.memcpy(ends_[0], ends_[1], kBytes);
+    }
+  }
+  void finish() {
+    if (isComplete(last_)) {
+      copies_ *= 2; // it did not outlast this batch, but will the next ones
+    }
+    queue_.wait();
+  }
+
+ private:
+  // Few enough for the device to copy them with one of its threads.
+  static constexpr size_t kBytes = 16384;
+
+  sycl::queue& queue_;
+  void* ends_[2];
+  size_t copies_ = 128;
+  sycl::event last_;
+};
+
+void otherStream(const Options& options) {
+  constexpr size_t bytes = 4096;
+  const XPUStream other = c10::xpu::getStreamFromPool();
+  sycl::queue raw = makeRawQueue();
+  const Side ours = {"allocate, recordStream, free", [other](size_t n) {
+                       for (size_t i = 0; i < n; ++i) {
+                         const c10::DataPtr block =
+                             Allocator::get()->allocate(bytes);
+                         Allocator::recordStream(block, other);
+                       }
+                     }};
+  const Side barrier = {"raw barrier", [&raw](size_t n) {
+                          for (size_t i = 0; i < n; ++i) {
+                            sink(raw.ext_oneapi_submit_barrier());
+                          }
+                        }};
+  compare(
+      options,
+      {"allocator.recorded.idle",
+       "allocation with use on another stream, which is idle",
+       Bound::RatioAtMost,
+       1.1},
+      {ours,
+       barrier,
+       {"a hit, and a raw barrier",
+        [&raw](size_t n) {
+          for (; n != 0; --n) {
+            sink(Allocator::get()->allocate(bytes).get());
+            sink(raw.ext_oneapi_submit_barrier());
+          }
+        }},
+       {"a hit, and a raw barrier that is asked whether it is complete",
+        [&raw](size_t n) {
+          for (; n != 0; --n) {
+            sink(Allocator::get()->allocate(bytes).get());
+            sink(isComplete(raw.ext_oneapi_submit_barrier()));
+          }
+        }}},
+      {/*seconds=*/2});
+
+  const auto busy = [](Side side, Load& load) {
+    side.before = [&load](size_t) { load.begin(); };
+    side.after = [&load](size_t) { load.finish(); };
+    return side;
+  };
+  sycl::queue raw_kept = makeRawQueue();
+  // A block that is held back needs the barrier's event: it is kept, and asked
+  // for once when it is complete.
+  std::vector<sycl::event> events;
+  const Side kept = {
+      "raw barrier, its event kept and asked once", [&](size_t n) {
+        for (const auto& event : events) { // of the batch before
+          sink(isComplete(event));
+        }
+        events.clear();
+        for (; n != 0; --n) {
+          events.push_back(raw_kept.ext_oneapi_submit_barrier());
+        }
+      }};
+  Load load(other.queue());
+  Load raw_load(raw);
+  Load kept_load(raw_kept);
+  compare(
+      options,
+      {"allocator.recorded.busy",
+       "allocation with use on another stream, which is busy",
+       Bound::RatioAtMost,
+       1.1},
+      {busy(ours, load), busy(barrier, raw_load), busy(kept, kept_load)},
+      {/*seconds=*/3, /*batch_us=*/0, /*batch=*/64},
+      /*need=*/2);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parseOptions(argc, argv, nullptr);
+  Allocator::init(c10::xpu::device_count_ensure_non_zero());
+  hits(options, 512, Bound::RatioAtMost, 1.0 / 15);
+  hits(options, size_t{1} << 20, Bound::RatioAtMost, 1.0 / 15);
+  hits(options, size_t{64} << 20, Bound::RatioAtMost, 1.0 / 100);
+  randomSizes(options);
+  growth(options);
+  otherStream(options);
+  return 0;
+}

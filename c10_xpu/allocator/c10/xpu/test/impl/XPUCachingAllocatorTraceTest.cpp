@@ -1,0 +1,47 @@
+// What the caching allocator tells Python's trace hooks.
+
+#include <gtest/gtest.h>
+
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/test/impl/XPUTraceRecorder.h>
+
+#include <string>
+#include <vector>
+
+namespace allocator = c10::xpu::XPUCachingAllocator;
+using c10::xpu::test::TraceRecorder;
+
+TEST(XPUCachingAllocatorTraceTest, AllocationsAndFreesAreTraced) {
+  if (c10::xpu::device_count() == 0) {
+    GTEST_SKIP() << "the mapping " << c10::xpu::mapping() << " finds no device";
+  }
+  allocator::init(c10::xpu::device_count());
+  void* untraced = allocator::raw_alloc(512);
+  auto& recorder = TraceRecorder::get();
+  void* ptr = allocator::raw_alloc(512);
+  allocator::raw_delete(ptr);
+  std::vector<std::string> expected = {
+      TraceRecorder::call("memory_allocation", ptr),
+      TraceRecorder::call("memory_deallocation", ptr)};
+  EXPECT_EQ(recorder.take(), expected);
+
+  void* data = nullptr;
+  {
+    const c10::DataPtr block = allocator::get()->allocate(3 << 20);
+    data = block.get();
+  }
+  allocator::raw_delete(untraced);
+  expected = {
+      TraceRecorder::call("memory_allocation", data),
+      TraceRecorder::call("memory_deallocation", data),
+      TraceRecorder::call("memory_deallocation", untraced)};
+  EXPECT_EQ(recorder.take(), expected);
+
+  // What is no allocation or free is none in the trace.
+  EXPECT_THROW(allocator::raw_delete(ptr), c10::Error);
+  EXPECT_THROW(allocator::raw_alloc(size_t{1} << 60), c10::OutOfMemoryError);
+  allocator::raw_delete(allocator::raw_alloc(0));
+  const c10::DataPtr empty = allocator::get()->allocate(0);
+  EXPECT_EQ(recorder.take(), std::vector<std::string>());
+}

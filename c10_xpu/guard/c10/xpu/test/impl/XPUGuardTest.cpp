@@ -1,0 +1,690 @@
+#include <gtest/gtest.h>
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <sycl/handler.hpp>
+#include <sycl/queue.hpp>
+#include <sycl/usm.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace c10;
+using namespace c10::xpu;
+
+namespace {
+
+thread_local size_t num_allocations = 0;
+
+} // namespace
+
+// Counts what the calling thread allocates, for GuardsDoNotAllocate. Not
+// inline: GCC would warn of new and free() as a mismatch.
+C10_NOINLINE void* operator new(size_t size) {
+  ++num_allocations;
+  if (void* ptr = std::malloc(size)) {
+    return ptr;
+  }
+  throw std::bad_alloc();
+}
+
+C10_NOINLINE void operator delete(void* ptr) noexcept {
+  std::free(ptr);
+}
+
+C10_NOINLINE void operator delete(void* ptr, size_t) noexcept {
+  std::free(ptr);
+}
+
+namespace {
+
+Device deviceAt(DeviceIndex index) {
+  return Device(kXPU, index);
+}
+
+// Only the mapping to GPUs may find nothing.
+bool mayHaveNoDevice() {
+  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
+  return !mapping || std::string(mapping) == "GPU";
+}
+
+#define REQUIRE_DEVICES(n)                                        \
+  do {                                                            \
+    if (device_count() == 0 && mayHaveNoDevice()) {               \
+      GTEST_SKIP() << "the mapping to GPUs finds no device here"; \
+    }                                                             \
+    ASSERT_GT(device_count(), 0);                                 \
+    if (device_count() < (n)) {                                   \
+      GTEST_SKIP() << "needs " << (n) << " devices, there are "   \
+                   << static_cast<int>(device_count());           \
+    }                                                             \
+  } while (0)
+
+template <typename F>
+std::string errorOf(F&& f) {
+  try {
+    f();
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Keeps all later work of a stream from running until release(). SYCL may run
+// host tasks in one thread: streams that are held at the same time must be
+// released in the order in which they were held.
+class HeldStream {
+ public:
+  explicit HeldStream(XPUStream stream) : stream_(stream) {
+    auto opened = gate_.get_future().share();
+    stream_.queue().submit([&](sycl::handler& handler) {
+      handler.host_task([opened] { opened.wait(); });
+    });
+  }
+
+  ~HeldStream() {
+    release();
+  }
+
+  void release() {
+    if (!released_) {
+      released_ = true;
+      gate_.set_value();
+      stream_.synchronize();
+    }
+  }
+
+ private:
+  XPUStream stream_;
+  std::promise<void> gate_;
+  bool released_ = false;
+};
+
+// While it lives, guarded SYCL calls whose text has `part` in it fail.
+class InjectedFault {
+ public:
+  explicit InjectedFault(const char* part) {
+    part_ = part;
+    c10::xpu::impl::fault_hook = &fail;
+  }
+
+  ~InjectedFault() {
+    c10::xpu::impl::fault_hook = nullptr;
+  }
+
+ private:
+  static void fail(const char* call) {
+    if (contains(call, part_)) {
+      throw sycl::exception(
+          sycl::make_error_code(sycl::errc::runtime), "fault");
+    }
+  }
+
+  static const char* part_;
+};
+
+const char* InjectedFault::part_ = nullptr;
+
+const c10::impl::DeviceGuardImplInterface* guardImpl() {
+  return c10::impl::getDeviceGuardImpl(kXPU);
+}
+
+} // namespace
+
+TEST(XPUGuardTest, IsRegistered) {
+  ASSERT_TRUE(c10::impl::hasDeviceGuardImpl(kXPU));
+  EXPECT_EQ(guardImpl()->type(), kXPU);
+  EXPECT_EQ(guardImpl()->deviceCount(), device_count());
+}
+
+TEST(XPUGuardTest, NoDeviceRaises) {
+  if (device_count() != 0) {
+    GTEST_SKIP() << "there are devices";
+  }
+  EXPECT_EQ(guardImpl()->deviceCount(), 0);
+  EXPECT_THROW(XPUGuard guard(DeviceIndex(0)), c10::Error);
+  EXPECT_THROW(DeviceGuard guard(deviceAt(0)), c10::Error);
+  EXPECT_THROW(
+      XPUStreamGuard guard(Stream(Stream::DEFAULT, deviceAt(0))), c10::Error);
+  EXPECT_THROW(guardImpl()->getDefaultStream(deviceAt(0)), c10::Error);
+  // These may not raise; they must not end the process either.
+  guardImpl()->uncheckedSetDevice(deviceAt(0));
+  EXPECT_EQ(
+      guardImpl()->getStream(deviceAt(0)),
+      Stream(Stream::DEFAULT, deviceAt(0)));
+}
+
+TEST(XPUGuardTest, ForeignDeviceTypeRaises) {
+  const std::string error = errorOf([] { XPUGuard guard{Device(kCPU)}; });
+  EXPECT_TRUE(contains(error, "cpu")) << error;
+  EXPECT_TRUE(contains(error, "expected xpu")) << error;
+  EXPECT_THROW(OptionalXPUGuard guard(Device(kCUDA, 0)), c10::Error);
+  EXPECT_THROW(
+      XPUStreamGuard guard(Stream(Stream::DEFAULT, Device(kCPU))), c10::Error);
+  EXPECT_THROW(guardImpl()->setDevice(Device(kCPU)), c10::Error);
+  EXPECT_THROW(guardImpl()->exchangeDevice(Device(kCPU)), c10::Error);
+  EXPECT_THROW(guardImpl()->getDefaultStream(Device(kCPU)), c10::Error);
+}
+
+TEST(XPUGuardTest, DeviceGuardOnOneDevice) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  {
+    XPUGuard guard(DeviceIndex(0));
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+    EXPECT_EQ(guard.current_device(), deviceAt(0));
+  }
+  // The index -1 is the current device.
+  XPUGuard current(DeviceIndex(-1));
+  EXPECT_EQ(current.current_device(), deviceAt(0));
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUGuardTest, InvalidIndexChangesNothing) {
+  REQUIRE_DEVICES(1);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  XPUGuard guard(last);
+  const auto beyond = device_count();
+  EXPECT_THROW(XPUGuard inner(beyond), c10::Error);
+  EXPECT_EQ(current_device(), last);
+  EXPECT_THROW(guard.set_index(beyond), c10::Error);
+  EXPECT_EQ(current_device(), last);
+  EXPECT_EQ(guard.current_device(), deviceAt(last));
+  EXPECT_THROW(
+      XPUStreamGuard guard(Stream(Stream::DEFAULT, deviceAt(beyond))),
+      c10::Error);
+  EXPECT_EQ(current_device(), last);
+}
+
+TEST(XPUGuardTest, DeviceGuardSetsAndRestores) {
+  REQUIRE_DEVICES(2);
+  set_device(0);
+  {
+    XPUGuard guard(deviceAt(1));
+    EXPECT_EQ(current_device(), 1);
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+    EXPECT_EQ(guard.current_device(), deviceAt(1));
+    guard.set_index(0);
+    EXPECT_EQ(current_device(), 0);
+    guard.reset_device(deviceAt(1));
+    EXPECT_EQ(current_device(), 1);
+    guard.set_device(Device(kXPU));
+    EXPECT_EQ(current_device(), 1) << "a device without index is a no-op";
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+  }
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUGuardTest, DeviceGuardRestoresOnException) {
+  REQUIRE_DEVICES(2);
+  set_device(0);
+  EXPECT_THROW(
+      {
+        XPUGuard guard(DeviceIndex(1));
+        throw std::runtime_error("work failed");
+      },
+      std::runtime_error);
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUGuardTest, OptionalDeviceGuard) {
+  REQUIRE_DEVICES(2);
+  set_device(0);
+  {
+    OptionalXPUGuard guard;
+    EXPECT_FALSE(guard.original_device().has_value());
+    EXPECT_FALSE(guard.current_device().has_value());
+    guard.set_index(1);
+    EXPECT_EQ(current_device(), 1);
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+    EXPECT_EQ(guard.current_device(), deviceAt(1));
+    guard.reset();
+    EXPECT_EQ(current_device(), 0);
+    EXPECT_FALSE(guard.current_device().has_value());
+    guard.reset_device(deviceAt(1));
+    EXPECT_EQ(current_device(), 1);
+  }
+  EXPECT_EQ(current_device(), 0);
+  {
+    OptionalXPUGuard empty{optional<Device>()};
+    OptionalXPUGuard full{optional<DeviceIndex>(DeviceIndex(1))};
+    EXPECT_EQ(current_device(), 1);
+  }
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUGuardTest, StreamGuardSetsAndRestores) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const XPUStream original = getCurrentXPUStream();
+  const XPUStream first = getStreamFromPool();
+  const XPUStream second = getStreamFromPool();
+  ASSERT_NE(first, original);
+  ASSERT_NE(first, second);
+  {
+    XPUStreamGuard guard(first);
+    EXPECT_EQ(getCurrentXPUStream(), first);
+    EXPECT_EQ(guard.original_stream(), original);
+    EXPECT_EQ(guard.current_stream(), first);
+    EXPECT_EQ(guard.current_device(), deviceAt(0));
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+    guard.reset_stream(second);
+    EXPECT_EQ(getCurrentXPUStream(), second);
+    EXPECT_EQ(guard.current_stream(), second);
+    EXPECT_EQ(guard.original_stream(), original);
+  }
+  EXPECT_EQ(getCurrentXPUStream(), original);
+}
+
+TEST(XPUGuardTest, StreamGuardAcrossDevices) {
+  REQUIRE_DEVICES(2);
+  set_device(0);
+  const XPUStream original0 = getCurrentXPUStream(0);
+  const XPUStream original1 = getCurrentXPUStream(1);
+  const XPUStream stream0 = getStreamFromPool(false, 0);
+  const XPUStream stream1 = getStreamFromPool(false, 1);
+  {
+    XPUStreamGuard guard(stream1);
+    EXPECT_EQ(current_device(), 1);
+    EXPECT_EQ(getCurrentXPUStream(1), stream1);
+    EXPECT_EQ(getCurrentXPUStream(0), original0);
+    EXPECT_EQ(guard.original_stream(), original0);
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+    guard.reset_stream(stream0);
+    EXPECT_EQ(current_device(), 0);
+    EXPECT_EQ(getCurrentXPUStream(0), stream0);
+    EXPECT_EQ(getCurrentXPUStream(1), original1);
+  }
+  EXPECT_EQ(current_device(), 0);
+  EXPECT_EQ(getCurrentXPUStream(0), original0);
+  EXPECT_EQ(getCurrentXPUStream(1), original1);
+}
+
+TEST(XPUGuardTest, OptionalStreamGuard) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const XPUStream original = getCurrentXPUStream();
+  const XPUStream stream = getStreamFromPool();
+  {
+    OptionalXPUStreamGuard guard;
+    EXPECT_FALSE(guard.original_stream().has_value());
+    EXPECT_FALSE(guard.current_stream().has_value());
+    guard.reset_stream(stream);
+    EXPECT_EQ(getCurrentXPUStream(), stream);
+    EXPECT_EQ(guard.original_stream(), original);
+    EXPECT_EQ(guard.current_stream(), stream);
+    guard.reset();
+    EXPECT_EQ(getCurrentXPUStream(), original);
+    EXPECT_FALSE(guard.current_stream().has_value());
+  }
+  {
+    OptionalXPUStreamGuard empty{optional<Stream>()};
+    EXPECT_EQ(getCurrentXPUStream(), original);
+    OptionalXPUStreamGuard full{optional<Stream>(stream)};
+    EXPECT_EQ(getCurrentXPUStream(), stream);
+  }
+  EXPECT_EQ(getCurrentXPUStream(), original);
+}
+
+TEST(XPUGuardTest, MultiStreamGuard) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  std::vector<XPUStream> originals;
+  std::vector<XPUStream> streams;
+  for (const auto i : c10::irange(device_count())) {
+    originals.push_back(getCurrentXPUStream(i));
+    streams.push_back(getStreamFromPool(false, i));
+  }
+  {
+    XPUMultiStreamGuard empty{ArrayRef<XPUStream>()};
+    XPUMultiStreamGuard guard(streams);
+    for (const auto i : c10::irange(device_count())) {
+      EXPECT_EQ(getCurrentXPUStream(i), streams[i]);
+    }
+    EXPECT_EQ(current_device(), 0);
+  }
+  for (const auto i : c10::irange(device_count())) {
+    EXPECT_EQ(getCurrentXPUStream(i), originals[i]);
+  }
+}
+
+TEST(XPUGuardTest, MultiStreamGuardWithOneDeviceTwice) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const XPUStream original = getCurrentXPUStream();
+  const std::vector<XPUStream> streams = {
+      getStreamFromPool(), getStreamFromPool()};
+  {
+    XPUMultiStreamGuard guard(streams);
+    EXPECT_EQ(getCurrentXPUStream(), streams[1]);
+  }
+  EXPECT_EQ(getCurrentXPUStream(), original);
+}
+
+TEST(XPUGuardTest, GuardsDoNotAllocate) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream stream = getStreamFromPool(false, last);
+  const std::vector<XPUStream> streams = {stream};
+  // The first use of a stream by a thread may allocate.
+  {
+    XPUStreamGuard warm_up(stream);
+  }
+  const size_t before = num_allocations;
+  {
+    XPUGuard device_guard(last);
+    XPUStreamGuard stream_guard(stream);
+    OptionalXPUStreamGuard optional_guard{Stream(stream)};
+    XPUMultiStreamGuard multi_guard(streams);
+  }
+  EXPECT_EQ(num_allocations, before);
+}
+
+TEST(XPUGuardTest, StateIsPerThread) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream stream = getStreamFromPool(false, last);
+  XPUStreamGuard guard(stream);
+  std::thread other([&] {
+    EXPECT_EQ(current_device(), 0);
+    EXPECT_NE(getCurrentXPUStream(last), stream);
+    XPUStreamGuard inner(getStreamFromPool(false, 0));
+  });
+  other.join();
+  EXPECT_EQ(current_device(), last);
+  EXPECT_EQ(getCurrentXPUStream(last), stream);
+}
+
+TEST(XPUGuardTest, VirtualGuards) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream original = getCurrentXPUStream(last);
+  const XPUStream stream = getStreamFromPool(false, last);
+  {
+    DeviceGuard guard(deviceAt(last));
+    EXPECT_EQ(current_device(), last);
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+  }
+  {
+    OptionalDeviceGuard guard;
+    guard.reset_device(deviceAt(last));
+    EXPECT_EQ(current_device(), last);
+  }
+  {
+    StreamGuard guard{Stream(stream)};
+    EXPECT_EQ(current_device(), last);
+    EXPECT_EQ(getCurrentXPUStream(last), stream);
+    EXPECT_EQ(guard.original_device(), deviceAt(0));
+  }
+  {
+    OptionalStreamGuard guard;
+    guard.reset_stream(stream);
+    EXPECT_EQ(getCurrentXPUStream(last), stream);
+  }
+  {
+    const std::vector<Stream> streams = {stream};
+    MultiStreamGuard guard(streams);
+    EXPECT_EQ(getCurrentXPUStream(last), stream);
+  }
+  EXPECT_EQ(current_device(), 0);
+  EXPECT_EQ(getCurrentXPUStream(last), original);
+
+  const c10::impl::VirtualGuardImpl virtual_impl(kXPU);
+  EXPECT_EQ(virtual_impl.type(), kXPU);
+  EXPECT_EQ(virtual_impl.getDevice(), deviceAt(0));
+  EXPECT_EQ(virtual_impl.deviceCount(), device_count());
+  EXPECT_EQ(virtual_impl.exchangeDevice(deviceAt(last)), deviceAt(0));
+  EXPECT_EQ(current_device(), last);
+  virtual_impl.setDevice(deviceAt(0));
+  EXPECT_EQ(current_device(), 0);
+}
+
+TEST(XPUGuardTest, NoexceptMembersKeepTheState) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  const XPUStream original = getCurrentXPUStream();
+  const Device beyond = deviceAt(device_count());
+  guardImpl()->uncheckedSetDevice(beyond);
+  EXPECT_EQ(current_device(), 0);
+  EXPECT_EQ(guardImpl()->getStream(beyond), Stream(Stream::DEFAULT, beyond));
+  {
+    const std::vector<Stream> streams = {Stream(Stream::DEFAULT, beyond)};
+    MultiStreamGuard guard(streams);
+  }
+  EXPECT_EQ(current_device(), 0);
+  EXPECT_EQ(getCurrentXPUStream(), original);
+}
+
+TEST(XPUGuardTest, StreamsOfTheInterface) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  for (const auto i : c10::irange(device_count())) {
+    const auto index = static_cast<DeviceIndex>(i);
+    const Stream by_default = guardImpl()->getDefaultStream(deviceAt(index));
+    EXPECT_EQ(by_default, guardImpl()->getDefaultStream(deviceAt(index)));
+    EXPECT_EQ(by_default.device(), deviceAt(index));
+    // It is a stream that work can be given to.
+    by_default.synchronize();
+    EXPECT_TRUE(by_default.query());
+
+    const Stream pooled = guardImpl()->getStreamFromGlobalPool(deviceAt(index));
+    EXPECT_EQ(pooled.device(), deviceAt(index));
+    EXPECT_NE(pooled, by_default);
+    const Stream high =
+        guardImpl()->getStreamFromGlobalPool(deviceAt(index), true);
+    EXPECT_EQ(high.device(), deviceAt(index));
+    EXPECT_LT(XPUStream(high).priority(), XPUStream(pooled).priority());
+    EXPECT_EQ(
+        guardImpl()->getStream(deviceAt(index)), getCurrentXPUStream(index));
+  }
+  EXPECT_EQ(
+      guardImpl()->getDefaultStream(Device(kXPU)),
+      guardImpl()->getDefaultStream(deviceAt(0)));
+  EXPECT_THROW(
+      guardImpl()->getDefaultStream(deviceAt(device_count())), c10::Error);
+}
+
+TEST(XPUGuardTest, QueryAndSynchronizeStream) {
+  REQUIRE_DEVICES(1);
+  const XPUStream stream = getStreamFromPool(false, 0);
+  HeldStream held(stream);
+  EXPECT_FALSE(stream.unwrap().query());
+  held.release();
+  stream.unwrap().synchronize();
+  EXPECT_TRUE(stream.unwrap().query());
+}
+
+TEST(XPUGuardTest, EventBeforeAnyRecord) {
+  REQUIRE_DEVICES(1);
+  c10::Event event(kXPU);
+  EXPECT_TRUE(event.query());
+  EXPECT_FALSE(event.was_marked_for_recording());
+  EXPECT_EQ(event.device_index(), -1);
+  event.block(getCurrentXPUStream(0));
+  // The members of the interface take the null pointer of such an event.
+  EXPECT_TRUE(guardImpl()->queryEvent(nullptr));
+  guardImpl()->block(nullptr, getCurrentXPUStream(0));
+  guardImpl()->destroyEvent(nullptr, -1);
+}
+
+TEST(XPUGuardTest, EventQueryFollowsTheStream) {
+  REQUIRE_DEVICES(1);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream stream = getStreamFromPool(false, last);
+  c10::Event event(kXPU, EventFlag::BACKEND_DEFAULT);
+  HeldStream held(stream);
+  event.record(stream);
+  EXPECT_EQ(event.device_index(), last);
+  EXPECT_FALSE(event.query());
+  event.recordOnce(getCurrentXPUStream(last));
+  EXPECT_FALSE(event.query()) << "recordOnce must not record again";
+  held.release();
+  EXPECT_TRUE(event.query());
+
+  // A second record replaces the first.
+  HeldStream again(stream);
+  event.record(stream);
+  EXPECT_FALSE(event.query());
+  c10::Event moved(std::move(event));
+  EXPECT_FALSE(moved.query());
+  again.release();
+  EXPECT_TRUE(moved.query());
+}
+
+TEST(XPUGuardTest, EventOutlivedByItsWork) {
+  REQUIRE_DEVICES(1);
+  const XPUStream stream = getStreamFromPool(false, 0);
+  HeldStream held(stream);
+  {
+    c10::Event event(kXPU);
+    event.record(stream);
+  }
+  EXPECT_FALSE(stream.query());
+  held.release();
+  EXPECT_TRUE(stream.query());
+}
+
+TEST(XPUGuardTest, EventBlocksAnotherStream) {
+  REQUIRE_DEVICES(1);
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream producer = getStreamFromPool(false, 0);
+  const XPUStream consumer = getStreamFromPool(false, last);
+  ASSERT_NE(producer, consumer);
+  auto& context = get_device_context();
+  // product, source of the product, what the consumer read
+  int* const numbers = sycl::malloc_host<int>(3, context);
+  numbers[0] = 0;
+  numbers[1] = 1;
+  numbers[2] = -1;
+
+  HeldStream held(producer);
+  producer.queue().memcpy(&numbers[0], &numbers[1], sizeof(int));
+  c10::Event event(kXPU);
+  event.record(producer);
+
+  // In a thread of its own: to submit a barrier that depends on a host task of
+  // another queue may itself wait for the task.
+  std::promise<void> begun;
+  std::promise<void> done;
+  auto consumed = done.get_future();
+  std::thread other([&] {
+    begun.set_value();
+    event.block(consumer);
+    consumer.queue().memcpy(&numbers[2], &numbers[0], sizeof(int));
+    consumer.synchronize();
+    done.set_value();
+  });
+  begun.get_future().wait();
+  // Without the dependency the consumer would be done at once. The time only
+  // gives it the chance to be; it cannot make the good case fail.
+  EXPECT_EQ(
+      consumed.wait_for(std::chrono::milliseconds(50)),
+      std::future_status::timeout);
+  held.release();
+  other.join();
+  EXPECT_EQ(numbers[2], 1);
+  sycl::free(numbers, context);
+}
+
+TEST(XPUGuardTest, EventStaysWithItsDevice) {
+  REQUIRE_DEVICES(2);
+  c10::Event event(kXPU);
+  event.record(getStreamFromPool(false, 0));
+  const std::string error =
+      errorOf([&] { event.record(getStreamFromPool(false, 1)); });
+  EXPECT_TRUE(contains(error, "xpu:0")) << error;
+  EXPECT_TRUE(contains(error, "xpu:1")) << error;
+  EXPECT_EQ(event.device_index(), 0);
+}
+
+TEST(XPUGuardTest, EventRefusesForeignStreamsAndFlags) {
+  REQUIRE_DEVICES(1);
+  const XPUStream stream = getStreamFromPool(false, 0);
+  c10::Event event(kXPU);
+  const Stream cpu(Stream::DEFAULT, Device(kCPU));
+  EXPECT_THROW(event.record(cpu), c10::Error);
+  EXPECT_FALSE(event.was_marked_for_recording());
+  event.record(stream);
+  EXPECT_THROW(event.block(cpu), c10::Error);
+  for (auto flag :
+       {EventFlag::CUDA_EVENT_DEFAULT,
+        EventFlag::CUDA_EVENT_DISABLE_TIMING,
+        EventFlag::HIP_EVENT_DEFAULT,
+        EventFlag::HIP_EVENT_DISABLE_TIMING,
+        EventFlag::INVALID}) {
+    c10::Event foreign(kXPU, flag);
+    const std::string error = errorOf([&] { foreign.record(stream); });
+    EXPECT_TRUE(contains(error, "PYTORCH_DEFAULT")) << error;
+    EXPECT_FALSE(foreign.was_marked_for_recording());
+  }
+}
+
+TEST(XPUGuardTest, FailedRecordLeavesTheEventAsItWas) {
+  REQUIRE_DEVICES(1);
+  const XPUStream stream = getStreamFromPool(false, 0);
+  c10::Event event(kXPU);
+  {
+    InjectedFault fault("submit_barrier");
+    const std::string error = errorOf([&] { event.record(stream); });
+    EXPECT_TRUE(contains(error, "fault")) << error;
+  }
+  EXPECT_FALSE(event.was_marked_for_recording());
+  EXPECT_TRUE(event.query());
+  // It takes the device of the first record that succeeds.
+  const auto last = static_cast<DeviceIndex>(device_count() - 1);
+  const XPUStream other = getStreamFromPool(false, last);
+  HeldStream held(other);
+  event.record(other);
+  EXPECT_EQ(event.device_index(), last);
+  {
+    InjectedFault fault("submit_barrier");
+    EXPECT_THROW(event.record(other), c10::Error);
+    EXPECT_THROW(event.block(stream), c10::Error);
+  }
+  EXPECT_FALSE(event.query()) << "the former record must still count";
+  {
+    InjectedFault fault("get_info");
+    EXPECT_THROW(event.query(), c10::Error);
+  }
+  held.release();
+  EXPECT_TRUE(event.query());
+}
+
+TEST(XPUGuardTest, RecordDataPtrOnStream) {
+  REQUIRE_DEVICES(1);
+  set_device(0);
+  constexpr size_t kBytes = size_t(1) << 20;
+  XPUCachingAllocator::init(device_count());
+  Allocator* allocator = GetAllocator(kXPU);
+  ASSERT_NE(allocator, nullptr);
+  const XPUStream stream = getStreamFromPool(false, 0);
+  HeldStream held(stream);
+  DataPtr data = allocator->allocate(kBytes);
+  void* const address = data.get();
+  guardImpl()->recordDataPtrOnStream(data, stream);
+  data.clear();
+  // The other stream may still work with the block.
+  DataPtr meanwhile = allocator->allocate(kBytes);
+  EXPECT_NE(meanwhile.get(), address);
+  held.release();
+  DataPtr afterwards = allocator->allocate(kBytes);
+  EXPECT_EQ(afterwards.get(), address);
+}

@@ -1,0 +1,197 @@
+#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+
+using namespace c10;
+using namespace c10::xpu;
+using namespace c10::xpu::test;
+
+// The tests of this file need queues that nobody has made yet: each uses a
+// pool of its own.
+
+TEST(XPUStreamErrorTest, AQueueThatCannotBeMadeRaisesAndIsTriedAgain) {
+  C10_XPU_NEEDS_DEVICES(1);
+  {
+    Fault fault("sycl::queue(");
+    const auto text = errorOf([] { getDefaultXPUStream().queue(); });
+    EXPECT_CONTAINS(text, "XPU error: injected");
+    EXPECT_CONTAINS(text, "sycl::queue(");
+  }
+  {
+    // half of the pool is there when it fails
+    Fault fault("sycl::queue(", 16);
+    EXPECT_CONTAINS(errorOf([] { getStreamFromPool(1); }), "injected");
+    EXPECT_CONTAINS(errorOf([] { getStreamFromPool(1); }), "injected");
+  }
+  EXPECT_TRUE(getDefaultXPUStream().queue().is_in_order());
+  const XPUStream stream = getStreamFromPool(1);
+  stream.queue().ext_oneapi_submit_barrier();
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+}
+
+TEST(XPUStreamErrorTest, StreamsThatNobodyUsesCostNoCall) {
+  C10_XPU_NEEDS_DEVICES(1);
+  getDefaultXPUStream().queue();
+  const auto callsOfSync = [] {
+    static int calls;
+    calls = 0;
+    impl::fault_hook = [](const char*) { ++calls; };
+    syncStreamsOnDevice();
+    impl::fault_hook = nullptr;
+    return calls;
+  };
+  const int before = callsOfSync();
+  EXPECT_GT(before, 0);
+  const XPUStream stream = getStreamFromPool(-1);
+  for (int i = 1; i < 32; ++i) {
+    getStreamFromPool(-1);
+  }
+  EXPECT_EQ(callsOfSync(), before);
+  {
+    Fault any("");
+    EXPECT_TRUE(stream.query());
+    stream.synchronize();
+  }
+  stream.queue();
+  EXPECT_GT(callsOfSync(), before);
+}
+
+TEST(XPUStreamErrorTest, ErrorsOfSYCLComeOutAsErrors) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  stream.queue().ext_oneapi_submit_barrier();
+  {
+    Fault fault("queue->wait()");
+    EXPECT_CONTAINS(errorOf([&] { stream.synchronize(); }), "injected");
+  }
+  {
+    // whichever call the backend needs
+    Fault fault("");
+    EXPECT_CONTAINS(errorOf([&] { stream.query(); }), "injected");
+    EXPECT_CONTAINS(errorOf([&] { syncStreamsOnDevice(); }), "injected");
+  }
+  {
+    Fault fault("throw_asynchronous");
+    EXPECT_CONTAINS(errorOf([&] { stream.synchronize(); }), "injected");
+    EXPECT_CONTAINS(errorOf([&] { syncStreamsOnDevice(); }), "injected");
+  }
+  sycl::queue external(
+      get_device_context(),
+      get_raw_device(0),
+      sycl::property::queue::in_order());
+  for (const char* call : {"is_in_order", "get_context", "get_device()"}) {
+    Fault fault(call);
+    EXPECT_CONTAINS(
+        errorOf([&] { getStreamFromExternal(&external, 0); }), "injected");
+  }
+  stream.synchronize();
+  syncStreamsOnDevice();
+}
+
+TEST(XPUStreamErrorTest, AnErrorOfOneQueueDoesNotKeepTheOthersWaiting) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream first = getStreamFromPool();
+  const XPUStream second = getStreamFromPool();
+  Ints memory(0, 1 << 22);
+  first.queue().memset(memory.get(), 1, memory.bytes());
+  second.queue().memset(memory.get(), 2, memory.bytes());
+  {
+    // The first queue that is asked fails; which one that is does not matter.
+    Fault fault("throw_asynchronous");
+    EXPECT_CONTAINS(errorOf([] { syncStreamsOnDevice(); }), "injected");
+  }
+  EXPECT_TRUE(first.query());
+  EXPECT_TRUE(second.query());
+}
+
+TEST(XPUStreamErrorTest, AsynchronousErrorsSurfaceAtSynchronize) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  submitFailure(stream.queue(), "the work has failed");
+  const auto text = errorOf([&] { stream.synchronize(); });
+  EXPECT_CONTAINS(text, "asynchronous error");
+  EXPECT_CONTAINS(text, "the work has failed");
+  EXPECT_CONTAINS(text, c10::str("stream ", stream.id(), " on device xpu:0"));
+  // once
+  stream.synchronize();
+  syncStreamsOnDevice();
+  // and the stream goes on
+  Ints memory(0, 16);
+  int out[16] = {};
+  stream.queue().memset(memory.get(), 3, memory.bytes());
+  stream.queue().memcpy(out, memory.get(), memory.bytes());
+  stream.synchronize();
+  EXPECT_EQ(out[15], 0x03030303);
+}
+
+TEST(XPUStreamErrorTest, AsynchronousErrorsSurfaceAtDeviceSynchronization) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream first = getStreamFromPool();
+  const XPUStream second = getDefaultXPUStream();
+  submitFailure(first.queue(), "one failed");
+  submitFailure(second.queue(), "another failed");
+  submitFailure(second.queue(), "and one more");
+  const auto text = errorOf([] { syncStreamsOnDevice(); });
+  EXPECT_CONTAINS(text, "3 asynchronous error(s)");
+  EXPECT_CONTAINS(text, "one failed");
+  EXPECT_CONTAINS(text, "another failed");
+  EXPECT_CONTAINS(text, "and one more");
+  syncStreamsOnDevice();
+}
+
+TEST(XPUStreamErrorTest, AsynchronousErrorsOfIdleQueuesAreNotLost) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  submitFailure(stream.queue(), "failed long ago");
+  while (!stream.query()) {
+    std::this_thread::yield();
+  }
+  EXPECT_CONTAINS(errorOf([] { syncStreamsOnDevice(); }), "failed long ago");
+}
+
+TEST(XPUStreamErrorTest, AsynchronousErrorsNameTheirDevice) {
+  C10_XPU_NEEDS_DEVICES(2);
+  const XPUStream first = getStreamFromPool(false, 0);
+  const XPUStream second = getStreamFromPool(false, 1);
+  submitFailure(second.queue(), "of device 1");
+  second.queue().wait();
+  first.queue().ext_oneapi_submit_barrier();
+  first.synchronize();
+  syncStreamsOnDevice(0);
+  const auto text = errorOf([&] { syncStreamsOnDevice(1); });
+  EXPECT_CONTAINS(text, "of device 1");
+  EXPECT_CONTAINS(text, "on device xpu:1");
+}
+
+TEST(XPUStreamErrorTest, ErrorsOfAnExternalQueueDoNotEndTheProcess) {
+  C10_XPU_NEEDS_DEVICES(1);
+  // Without a handler of its own: with SYCL's default one the process would
+  // end as soon as anybody synchronizes. See Note [Asynchronous errors]
+  sycl::queue external(
+      get_device_context(),
+      get_raw_device(0),
+      sycl::property::queue::in_order());
+  const XPUStream stream = getStreamFromExternal(&external, 0);
+  submitFailure(external, "external work failed");
+  EXPECT_CONTAINS(
+      errorOf([&] { stream.synchronize(); }), "external work failed");
+  submitFailure(external, "failed again");
+  external.wait();
+  EXPECT_CONTAINS(errorOf([] { syncStreamsOnDevice(0); }), "failed again");
+  syncStreamsOnDevice(0);
+}
+
+TEST(XPUStreamErrorTest, AnExternalQueuesOwnHandlerGetsItsErrors) {
+  C10_XPU_NEEDS_DEVICES(1);
+  std::atomic<int> handled{0};
+  sycl::queue external(
+      get_device_context(),
+      get_raw_device(0),
+      [&](sycl::exception_list errors) {
+        handled += static_cast<int>(errors.size());
+      },
+      sycl::property::queue::in_order());
+  const XPUStream stream = getStreamFromExternal(&external, 0);
+  submitFailure(external, "theirs");
+  stream.synchronize();
+  EXPECT_EQ(handled, 1);
+}

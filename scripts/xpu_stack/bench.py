@@ -1,0 +1,299 @@
+"""The benchmark: builds `bench/` against a build, runs it, judges the figures.
+
+The programs measure each thing beside its floor, in one process and in turns;
+see bench/Harness.h. Here their figures become a table, a JSON file, a plot and
+an exit code: a bound that is missed is an error, unless the benchmark has shown
+the floor that forbids it.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from xpu_stack import ninja, packages, plot, shell
+from xpu_stack.build import Build, Sanitizer
+from xpu_stack.console import out, progress, say
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.figures import Figure, Kind, Side, Verdict, parse
+
+# What a person may have set, and would be measured instead.
+_UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF")
+_WIDTH = 132  # of the table, where the terminal does not say
+_STYLES = {
+    Verdict.MET: "green",
+    Verdict.NOISE: "yellow",
+    Verdict.FLOOR: "yellow",
+    Verdict.MISSED: "bold red",
+    Verdict.SHOWN: "dim",
+}
+
+
+def run(build: Build, quick: bool) -> None:
+    """Measures `build`; quick: in a sixth of the time, with wider spreads.
+
+    Writes results.json and results.svg. Raises a ToolError with
+    ExitCode.TESTS where a bound is missed that no floor forbids.
+    """
+    if build.sanitizer is not Sanitizer.NONE:
+        raise ToolError(
+            "A build with a sanitizer cannot be measured.",
+            why=f"the {build.sanitizer.value} sanitizer slows it down several times",
+            next="make bench",
+            code=ExitCode.USAGE,
+        )
+    _need_plotting()
+    programs = _build(build)
+    load = os.getloadavg()[0]
+    figures = _measure(build, programs, quick)
+    folder = _folder(build)
+    results = folder / "results.json"
+    results.write_text(json.dumps(_document(build, quick, load, figures), indent=1) + "\n")
+    picture = folder / "results.svg"
+    plot.draw(figures, picture)
+    _show(figures)
+    _say_conditions(figures, load)
+    say(f"figures: {results}")
+    say(f"plot: {picture}")
+    _judge(figures, results)
+
+
+def _folder(build: Build) -> Path:
+    return build.folder.with_name(f"bench-{build.folder.name}")
+
+
+# -- building ----------------------------------------------------------------------
+
+
+def _need_plotting() -> None:
+    """Installs what draws the plot into the tool's own environment."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        return
+    requirements = packages.REQUIREMENTS / "bench.txt"
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    with progress(None, "installing the requirements of the benchmark") as bar:
+        code = shell.follow([*pip, "--requirement", requirements], lambda _: bar.step())
+    importlib.invalidate_caches()
+    if code:
+        raise ToolError(
+            "The benchmark's requirements could not be installed.",
+            why=f"pip ended with {code}",
+            next=f"{sys.executable} -m pip install -r {requirements}",
+            code=ExitCode.MISSING,
+        )
+
+
+def _build(build: Build) -> list[Path]:
+    """The benchmark's programs, built against `build`."""
+    folder = _folder(build)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = build.work.layout.repository / "bench"
+    options = {
+        "XPU_STACK_CHECKOUT": build.work.repository.folder,
+        "XPU_STACK_BUILD": build.folder,
+        "SYCL_ROOT": build.sycl.root,
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+    }
+    words = [f"-D{key}={value}" for key, value in options.items()]
+    configured = shell.run(
+        ["cmake", "-S", source, "-B", folder, "-GNinja", *words], env=build.env, check=False
+    )
+    if configured.code:
+        raise ToolError(
+            "The benchmark could not be configured.",
+            why=(configured.complaint.splitlines() or ["cmake gave no reason"])[0],
+            next="make build # what the benchmark is built against",
+            code=ExitCode.BUILD,
+            detail=configured.complaint,
+        )
+    ninja.build(folder, [], build.env, ninja.jobs())
+    # Those of a stage that is not applied are not among them.
+    return [folder / name for name in (folder / "programs.txt").read_text().split()]
+
+
+# -- measuring ---------------------------------------------------------------------
+
+
+def _measure(build: Build, programs: list[Path], quick: bool) -> list[Figure]:
+    """All figures. One that misses its bound is measured once more.
+
+    The machine may have been busy. The second measurement counts; what the
+    first one said is kept beside it.
+    """
+    figures: list[Figure] = []
+    with progress(None, "measuring") as bar:
+
+        def took(figure: Figure) -> None:
+            bar.step(figure.title)
+
+        for program in programs:
+            for figure in _run(build, program, quick, took):
+                if figure.verdict is Verdict.MISSED and figure.judged:
+                    again = _run(build, program, quick, took, only=figure.id)
+                    figures += [replace(one, first=figure.judged.median) for one in again]
+                else:
+                    figures.append(figure)
+    return figures
+
+
+def _run(
+    build: Build,
+    program: Path,
+    quick: bool,
+    took: Callable[[Figure], None],
+    *,
+    only: str | None = None,
+) -> list[Figure]:
+    """What one program measures, or the one figure of it with that id."""
+    figures: list[Figure] = []
+    lines: list[str] = []
+
+    def line(text: str) -> None:
+        lines.append(text)
+        figure = parse(text)
+        if figure is not None and only in (None, figure.id):
+            figures.append(figure)
+            took(figure)
+
+    unset = [word for name in _UNSET for word in ("-u", name)]
+    words = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
+    env = {
+        # The distribution's libtorch_cpu would bring an older oneTBB and another
+        # OpenCL loader into the process than the SYCL runtime can use.
+        "LD_LIBRARY_PATH": str(build.sycl.root / "lib"),
+        "TORCH_XPU_MAPPING": os.environ.get("TORCH_XPU_MAPPING", "CPU"),
+    }
+    code = shell.follow(["env", *unset, program, *words], line, env=env)
+    if code:
+        raise ToolError(
+            f"The program {program.name} failed.",
+            why=next((one for one in reversed(lines) if one.strip()), f"it ended with {code}"),
+            next=f"make test # then {program}",
+            code=ExitCode.TESTS,
+            detail="\n".join(lines[-30:]),
+        )
+    return figures
+
+
+# -- telling -----------------------------------------------------------------------
+
+
+def _show(figures: list[Figure]) -> None:
+    """The table, for a person."""
+    table = Table()
+    for heading in ("figure", "ours", "floor", "ratio (middle 80 %)", "bound", "verdict"):
+        table.add_column(heading, justify="right" if heading in ("ours", "floor") else "left")
+    for figure in figures:
+        style = _STYLES[figure.verdict]
+        table.add_row(
+            escape(figure.title),
+            _amount(figure, figure.ours) if figure.sides else "",
+            _amount(figure, figure.floor) if figure.floor else "",
+            _ratio(figure.ours) if figure.sides else "",
+            _bound(figure),
+            f"[{style}]{figure.verdict.value}[/]",
+        )
+        if figure.floor:
+            table.add_row(f"  [dim]beside: {escape(figure.floor.name)}[/]")
+        for at, side in enumerate(figure.sides[2:], start=2):
+            least = " (the least that must be done)" if at == figure.need else ""
+            name = f"  [dim]{escape(side.name)}{least}[/]"
+            table.add_row(name, f"[dim]{_amount(figure, side)}[/]", "", f"[dim]{_ratio(side)}[/]")
+        if figure.note:
+            table.add_row(f"  [dim]{escape(figure.note)}[/]")
+    if out.is_terminal:
+        out.print(table, soft_wrap=False)
+    else:  # a log has no width
+        Console(file=out.file, width=_WIDTH, highlight=False).print(table)
+
+
+def _amount(figure: Figure, side: Side) -> str:
+    value = side.value.median
+    if figure.unit != "ns":
+        return f"{value:.2f}{figure.unit}"
+    for unit, size in (("ms", 1e6), ("us", 1e3)):
+        if value >= size:
+            return f"{value / size:.2f} {unit}"
+    return f"{value:.3g} ns"
+
+
+def _ratio(side: Side) -> str:
+    ratio = side.ratio
+    if ratio is None:
+        value = side.value
+        return f"({value.p10:.3g} .. {value.p90:.3g})" if value.p10 != value.p90 else ""
+    return f"{ratio.median:.3g} ({ratio.p10:.3g} .. {ratio.p90:.3g})"
+
+
+def _bound(figure: Figure) -> str:
+    if figure.kind in (Kind.NONE, Kind.FACT):
+        return ""
+    sign = ">=" if figure.kind is Kind.VALUE_AT_LEAST else "<="
+    if figure.kind is Kind.RATIO_AT_MOST:
+        return (
+            f"{sign} 1/{1 / figure.bound:.0f}" if figure.bound < 0.2 else f"{sign} {figure.bound}"
+        )
+    return f"{sign} {figure.bound:g} {figure.unit}"
+
+
+def _say_conditions(figures: list[Figure], load: float) -> None:
+    left_out = sum(one.left_out for one in figures)
+    rounds = left_out + sum(one.rounds for one in figures)
+    say(
+        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds, in which "
+        "the core was taken away, are left out"
+    )
+    for figure in figures:
+        if figure.first is not None:
+            say(f"measured twice, first {figure.first:.4g}: {figure.title}")
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(os.sched_getaffinity(0))} x {names[0] if names else platform.machine()}"
+
+
+def _document(build: Build, quick: bool, load: float, figures: list[Figure]) -> dict[str, object]:
+    return {
+        "tree": build.work.repository.tree_of("HEAD"),
+        "mode": build.mode.value,
+        "sycl": build.sycl.version,
+        "machine": _cpu(),
+        "load_before": load,
+        "quick": quick,
+        "figures": [one.to_json() for one in figures],
+    }
+
+
+def _judge(figures: list[Figure], results: Path) -> None:
+    counts = {one: sum(figure.verdict is one for figure in figures) for one in Verdict}
+    say("; ".join(f"{count} {one.value}" for one, count in counts.items() if count))
+    missed = [one for one in figures if one.verdict is Verdict.MISSED]
+    if missed:
+        raise ToolError(
+            f"{len(missed)} figure(s) miss their bound.",
+            why=_why(missed[0]),
+            next=f"less {results}",
+            code=ExitCode.TESTS,
+            detail="\n".join(_why(one) for one in missed),
+        )
+
+
+def _why(figure: Figure) -> str:
+    judged = figure.judged
+    if judged is None:
+        return f"this does not hold: {figure.title}"
+    return f"{figure.title}: {judged.median:.3g}, which must be {_bound(figure)}"

@@ -1,0 +1,5 @@
+"""The pages on which a stack is read: HTML for a browser, Markdown to paste."""
+
+from xpu_stack.review.site import build
+
+__all__ = ["build"]

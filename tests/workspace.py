@@ -1,0 +1,16 @@
+"""A project's workspace within the test's own process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from project import Project
+from xpu_stack import applying
+from xpu_stack.layout import Layout
+
+
+@contextmanager
+def workspace(project: Project) -> Iterator[applying.Workspace]:
+    """What a verb on the project's checkout is given."""
+    layout = Layout(project.folder, project.folder / ".xpu")
+    with applying.opened(layout, "v1.13.1", str(project.checkout), "test") as work:
+        yield work

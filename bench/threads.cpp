@@ -78,18 +78,19 @@ class Partner {
     thread_.join();
   }
 
-  /// Both start together.
+  /// Both start together, each on a core and with its caches warm: while one
+  /// thread works alone, other programs may have used the other core.
   std::pair<Spell, Spell> together(
       const Work& mine,
       const Work& theirs,
       size_t n) {
     here_ = false;
     give(&theirs, n);
-    while (!here_) { // on a core, and ready
+    while (!here_) {
       std::this_thread::yield();
     }
     start_ = true;
-    const Spell first = timed(mine, n);
+    const Spell first = warmTimed(mine, n);
     while (!done_) {
       std::this_thread::yield();
     }
@@ -104,6 +105,7 @@ class Partner {
       n_ = n;
       given_ = true;
       start_ = done_ = false;
+      warm_ = 0;
     }
     wake_.notify_one();
   }
@@ -117,15 +119,23 @@ class Partner {
       if (!work_) {
         return;
       }
-      const uint64_t before = preemptions();
       here_ = true;
       while (!start_) {
       }
-      const bool waited = preemptions() == before;
-      spell_ = timed(*work_, n_);
-      spell_.disturbed |= !waited;
+      spell_ = warmTimed(*work_, n_);
       done_ = true;
     }
+  }
+
+  Spell warmTimed(const Work& work, size_t n) {
+    const uint64_t before = preemptions();
+    work(n);
+    ++warm_;
+    while (warm_ != 2) {
+    }
+    Spell spell = timed(work, n);
+    spell.disturbed = preemptions() != before;
+    return spell;
   }
 
   std::mutex mutex_;
@@ -135,6 +145,7 @@ class Partner {
   bool given_ = false;
   std::atomic<bool> here_{false};
   std::atomic<bool> start_{false};
+  std::atomic<int> warm_{0};
   std::atomic<bool> done_{false};
   Spell spell_;
   std::thread thread_;
@@ -171,6 +182,7 @@ struct Scaling {
 
 Scaling measure(Partner& partner, const Pair& pair) {
   // One thread first and last, since a core's frequency changes.
+  pair.first(pair.batch); // warms the caches
   const Spell before = timed(pair.first, pair.batch);
   const auto both = partner.together(pair.first, pair.second, pair.batch);
   const Spell after = timed(pair.first, pair.batch);

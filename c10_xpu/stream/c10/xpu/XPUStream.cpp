@@ -6,6 +6,8 @@
 #include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -17,18 +19,22 @@ namespace {
 
 using impl::StreamKind;
 
-/// Owns what thread_streams points to. That is a pointer without a destructor,
-/// which can be read for as long as the thread lives.
-struct ThreadStreams {
-  std::unique_ptr<StreamId[]> ids;
-  bool ended = false;
-
-  ~ThreadStreams() {
-    impl::thread_streams = nullptr;
-    ended = true;
-  }
-};
-thread_local ThreadStreams tStreams;
+/// The key under which threads keep what thread_streams points to, for it to
+/// be freed when they end. Unlike a thread_local with a destructor it works to
+/// the very end: destructors of other thread_locals run before, and whoever
+/// sets a stream even later makes this one run again.
+pthread_key_t threadStreamsKey() {
+  static const pthread_key_t made = [] {
+    pthread_key_t key = 0;
+    const int error = pthread_key_create(&key, [](void* ids) {
+      impl::thread_streams = nullptr;
+      delete[] static_cast<StreamId*>(ids);
+    });
+    TORCH_CHECK(error == 0, "pthread_key_create failed: ", error);
+    return key;
+  }();
+  return made;
+}
 
 XPUStream nextFromPool(DeviceIndex device, int priority) {
   device = impl::device_or_current(device);
@@ -45,15 +51,9 @@ __thread StreamId* thread_streams = nullptr;
 StreamId* make_thread_streams() {
   auto ids = std::make_unique<StreamId[]>(
       static_cast<size_t>(device_count_ensure_non_zero()));
-  thread_streams = ids.get();
-  auto& owner = tStreams;
-  if (C10_UNLIKELY(owner.ended)) {
-    // A destructor of the ending thread sets a stream: better to lose a few
-    // bytes than to write to what is gone.
-    ids.release();
-  } else {
-    owner.ids = std::move(ids);
-  }
+  const int error = pthread_setspecific(threadStreamsKey(), ids.get());
+  TORCH_CHECK(error == 0, "pthread_setspecific failed: ", error);
+  thread_streams = ids.release();
   return thread_streams;
 }
 

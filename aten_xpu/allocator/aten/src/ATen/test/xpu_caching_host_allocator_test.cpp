@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <ATen/Context.h>
 #include <ATen/detail/XPUHooksInterface.h>
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <ATen/xpu/PinnedMemoryAllocator.h>
+#include <c10/core/Allocator.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -670,4 +672,15 @@ TEST_F(XPUCachingHostAllocatorTest, ConcurrentRecordsOfOneBlock) {
   second_held.release();
   data = HostAlloc(4096);
   EXPECT_EQ(data.get(), address);
+}
+
+TEST_F(XPUCachingHostAllocatorTest, InitializingXPUMakesTheDeviceAllocatorReady) {
+  REQUIRE_DEVICES(1);
+  at::globalContext().lazyInitXPU();
+  const DataPtr data = c10::GetAllocator(c10::kXPU)->allocate(1000);
+  ASSERT_NE(data.get(), nullptr);
+  EXPECT_EQ(data.device(), c10::Device(c10::kXPU, 0));
+  EXPECT_EQ(
+      at::globalContext().getDeviceFromPtr(data.get(), c10::kXPU),
+      c10::Device(c10::kXPU, 0));
 }

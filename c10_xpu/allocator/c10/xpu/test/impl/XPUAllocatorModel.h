@@ -371,14 +371,17 @@ class Model {
     if (best == AllocatorConfig::kUnlimited) {
       return require(grown, "a block from nowhere");
     }
+    // A thrifty allocation passes such an idle segment over for a new one.
+    const bool passed_over = large && best - rounded > best / 4;
     if (grown) {
-      // Only these may be passed over.
       return require(
-          best >= traits_.config.max_split_size ||
-              (large && best - rounded > best / 4),
+          best >= traits_.config.max_split_size || passed_over,
           "a cached block was not used");
     }
     require(used >= rounded, "the block was not free before");
+    if (passed_over && target_.snapshot().size() < before_.size()) {
+      return; // it was given back, but there was no new one after all
+    }
     const size_t allowed = large ? best + best / 64 : best;
     require(used <= allowed, "not the best fit");
   }

@@ -4,9 +4,7 @@ using namespace c10;
 using namespace c10::xpu;
 using namespace c10::xpu::test;
 
-// The tests of this file need queues that nobody has made yet: each uses a
-// pool of its own.
-
+// Must come first: it needs queues that nobody has made yet.
 TEST(XPUStreamErrorTest, AQueueThatCannotBeMadeRaisesAndIsTriedAgain) {
   C10_XPU_NEEDS_DEVICES(1);
   {

@@ -1,6 +1,7 @@
 """Building a stage: PyTorch's own CMake and ninja on the patched checkout."""
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,23 +135,26 @@ def _options(work: Workspace, sycl: packages.Sycl) -> dict[str, str]:
 def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     """Takes what the series does not change from the distribution."""
     prebuilt = work.base.prebuilt
-    listed = folder / "series-sources.txt"
-    added = sorted(
-        file.target
-        for change in work.series.changes(stage)
-        for file in change.files
-        if file.target.endswith(_SOURCES)
-    )
-    text = "".join(f"{name}\n" for name in added)
-    if not listed.exists() or listed.read_text() != text:
-        listed.write_text(text)
+    changes = work.series.changes(stage)
+    new = {file.target for change in changes for file in change.files}
+    edited = {path for change in changes for path in change.patched_paths()} - new
+    added = [name for name in new if name.endswith(_SOURCES)]
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "fast.cmake"),
         "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),
         "XPU_STACK_PREBUILT_VERSION": prebuilt.soversion,
         "XPU_STACK_PREBUILT_TARGETS": ";".join(prebuilt.targets),
-        "XPU_STACK_SOURCES": str(listed),
+        "XPU_STACK_SOURCES": str(_listed(folder / "series-sources.txt", added)),
+        "XPU_STACK_EDITED": str(_listed(folder / "series-edited.txt", edited)),
     }
+
+
+def _listed(path: Path, names: Iterable[str]) -> Path:
+    """Writes a list, a name per line; one that is the same keeps its time."""
+    text = "".join(f"{name}\n" for name in sorted(names))
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
 
 
 def _prebuilt_folder(work: Workspace) -> Path:

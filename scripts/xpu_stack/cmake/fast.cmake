@@ -13,17 +13,25 @@
 #   XPU_STACK_PREBUILT_TARGETS  the targets to reduce, e.g. c10;torch_cpu
 #   XPU_STACK_SOURCES           file that lists the sources that the series
 #                               adds, a path relative to the checkout per line
+#   XPU_STACK_EDITED            file that lists the files that it edits; a source
+#                               of a shipped library among them is an error, since
+#                               the edit would have no effect
 
 function(xpu_stack_reduce target)
   get_target_property(all ${target} SOURCES)
   get_target_property(from ${target} SOURCE_DIR)
   file(STRINGS "${XPU_STACK_SOURCES}" added)
   list(TRANSFORM added PREPEND "${CMAKE_SOURCE_DIR}/")
+  file(STRINGS "${XPU_STACK_EDITED}" edited)
+  list(TRANSFORM edited PREPEND "${CMAKE_SOURCE_DIR}/")
   set(kept)
   foreach(source IN LISTS all)
     get_filename_component(source "${source}" ABSOLUTE BASE_DIR "${from}")
     if(source IN_LIST added)
       list(APPEND kept "${source}")
+    elseif(source IN_LIST edited)
+      message(FATAL_ERROR "The series edits ${source}, which the shipped "
+        "lib${target} was built from: MODE=full compiles it")
     endif()
   endforeach()
   if(NOT kept)
@@ -39,7 +47,7 @@ endfunction()
 
 function(xpu_stack_fast)
   set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND
-    PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}")
+    PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}" "${XPU_STACK_EDITED}")
   foreach(target IN LISTS XPU_STACK_PREBUILT_TARGETS)
     if(TARGET ${target})
       xpu_stack_reduce(${target})

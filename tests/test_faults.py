@@ -162,6 +162,8 @@ def test_interrupted(project: Project) -> None:
         env=environment,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 30
     while not reached.exists():

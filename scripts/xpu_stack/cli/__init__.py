@@ -1,0 +1,50 @@
+"""The command line: the edge where errors become words. The verbs are in the other modules."""
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from xpu_stack import console
+from xpu_stack.cli import building, editing, moving, showing, upkeep  # noqa: F401 (their verbs)
+from xpu_stack.cli.options import cli
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.layout import Layout
+
+
+def _fail(error: ToolError, log_file: Path | None) -> NoReturn:
+    console.show_error(error, log_file)
+    sys.exit(error.code)
+
+
+def main() -> None:
+    """Runs the command line. Every way to end is one of ExitCode."""
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    verb = words[0] if words and words[0] in cli.commands else None
+    log_file = None
+    if verb is not None and not {"-h", "--help"} & set(sys.argv):
+        log_file = console.start_log(Layout.current().logs, verb)
+    try:
+        cli(standalone_mode=False)
+    except ToolError as error:
+        _fail(error, log_file)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        console.err.print("interrupted; the checkout is as it was")
+        sys.exit(ExitCode.INTERRUPTED)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(ExitCode.USAGE)
+    except Exception as error:
+        console.log.exception("defect")
+        _fail(
+            ToolError(
+                "The tool itself failed.",
+                why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                next=f"less {log_file}",
+                code=ExitCode.INTERNAL,
+            ),
+            log_file,
+        )

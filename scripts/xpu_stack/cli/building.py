@@ -1,0 +1,112 @@
+"""Verbs that build and run: build, test, sanitize, bench."""
+
+import click
+
+from xpu_stack import applying, bench, console, testing
+from xpu_stack import build as building
+from xpu_stack.cli.options import (
+    EPILOG,
+    checkout_options,
+    cli,
+    mode_option,
+    stage_option,
+    stage_or_last,
+)
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.layout import Layout
+from xpu_stack.series import NO_STAGE
+
+
+@cli.command("build", epilog=EPILOG)
+@stage_option
+@checkout_options
+@mode_option
+def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+    """Applies and builds a stage."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "build") as work:
+        applying.say_result(work, chosen, applying.apply(work, chosen))
+        this = building.prepare(work, chosen, building.Mode(mode))
+        steps = building.build(this, work.series.changes(chosen))
+        console.say(f"built '{chosen}' in {steps} step(s): {this.folder}")
+
+
+@cli.command("test", epilog=EPILOG)
+@stage_option
+@checkout_options
+@mode_option
+@click.option("--again", is_flag=True, help="Also run tests that passed before on the same tree.")
+def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool) -> None:
+    """Applies, builds and tests each stage in sequence."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    if chosen == NO_STAGE:
+        raise ToolError(
+            "The base has no tests of the series.",
+            why="STAGE=base applies nothing",
+            next="make test",
+            code=ExitCode.USAGE,
+        )
+    with applying.opened(layout, base, pytorch_src, "test") as work:
+        for one in work.series.up_to(chosen):
+            applying.apply(work, one.name)
+            _test_tree(work, one.name, building.Mode(mode), building.Sanitizer.NONE, again=again)
+        console.say(f"stage '{chosen}' and all below it pass")
+
+
+def _test_tree(
+    work: applying.Workspace,
+    stage: str,
+    mode: building.Mode,
+    sanitizer: building.Sanitizer,
+    *,
+    again: bool,
+) -> None:
+    tree = work.repository.tree_of("HEAD")
+    if not again and building.results_of(work, mode, sanitizer).get(tree).passed:
+        console.say(f"{stage}: passed before on this tree ({tree[:12]})")
+        return
+    this = building.prepare(work, stage, mode, sanitizer)
+    changes = work.series.changes(stage)
+    building.build(this, changes)
+    testing.test(this, changes)
+
+
+@cli.command(epilog=EPILOG)
+@stage_option
+@checkout_options
+@click.option(
+    "--with",
+    "sanitizers",
+    type=click.Choice([one.value for one in building.Sanitizer if one.value]),
+    multiple=True,
+    help="Only this one; default: each.",
+)
+def sanitize(
+    stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...]
+) -> None:
+    """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    wanted = sanitizers or tuple(one.value for one in building.Sanitizer if one.value)
+    with applying.opened(layout, base, pytorch_src, "sanitize") as work:
+        applying.apply(work, chosen)
+        for name in wanted:
+            console.say(f"-- {name} sanitizer")
+            _test_tree(work, chosen, building.Mode.FAST, building.Sanitizer(name), again=False)
+
+
+@cli.command("bench", epilog=EPILOG)
+@stage_option
+@checkout_options
+@click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
+def bench_(stage: str | None, base: str, pytorch_src: str | None, quick: bool) -> None:
+    """Measures the runtime beside its floors: raw SYCL, a thread_local, memcpy."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "bench") as work:
+        applying.apply(work, chosen)
+        this = building.prepare(work, chosen, building.Mode.FAST)
+        building.build(this, work.series.changes(chosen))
+        bench.run(this, quick)

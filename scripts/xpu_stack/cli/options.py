@@ -1,0 +1,56 @@
+"""The root of the command line, and the options that several verbs have."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from xpu_stack import build as building
+from xpu_stack.base import DEFAULT_BASE
+from xpu_stack.errors import ExitCode
+from xpu_stack.layout import Layout
+from xpu_stack.series import Series
+
+EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
+
+_Command = Callable[..., Any]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+def cli() -> None:
+    """Lands an XPU runtime in a PyTorch checkout, stage by stage."""
+
+
+stage_option = click.option(
+    "--stage", help="Up to and including this stage; 'base': none. Default: the last there is."
+)
+
+base_option = click.option(
+    "--base", default=DEFAULT_BASE, show_default=True, help="The PyTorch release."
+)
+
+mode_option = click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in building.Mode]),
+    default=building.Mode.FAST.value,
+    show_default=True,
+    help="fast: only what the series brings is compiled; full: everything.",
+)
+
+
+def checkout_options(function: _Command) -> _Command:
+    """Which checkout a verb works on."""
+    source = click.option(
+        "--pytorch-src",
+        type=click.Path(),
+        help="Your own checkout, used in place. Default: one that the tool fetches.",
+    )
+    return source(base_option(function))
+
+
+def stage_or_last(layout: Layout, base: str, stage: str | None) -> str:
+    """The stage that is asked for, refused if there is none of that name, before any work."""
+    series = Series.load(layout, base)
+    chosen = stage or series.stage_names[-1]
+    series.up_to(chosen)
+    return chosen

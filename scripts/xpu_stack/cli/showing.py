@@ -1,0 +1,46 @@
+"""Verbs that show the stack to others: status, review, mail."""
+
+from pathlib import Path
+
+import click
+
+from xpu_stack import applying, console, status
+from xpu_stack import build as building
+from xpu_stack import mail as mailing
+from xpu_stack import review as reviewing
+from xpu_stack.cli.options import EPILOG, checkout_options, cli, mode_option
+from xpu_stack.layout import Layout
+
+
+@cli.command("status", epilog=EPILOG)
+@checkout_options
+@mode_option
+def status_(base: str, pytorch_src: str | None, mode: str) -> None:
+    """Shows stages and changes: applied, built, tested."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "status") as work:
+        status.show(work, building.results_of(work, building.Mode(mode)), building.Mode(mode))
+
+
+@cli.command("review", epilog=EPILOG)
+@checkout_options
+@click.option("--since", help="The tip of an earlier version. Default: that before the last move.")
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
+    """Writes the stack as pages for a browser, and as Markdown."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "review") as work:
+        folder = out or layout.for_checkout(work.repository.folder) / "review"
+        console.say(f"open {reviewing.build(work, since, folder)}")
+
+
+@cli.command("mail", epilog=EPILOG)
+@checkout_options
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+def mail_(base: str, pytorch_src: str | None, out: Path | None) -> None:
+    """Writes the stack as mails, with a cover letter."""
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "mail") as work:
+        folder = out or layout.for_checkout(work.repository.folder) / "mail"
+        for path in mailing.write(work, folder):
+            console.say(str(path))

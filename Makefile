@@ -12,7 +12,7 @@ checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(P
 stage = $(if $(STAGE),--stage '$(STAGE)')
 mode = $(if $(MODE),--mode '$(MODE)')
 
-.PHONY: help apply continue abort status export check build test sanitize bench review mail doctor clean distclean lint self-test verify
+.PHONY: help apply continue abort status export check build test sanitize tidy bench review mail doctor clean distclean lint self-test verify
 
 help:
 	@$(tool) --help
@@ -40,6 +40,9 @@ test:
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+
+tidy:
+	@$(tool) tidy $(stage) $(checkout)
 
 bench:
 	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick)

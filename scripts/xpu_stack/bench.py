@@ -6,11 +6,9 @@ an exit code: a bound that is missed is an error, unless the benchmark has shown
 the floor that forbids it.
 """
 
-import importlib.util
 import json
 import os
 import platform
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +48,7 @@ def run(build: Build, quick: bool) -> None:
             next="make bench",
             code=ExitCode.USAGE,
         )
-    _need_plotting()
+    packages.need_python("bench")  # what draws the plot
     programs = _build(build)
     load = os.getloadavg()[0]
     figures = _measure(build, programs, quick)
@@ -71,24 +69,6 @@ def _folder(build: Build) -> Path:
 
 
 # -- building ----------------------------------------------------------------------
-
-
-def _need_plotting() -> None:
-    """Installs what draws the plot into the tool's own environment."""
-    if importlib.util.find_spec("matplotlib") is not None:
-        return
-    requirements = packages.REQUIREMENTS / "bench.txt"
-    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    with progress(None, "installing the requirements of the benchmark") as bar:
-        code = shell.follow([*pip, "--requirement", requirements], lambda _: bar.step())
-    importlib.invalidate_caches()
-    if code:
-        raise ToolError(
-            "The benchmark's requirements could not be installed.",
-            why=f"pip ended with {code}",
-            next=f"{sys.executable} -m pip install -r {requirements}",
-            code=ExitCode.MISSING,
-        )
 
 
 def _build(build: Build) -> list[Path]:

@@ -14,7 +14,7 @@ from xpu_stack.results import Results
 from xpu_stack.series import Change
 
 _LIBRARIES = Path("/usr/lib")
-_SOURCES = (".c", ".cc", ".cpp")
+SOURCES = (".c", ".cc", ".cpp")
 
 
 class Mode(enum.Enum):
@@ -110,7 +110,7 @@ def build(this: Build, changes: list[Change]) -> int:
 def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
     """The targets that files of these changes are compiled into."""
     files = {file.target for change in changes for file in change.files}
-    files = {file for file in files if file.endswith(_SOURCES)}
+    files = {file for file in files if file.endswith(SOURCES)}
     return [target for target in cmake.targets(this.folder) if target.sources & files]
 
 
@@ -138,7 +138,7 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     changes = work.series.changes(stage)
     new = {file.target for change in changes for file in change.files}
     edited = {path for change in changes for path in change.patched_paths()} - new
-    added = [name for name in new if name.endswith(_SOURCES)]
+    added = [name for name in new if name.endswith(SOURCES)]
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "fast.cmake"),
         "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),

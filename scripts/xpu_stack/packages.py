@@ -1,5 +1,6 @@
 """What must be installed: the distribution's packages and the SYCL runtime."""
 
+import importlib
 import os
 import shlex
 import shutil
@@ -8,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import bootstrap
+
 from xpu_stack import shell
 from xpu_stack.console import Bar, log, progress
 from xpu_stack.errors import ExitCode, ToolError
@@ -15,6 +18,15 @@ from xpu_stack.layout import Layout
 
 REQUIREMENTS = Path(__file__).parents[1] / "requirements"
 _APT = ["apt-get", "-q", "-o", "Dpkg::Use-Pty=0"]
+
+
+# -- Python packages ---------------------------------------------------------------
+
+
+def need_python(name: str) -> None:
+    """Has requirements/<name>.txt in the environment that the tool runs in."""
+    bootstrap.ensure(Path(sys.prefix).parent, name)
+    importlib.invalidate_caches()
 
 
 # -- the distribution's packages ---------------------------------------------------

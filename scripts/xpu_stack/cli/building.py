@@ -1,8 +1,8 @@
-"""Verbs that build and run: build, test, sanitize, bench."""
+"""Verbs that build and run: build, test, sanitize, tidy, bench."""
 
 import click
 
-from xpu_stack import applying, bench, console, testing
+from xpu_stack import applying, bench, console, testing, tidy
 from xpu_stack import build as building
 from xpu_stack.cli.options import (
     EPILOG,
@@ -95,6 +95,21 @@ def sanitize(
         for name in wanted:
             console.say(f"-- {name} sanitizer")
             _test_tree(work, chosen, building.Mode.FAST, building.Sanitizer(name), again=False)
+
+
+@cli.command("tidy", epilog=EPILOG)
+@stage_option
+@checkout_options
+def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
+    """Checks the C++ of the series with clang-format and clang-tidy."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "tidy") as work:
+        applying.apply(work, chosen)
+        this = building.prepare(work, chosen, building.Mode.FAST)
+        # tidy reads headers that the build generates
+        building.build(this, work.series.changes(chosen))
+        console.say(f"{tidy.check(this, work.series.changes(chosen))} files are tidy")
 
 
 @cli.command("bench", epilog=EPILOG)

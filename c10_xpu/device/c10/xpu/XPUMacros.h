@@ -10,4 +10,5 @@
 #endif
 
 /// The most devices a process can address: the index must fit c10::DeviceIndex.
+// NOLINTNEXTLINE(modernize-macro-to-enum): a macro as C10_COMPILE_TIME_MAX_GPUS
 #define C10_COMPILE_TIME_MAX_XPUS 64

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <sstream>
@@ -19,7 +20,7 @@ namespace xpu {
 namespace impl {
 namespace {
 
-constexpr Mapping kMappings[] = {
+constexpr std::array<Mapping, 4> kMappings = {
     Mapping::GPU,
     Mapping::CPU,
     Mapping::AUTO,
@@ -96,7 +97,7 @@ std::vector<sycl::device> pick(
 std::vector<sycl::device> select(
     const std::vector<sycl::device>& all,
     Mapping mapping) {
-  const auto gpus = pick(all, isLevelZeroGPU);
+  auto gpus = pick(all, isLevelZeroGPU);
   if (mapping == Mapping::GPU || (mapping == Mapping::AUTO && !gpus.empty())) {
     return gpus;
   }
@@ -243,6 +244,7 @@ std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals) {
 sycl::context& contextOf(DevicePool& pool) {
   c10::call_once(pool.context_once, [&] {
     std::vector<sycl::device> devices;
+    devices.reserve(pool.roots.size());
     for (const auto& root : pool.roots) {
       devices.push_back(root->raw);
     }

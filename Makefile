@@ -12,7 +12,7 @@ checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(P
 stage = $(if $(STAGE),--stage '$(STAGE)')
 mode = $(if $(MODE),--mode '$(MODE)')
 
-.PHONY: help apply continue abort status export check build test sanitize bench review mail doctor clean distclean lint self-test verify
+.PHONY: help apply continue abort status export check build test python shell sanitize bench review mail doctor clean distclean lint self-test verify
 
 help:
 	@$(tool) --help
@@ -40,6 +40,12 @@ test:
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+
+python:
+	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
+
+shell:
+	@$(tool) shell $(stage) $(checkout) $(mode)
 
 bench:
 	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick)

@@ -12,7 +12,7 @@ checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(P
 stage = $(if $(STAGE),--stage '$(STAGE)')
 mode = $(if $(MODE),--mode '$(MODE)')
 
-.PHONY: help apply continue abort status export check build test sanitize tidy bench review mail doctor clean distclean lint self-test verify
+.PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):\($$\|[^=].*\)/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help:
 	@$(tool) --help
@@ -40,6 +40,12 @@ test:
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+
+python:
+	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
+
+shell:
+	@$(tool) shell $(stage) $(checkout) $(mode)
 
 tidy:
 	@$(tool) tidy $(stage) $(checkout)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import cmake, ninja, packages
+from xpu_stack import cmake, ninja, packages, view
 from xpu_stack.applying import Workspace
 from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
@@ -15,6 +15,16 @@ from xpu_stack.series import Change
 
 _LIBRARIES = Path("/usr/lib")
 SOURCES = (".c", ".cc", ".cpp")
+# What of PyTorch's tree the Python package is made from: a change that touches
+# none of it is built and tested without the package.
+_PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/")
+_PYTHON_TARGETS = (
+    "torch_python",
+    "torch_global_deps",
+    "torch_shm_manager",
+    "xpu_stack_C",
+    "xpu_stack_C_flatbuffer",
+)
 
 
 class Mode(enum.Enum):
@@ -59,6 +69,11 @@ class Build:
     def results(self) -> Results:
         return results_of(self.work, self.mode, self.sanitizer)
 
+    @property
+    def site(self) -> Path:
+        """The folder from which Python imports the package that was built."""
+        return view.folder(self.folder)
+
 
 def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE) -> Results:
     """What is known of builds and tests so far, without preparing a build."""
@@ -93,11 +108,20 @@ def prepare(
     return Build(work, mode, sanitizer, folder, sycl, env)
 
 
-def build(this: Build, changes: list[Change]) -> int:
-    """Builds every target that a file of `changes` is compiled into; the steps taken."""
+def build(this: Build, changes: list[Change], *, python: bool | None = None) -> int:
+    """Builds every target that a file of `changes` is compiled into; the steps taken.
+
+    python: the Python package too; by default where `changes` touch it.
+    """
     _build_cmake(this)
+    with_python = needs_python(changes) if python is None else python
     wanted = targets_of(this, changes)
-    steps = ninja.build(this.folder, [target.name for target in wanted], this.env, ninja.jobs())
+    if with_python:
+        wanted += [one for one in cmake.targets(this.folder) if one.name in _PYTHON_TARGETS]
+    names = sorted({target.name for target in wanted})
+    steps = ninja.build(this.folder, names, this.env, ninja.jobs())
+    if with_python:
+        view.refresh(this.work.repository.folder, this.folder)
     _say_origins(this, wanted)
     tree = this.work.repository.tree_of("HEAD")
     record = this.results.get(tree)
@@ -105,6 +129,13 @@ def build(this: Build, changes: list[Change]) -> int:
         record.built = True
         this.results.put(tree, record)
     return steps
+
+
+def needs_python(changes: list[Change]) -> bool:
+    """Whether any of these changes is a change of the Python package."""
+    files = {file.target for change in changes for file in change.files}
+    edited = {path for change in changes for path in change.patched_paths()}
+    return any(name.startswith(_PYTHON) for name in files | edited)
 
 
 def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
@@ -127,6 +158,7 @@ def _options(work: Workspace, sycl: packages.Sycl) -> dict[str, str]:
         "CMAKE_C_COMPILER_LAUNCHER": "ccache",
         "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake"),
         "PYTHON_EXECUTABLE": str(python),
         "SYCL_ROOT": str(sycl.root),
     }
@@ -140,13 +172,18 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     edited = {path for change in changes for path in change.patched_paths()} - new
     added = [name for name in new if name.endswith(SOURCES)]
     return {
-        "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "fast.cmake"),
+        "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake", "fast.cmake"),
         "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),
         "XPU_STACK_PREBUILT_VERSION": prebuilt.soversion,
         "XPU_STACK_PREBUILT_TARGETS": ";".join(prebuilt.targets),
         "XPU_STACK_SOURCES": str(_listed(folder / "series-sources.txt", added)),
         "XPU_STACK_EDITED": str(_listed(folder / "series-edited.txt", edited)),
     }
+
+
+def _injected(work: Workspace, *names: str) -> str:
+    """CMake files of the tool that PyTorch's own CMake reads first."""
+    return ";".join(str(work.layout.cmake / name) for name in names)
 
 
 def _listed(path: Path, names: Iterable[str]) -> Path:
@@ -204,7 +241,7 @@ def _exclude(repository: Repository, names: list[str]) -> None:
 
 def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
     """Which libraries came from where."""
-    libraries = sorted(target.name for target in wanted if target.kind == "SHARED_LIBRARY")
+    libraries = sorted({target.name for target in wanted if target.kind == "SHARED_LIBRARY"})
     say(f"compiled here: {', '.join(libraries)}")
     if this.mode is Mode.FAST:
         prebuilt = this.work.base.prebuilt

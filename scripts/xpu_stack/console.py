@@ -12,6 +12,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -38,10 +39,20 @@ def start_log(folder: Path, verb: str) -> Path:
     return path
 
 
+_talks = True
+
+
+def leave_output_to_a_program() -> None:
+    """From now on only errors and progress are shown, and nothing on standard output."""
+    global _talks
+    _talks = False
+
+
 def say(text: str) -> None:
     """A line for the person, and for the log."""
     log.info("%s", text)
-    out.print(escape(text))
+    if _talks:
+        out.print(escape(text))
 
 
 def show_error(error: ToolError, log_file: Path | None) -> None:
@@ -58,8 +69,11 @@ def show_error(error: ToolError, log_file: Path | None) -> None:
 
 
 @contextmanager
-def progress(total: float | None, what: str) -> Iterator["Bar"]:
-    """A bar for work of `total` steps (None: of unknown length), gone when done."""
+def progress(total: float | None, what: str, *, may_be_nothing: bool = False) -> Iterator["Bar"]:
+    """A bar for work of `total` steps (None: of unknown length), gone when done.
+
+    may_be_nothing: the work is not mentioned before its first step.
+    """
     columns = [
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -69,19 +83,31 @@ def progress(total: float | None, what: str) -> Iterator["Bar"]:
         TimeRemainingColumn(),
     ]
     log.info("%s ...", what)
-    if not err.is_terminal:
-        err.print(escape(f"{what} ..."))
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
-        yield Bar(bars, bars.add_task(escape(what), total=total))
+        bar = Bar(bars, bars.add_task(escape(what), total=total, visible=False), what)
+        if not may_be_nothing:
+            bar.show()
+        yield bar
     log.info("%s: done", what)
 
 
 class Bar:
     """One progress bar."""
 
-    def __init__(self, bars: Progress, task: int) -> None:
+    def __init__(self, bars: Progress, task: TaskID, what: str) -> None:
         self._bars = bars
-        self._task = task  # rich's TaskID is an int
+        self._task = task
+        self._what = what
+        self._shown = False
+
+    def show(self) -> None:
+        """Mentions the work, once."""
+        if self._shown:
+            return
+        self._shown = True
+        self._bars.update(self._task, visible=True)
+        if not err.is_terminal:
+            err.print(escape(f"{self._what} ..."))
 
     def step(self, what: str | None = None) -> None:
         self.at(advance=1, what=what)
@@ -94,10 +120,9 @@ class Bar:
         total: float | None = None,
         what: str | None = None,
     ) -> None:
-        from rich.progress import TaskID
-
+        self.show()
         self._bars.update(
-            TaskID(self._task),
+            self._task,
             advance=advance,
             completed=done,
             total=total,

@@ -40,7 +40,7 @@ def _short(step: str) -> str:
 
 def build(folder: Path, targets: list[str], env: dict[str, str], jobs: int) -> int:
     """Builds `targets`; how many steps it took. A failure is a ToolError."""
-    with progress(None, "building") as bar:
+    with progress(None, "building", may_be_nothing=True) as bar:
         reader = _Reader(bar)
         code = shell.follow(
             ["ninja", "-C", folder, f"-j{jobs}", *targets],

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import ninja, shell
+from xpu_stack import ninja, runtime, shell
 from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -50,17 +50,6 @@ def configurations(sanitizer: Sanitizer) -> tuple[Configuration, ...]:
     if sanitizer is Sanitizer.NONE:
         return CONFIGURATIONS
     return tuple(one for one in CONFIGURATIONS if one.mapping == "CPU")
-
-
-def _library_path(this: Build) -> dict[str, str]:
-    """Where the SYCL runtime's libraries are found first.
-
-    The distribution's libtorch_cpu brings the distribution's OpenCL loader and
-    oneTBB into the process, and Intel's OpenCL library does not load with an
-    older oneTBB. A sanitizer's dlopen() hides who called it, and with that the
-    runpath by which the SYCL runtime finds its adapters.
-    """
-    return {"LD_LIBRARY_PATH": str(this.sycl.root / "lib")}
 
 
 def _sanitizer_options(this: Build) -> dict[str, str]:
@@ -128,7 +117,7 @@ def _run(
     env = {
         **this.env,
         **configuration.environment,
-        **_library_path(this),
+        **runtime.library_path(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
     }

@@ -7,7 +7,14 @@ from typing import NoReturn
 import click
 
 from xpu_stack import console
-from xpu_stack.cli import building, editing, moving, showing, upkeep  # noqa: F401 (their verbs)
+from xpu_stack.cli import (  # noqa: F401 (their verbs)
+    building,
+    editing,
+    moving,
+    running,
+    showing,
+    upkeep,
+)
 from xpu_stack.cli.options import cli
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout

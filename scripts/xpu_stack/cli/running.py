@@ -1,0 +1,54 @@
+"""Verbs that run Python on what was built: python, shell."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from xpu_stack import applying, console, interpreter
+from xpu_stack.build import Build, Mode
+from xpu_stack.cli.options import (
+    EPILOG,
+    checkout_options,
+    cli,
+    mode_option,
+    stage_option,
+    stage_or_last,
+)
+from xpu_stack.layout import Layout
+
+
+def _run(
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    program: Callable[[Build], int],
+) -> None:
+    console.leave_output_to_a_program()
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "python") as work:
+        this = interpreter.prepared(work, chosen, Mode(mode))
+    sys.exit(program(this))
+
+
+@cli.command("python", epilog=EPILOG, context_settings={"ignore_unknown_options": True})
+@stage_option
+@checkout_options
+@mode_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def python_(
+    stage: str | None, base: str, pytorch_src: str | None, mode: str, words: tuple[str, ...]
+) -> None:
+    """Runs Python with WORDS, in which `import torch` is the patched one."""
+    _run(stage, base, pytorch_src, mode, lambda this: interpreter.python(this, words))
+
+
+@cli.command("shell", epilog=EPILOG)
+@stage_option
+@checkout_options
+@mode_option
+def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+    """Opens a shell in which `python` imports the patched torch."""
+    _run(stage, base, pytorch_src, mode, interpreter.shell)

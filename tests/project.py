@@ -6,9 +6,11 @@ base is a few files. Identities and dates are fixed, so that ids are stable.
 """
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +86,14 @@ def git(folder: Path, *words: str, check: bool = True) -> str:
     if check and done.returncode:
         raise AssertionError(f"git {words}: {done.stderr}")
     return done.stdout
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """What the programs that `call` runs take of the processors; waiting is not in it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    call()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

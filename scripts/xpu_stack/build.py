@@ -5,19 +5,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import cmake, ninja, packages, view
+from xpu_stack import baseline, cmake, ninja, packages, soundness, stack, view
 from xpu_stack.applying import Workspace
 from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Repository
 from xpu_stack.results import Results
-from xpu_stack.series import Change
+from xpu_stack.series import NO_STAGE, Change
 
 _LIBRARIES = Path("/usr/lib")
 SOURCES = (".c", ".cc", ".cpp")
 # What of PyTorch's tree the Python package is made from: a change that touches
 # none of it is built and tested without the package.
 _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/")
+# What PyTorch generates: headers and sources of ATen, autograd and the bindings.
+_GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _PYTHON_TARGETS = (
     "torch_python",
     "torch_global_deps",
@@ -118,6 +120,8 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     wanted = targets_of(this, changes)
     if with_python:
         wanted += [one for one in cmake.targets(this.folder) if one.name in _PYTHON_TARGETS]
+    if with_python and changes and this.mode is Mode.FAST:
+        soundness.prove(_generated(this), lambda: _baseline(this))
     names = sorted({target.name for target in wanted})
     steps = ninja.build(this.folder, names, this.env, ninja.jobs())
     if with_python:
@@ -143,6 +147,23 @@ def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
     files = {file.target for change in changes for file in change.files}
     files = {file for file in files if file.endswith(SOURCES)}
     return [target for target in cmake.targets(this.folder) if target.sources & files]
+
+
+def _baseline(this: Build) -> Build:
+    """The base without the series, configured as `this` is."""
+    work = this.work
+    base = stack.read(work.repository).base
+    return _generated(prepare(baseline.workspace(work, base), NO_STAGE, this.mode))
+
+
+def _generated(this: Build) -> Build:
+    """The same, once all that PyTorch generates is there, each time byte for byte the same."""
+    stamp = this.folder / "xpu-stack.generated"
+    if not stamp.exists():  # what is there may have been generated in another order
+        ninja.clean(this.folder, list(_GENERATED))
+    ninja.build(this.folder, list(_GENERATED), this.env, ninja.jobs())
+    stamp.touch()
+    return this
 
 
 def _build_cmake(this: Build) -> None:

@@ -107,6 +107,12 @@ def targets(build: Path) -> list[Target]:
     return found
 
 
+def command_of(build: Path, source: Path) -> str:
+    """The command that compiles `source`."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    return next(str(one["command"]) for one in commands if Path(one["file"]) == source)
+
+
 def environment(ccache: Path, checkout: Path) -> dict[str, str]:
     """The environment of configuring and building."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -116,4 +122,6 @@ def environment(ccache: Path, checkout: Path) -> dict[str, str]:
         # One cache serves every checkout: paths below it are made relative.
         "CCACHE_BASEDIR": str(checkout.parent),
         "CCACHE_NOHASHDIR": "true",
+        # PyTorch's code generators write sets in the order of their hashes.
+        "PYTHONHASHSEED": "0",
     }

@@ -61,6 +61,11 @@ def build(folder: Path, targets: list[str], env: dict[str, str], jobs: int) -> i
     return reader.steps
 
 
+def clean(folder: Path, targets: list[str]) -> None:
+    """Removes what `targets` are made of, so that the next build makes it again."""
+    shell.run(["ninja", "-C", folder, "-t", "clean", *targets])
+
+
 def jobs() -> int:
     """How many compilers at once: JOBS, or what cores and memory allow."""
     given = os.environ.get("JOBS")

@@ -1,0 +1,27 @@
+"""The base without the series, configured as the series is: what shipped libraries were made of.
+
+A checkout of its own beside the patched one, that shares its objects.
+"""
+
+import shutil
+
+from xpu_stack import providers, shell
+from xpu_stack.applying import Workspace
+from xpu_stack.console import progress
+from xpu_stack.git import CommitId, Repository
+
+
+def workspace(work: Workspace, base: CommitId) -> Workspace:
+    """A checkout of `base` with nothing applied, made when there is none."""
+    folder = work.layout.state / "baseline" / base[:12]
+    if not folder.exists():
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        with progress(None, "checking out the base for comparison"):
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            source = work.repository.folder
+            shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, partial])
+            Repository(partial).run("checkout", "--quiet", "--detach", base)
+        partial.rename(folder)
+    checkout = providers.Checkout(Repository(folder), "the checkout's own base", own=True)
+    return Workspace(work.layout, work.base, work.series, checkout)

@@ -70,8 +70,8 @@ THPObjectPtr import_module_of(c10::DeviceType device_type) {
   return module;
 }
 
-THPObjectPtr call(const THPObjectPtr& module, const char* function) {
-  THPObjectPtr result(PyObject_CallMethod(module.get(), function, nullptr));
+THPObjectPtr call(PyObject* module, const char* function) {
+  THPObjectPtr result(PyObject_CallMethod(module, function, nullptr));
   if (!result) {
     throw_python_error();
   }
@@ -88,9 +88,9 @@ void device_lazy_init(c10::DeviceType device_type) {
 
   // See Note [Lazy initialisation of devices] for why this is all
   pybind11::gil_scoped_acquire gil;
-  const auto module = import_module_of(device_type);
-  call(module, "_lazy_init");
-  const auto complete = call(module, "is_initialized");
+  auto module = import_module_of(device_type);
+  call(module.get(), "_lazy_init");
+  const auto complete = call(module.get(), "is_initialized");
   if (complete.get() == Py_True) {
     flag.store(true, std::memory_order_release);
   }

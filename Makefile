@@ -6,6 +6,7 @@ MODE ?=
 PYTORCH_SRC ?=
 DROP ?=
 AGAIN ?=
+EACH ?=
 
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
@@ -36,7 +37,7 @@ build:
 	@$(tool) build $(stage) $(checkout) $(mode)
 
 test:
-	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
+	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))

@@ -72,10 +72,9 @@ def adopt(work: Workspace) -> None:
     The files are those of the series already, edited or committed by hand.
     """
     there = stack.read(work.repository)
-    stage = there.stage
-    assert stage is not None
+    last = there.applied[-1].trailers.change
     dropped = _remember_dropped(work, frozenset())
-    made = expected(work, there.base, stage, work.series.changes(stage), dropped)
+    made = expected(work, there.base, last, work.series.changes(last), dropped)
     if made[-1] != there.tip:
         Switch(work.repository).to(made[-1], stack.BRANCH)
 
@@ -167,6 +166,7 @@ def say_result(work: Workspace, stage: str, changed: bool) -> None:
     there = stack.read(work.repository)
     name = work.repository.folder
     state = "is now" if changed else "is already"
-    what = f"stage '{stage}'" if stage != NO_STAGE else "the base alone"
+    kind = "change" if "/" in stage else "stage"
+    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
     say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}")
     log.info("provider: %s", work.checkout.provider)

@@ -113,8 +113,29 @@ class Series:
             )
         return self.stages[: self.stage_names.index(stage) + 1]
 
-    def changes(self, stage: str) -> list[Change]:
-        return [change for stage_ in self.up_to(stage) for change in stage_.changes]
+    def changes(self, point: str) -> list[Change]:
+        """The changes up to and including a stage, or a change: <stage>/<change>."""
+        stage, _, name = point.partition("/")
+        changes = [change for one in self.up_to(stage) for change in one.changes]
+        if not name:
+            return changes
+        for number, change in enumerate(changes, start=1):
+            if change.id == point:
+                return changes[:number]
+        own = [change.id for change in changes if change.stage == stage]
+        raise ToolError(
+            f"There is no change '{point}'.",
+            why=f"the changes of its stage are: {', '.join(own) or 'none'}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+
+    def points(self, last: str, *, each: bool = False) -> list[str]:
+        """Where tests run on the way to `last`: at the end of stages, or at each change."""
+        if each:
+            return [change.id for change in self.changes(last)]
+        stage = last.partition("/")[0]
+        return [one.name for one in self.up_to(stage)[:-1]] + [last]
 
     def all_changes(self) -> Iterator[Change]:
         for stage in self.stages:

@@ -37,8 +37,11 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @checkout_options
 @mode_option
 @click.option("--again", is_flag=True, help="Also run tests that passed before on the same tree.")
-def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool) -> None:
-    """Applies, builds and tests each stage in sequence."""
+@click.option("--each", is_flag=True, help="After each change, not only at the end of a stage.")
+def test_(
+    stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool, each: bool
+) -> None:
+    """Applies, builds and tests each stage in sequence; with --each every change."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     if chosen == NO_STAGE:
@@ -49,10 +52,12 @@ def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, agai
             code=ExitCode.USAGE,
         )
     with applying.opened(layout, base, pytorch_src, "test") as work:
-        for one in work.series.up_to(chosen):
-            applying.apply(work, one.name)
-            _test_tree(work, one.name, building.Mode(mode), building.Sanitizer.NONE, again=again)
-        console.say(f"stage '{chosen}' and all below it pass")
+        points = work.series.points(chosen, each=each)
+        for number, point in enumerate(points, start=1):
+            console.say(f"-- {point} ({number}/{len(points)})")
+            applying.apply(work, point)
+            _test_tree(work, point, building.Mode(mode), building.Sanitizer.NONE, again=again)
+        console.say(f"'{chosen}' and all below it pass")
 
 
 def _test_tree(

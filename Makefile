@@ -7,6 +7,9 @@ PYTORCH_SRC ?=
 DROP ?=
 AGAIN ?=
 EACH ?=
+TEST ?=
+GOOD ?=
+BAD ?=
 
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
@@ -38,6 +41,10 @@ build:
 
 test:
 	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
+
+bisect:
+	@$(tool) bisect --test '$(TEST)' $(if $(GOOD),--good '$(GOOD)') $(if $(BAD),--bad '$(BAD)') \
+		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))

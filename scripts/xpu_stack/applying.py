@@ -11,7 +11,7 @@ from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ToolError
-from xpu_stack.git import CommitId, Repository
+from xpu_stack.git import CommitId, Repository, TreeId
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.switch import Switch
@@ -64,6 +64,14 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     with progress(None, f"changing the checkout to '{stage}'"):
         Switch(repository).to(tip, stack.BRANCH)
     return True
+
+
+def tree_at(work: Workspace, point: str) -> TreeId:
+    """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
+    there = stack.read(work.repository)
+    dropped = _remember_dropped(work, frozenset())
+    made = expected(work, there.base, point, work.series.changes(point), dropped)
+    return work.repository.tree_of(made[-1] if made else there.base)
 
 
 def adopt(work: Workspace) -> None:

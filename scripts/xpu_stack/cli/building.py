@@ -2,7 +2,7 @@
 
 import click
 
-from xpu_stack import applying, bench, console, testing, tidy
+from xpu_stack import applying, bench, bisecting, console, testing, tidy
 from xpu_stack import build as building
 from xpu_stack.cli.options import (
     EPILOG,
@@ -76,6 +76,31 @@ def _test_tree(
     changes = work.series.changes(stage)
     building.build(this, changes)
     testing.test(this, changes)
+
+
+@cli.command("bisect", epilog=EPILOG)
+@click.option("--test", "name", required=True, help="A test program, or Suite.Case.")
+@click.option("--good", help="A stage or change at which it passes; or a commit of the series.")
+@click.option("--bad", help="One at which it fails. Default: the last there is.")
+@stage_option
+@checkout_options
+@mode_option
+@click.option("--again", is_flag=True, help="Runs it also where it ran before on the same tree.")
+def bisect_(
+    name: str,
+    good: str | None,
+    bad: str | None,
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    again: bool,
+) -> None:
+    """Finds the change that broke a test, or the version of the series that did."""
+    layout = Layout.current()
+    ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage), again)
+    with applying.opened(layout, base, pytorch_src, "bisect") as work:
+        bisecting.bisect(work, name, building.Mode(mode), ends)
 
 
 @cli.command(epilog=EPILOG)

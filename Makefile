@@ -10,6 +10,9 @@ EACH ?=
 TEST ?=
 GOOD ?=
 BAD ?=
+CHANGE ?=
+TITLE ?=
+AFTER ?=
 
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
@@ -32,6 +35,10 @@ status:
 
 export:
 	@$(tool) export $(checkout)
+
+new:
+	@$(tool) new --change '$(CHANGE)' $(if $(TITLE),--title '$(TITLE)') $(if $(AFTER),--after '$(AFTER)') \
+		$(if $(BASE),--base '$(BASE)')
 
 check:
 	@$(tool) check $(if $(BASE),--base '$(BASE)')

@@ -56,8 +56,7 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     stack.refuse_unsafe(repository, stack.BRANCH)
     there = stack.read(repository)
     stack.refuse_foreign(repository, there)
-    dropped = _remember_dropped(work, drop)
-    wanted = expected(work, there.base, stage, changes, dropped)
+    wanted = expected(work, there.base, stage, changes, _remember_dropped(work, drop))
     tip = wanted[-1] if wanted else there.base
     if tip == there.tip and repository.branch() == stack.BRANCH:
         return False
@@ -69,8 +68,7 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
 def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
-    dropped = _remember_dropped(work, frozenset())
-    made = expected(work, there.base, point, work.series.changes(point), dropped)
+    made = expected(work, there.base, point, work.series.changes(point), dropped(work))
     return work.repository.tree_of(made[-1] if made else there.base)
 
 
@@ -81,8 +79,7 @@ def adopt(work: Workspace) -> None:
     """
     there = stack.read(work.repository)
     last = there.applied[-1].trailers.change
-    dropped = _remember_dropped(work, frozenset())
-    made = expected(work, there.base, last, work.series.changes(last), dropped)
+    made = expected(work, there.base, last, work.series.changes(last), dropped(work))
     if made[-1] != there.tip:
         Switch(work.repository).to(made[-1], stack.BRANCH)
 
@@ -135,6 +132,11 @@ def _remember_dropped(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
     for name in sorted(drop - before):
         work.repository.run("config", "--add", _DROP, name)
     return (before | drop) & known
+
+
+def dropped(work: Workspace) -> frozenset[str]:
+    """The changes that this checkout does without."""
+    return _remember_dropped(work, frozenset())
 
 
 class _Memo:

@@ -10,6 +10,7 @@ A tree that was tested before is not tested again: its JUnit files are read.
 A place that cannot be judged, because it does not build, is gone around.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -91,9 +92,8 @@ class Judge:
         """What the test does there; None where that cannot be had."""
         if place.shown not in self._seen:
             self._seen[place.shown] = self._look(place)
-        seen = self._seen[place.shown]
-        say(f"  {place.shown}: {_told(seen)}")
-        return seen
+            say(f"  {place.shown}: {_told(self._seen[place.shown])}")
+        return self._seen[place.shown]
 
     def passes(self, place: Place) -> bool | None:
         """None: it says neither."""
@@ -136,13 +136,23 @@ class Judge:
             return known
         applying.apply(work, place.point)
         this = building.prepare(work, place.point, self.mode)
-        changes = work.series.changes(place.point)
-        if not building.build_for(this, changes, self.test.program):
+        if not building.build_program(this, self.test.program):
             return Seen(Verdict.ABSENT)
         testing.run_one(this, self.test.program, self.test.cases, self.runs, alone)
         seen = onetest.read(self.test, [alone], self.runs)
         assert seen is not None
         return seen
+
+    def show(self, place: Place) -> None:
+        """Prints the failure there, with the files named as in the checkout."""
+        seen = self.must(place)
+        say(f"in {seen.failed_in[0]} it says:")
+        checkout = self.repository.folder
+        built = building.folder_of(place.open(), self.mode)
+        for line in seen.output.splitlines()[-_SHOWN:]:
+            for prefix in (os.path.relpath(checkout, built), str(checkout)):
+                line = line.replace(f"{prefix}/", "")
+            say(f"  {line}")
 
 
 def _told(seen: Seen | None) -> str:
@@ -181,14 +191,12 @@ def _along_the_series(work: Workspace, name: str, mode: building.Mode, ends: End
     if found is None:
         say(f"{test.name} fails as soon as it is there: with {test.change}, that brought it.")
         say("To search the versions of the series: GOOD=<a commit in which it passed>")
-        _show(judge.at(places[0]))
+        judge.show(places[0])
         return
-    suspects = {place.shown for place in places[found.good + 1 : found.bad + 1]}
-    for change in changes:
-        if change.id in suspects:
-            say(f"{change.id} broke {test.name}: {change.text.title}")
-    _say_unsure(len(suspects))
-    _show(judge.at(places[found.bad]))
+    titles = {change.id: change.text.title for change in changes}
+    suspects = [place.shown for place in places[found.good + 1 : found.bad + 1]]
+    _say_found(test, [f"{one}: {titles[one]}" for one in suspects])
+    judge.show(places[found.bad])
 
 
 def _along_versions(
@@ -201,15 +209,13 @@ def _along_versions(
     newest = found[-1].open()
     point = ends.point or newest.series.stage_names[-1]
     judge = Judge(work.repository, _locate(newest, name, mode, point), mode, ends.again)
-    range_ = _between(judge, [Place(one.shown, point, one.open) for one in found], given=True)
+    places = [Place(one.shown, point, one.open) for one in found]
+    range_ = _between(judge, places, given=True)
     assert range_ is not None
-    suspects = found[range_.good + 1 : range_.bad + 1]
-    for one in suspects:
-        say(f"{one.shown} broke {judge.test.name}")
-    _say_unsure(len(suspects))
+    _say_found(judge.test, [one.shown for one in found[range_.good + 1 : range_.bad + 1]])
     edited = versions.edited(found[range_.good], found[range_.bad])
     say(f"it edits {', '.join(edited) or 'no change'}")
-    _show(judge.at(Place(found[range_.bad].shown, point, found[range_.bad].open)))
+    judge.show(places[range_.bad])
 
 
 def _locate(work: Workspace, name: str, mode: building.Mode, point: str) -> OneTest:
@@ -256,13 +262,10 @@ def _wrong_way(good: str, bad: str) -> ToolError:
     )
 
 
-def _say_unsure(count: int) -> None:
-    if count > 1:
-        say(f"which of these {count} cannot be said: the others could not be judged")
-
-
-def _show(seen: Seen | None) -> None:
-    if seen is not None and seen.output:
-        say(f"in {seen.failed_in[0]} it says:")
-        for line in seen.output.splitlines()[-_SHOWN:]:
-            say(f"  {line}")
+def _say_found(test: OneTest, suspects: list[str]) -> None:
+    if len(suspects) == 1:
+        say(f"{test.name} was broken by {suspects[0]}")
+        return
+    say(f"{test.name} was broken by one of these; those before the last could not be judged:")
+    for one in suspects:
+        say(f"  {one}")

@@ -83,6 +83,12 @@ def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NON
     return Results(work.layout, work.repository.folder, environment)
 
 
+def folder_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE) -> Path:
+    """Where a checkout is built."""
+    name = "-".join(filter(None, (mode.value, sanitizer.value)))
+    return work.layout.for_checkout(work.repository.folder) / name
+
+
 def prepare(
     work: Workspace, stage: str, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE
 ) -> Build:
@@ -92,8 +98,7 @@ def prepare(
         packages.need_apt(work.base.prebuilt.apt)
     sycl = packages.need_sycl(work.layout)
     checkout = work.repository.folder
-    name = "-".join(filter(None, (mode.value, sanitizer.value)))
-    folder = work.layout.for_checkout(checkout) / name
+    folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     _place_stand_ins(work)

@@ -17,7 +17,7 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.results import Outcome, Record
 from xpu_stack.series import Change
 
-_TEST_TIMEOUT = 120  # seconds for one test program
+_LIMIT = 120  # seconds for one test program, when TEST_TIMEOUT does not say
 _CTEST = "ctest.xml"  # what CTest says of each program
 _SHOWN = 60  # lines of a failed test that are shown; the log has all
 
@@ -126,10 +126,11 @@ def _run(
             bar.step(f"testing {configuration.name}")
 
     names = "|".join(tests)
+    limit = ninja.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
     ctest = folder / _CTEST
     command = [
         *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
-        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(_TEST_TIMEOUT)),
+        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(limit)),
         *("--output-junit", str(ctest)),
     ]
     env = {

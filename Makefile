@@ -6,6 +6,13 @@ MODE ?=
 PYTORCH_SRC ?=
 DROP ?=
 AGAIN ?=
+EACH ?=
+TEST ?=
+GOOD ?=
+BAD ?=
+CHANGE ?=
+TITLE ?=
+AFTER ?=
 
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
@@ -29,6 +36,10 @@ status:
 export:
 	@$(tool) export $(checkout)
 
+new:
+	@$(tool) new --change '$(CHANGE)' $(if $(TITLE),--title '$(TITLE)') $(if $(AFTER),--after '$(AFTER)') \
+		$(if $(BASE),--base '$(BASE)')
+
 check:
 	@$(tool) check $(if $(BASE),--base '$(BASE)')
 
@@ -36,7 +47,11 @@ build:
 	@$(tool) build $(stage) $(checkout) $(mode)
 
 test:
-	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
+	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
+
+bisect:
+	@$(tool) bisect --test '$(TEST)' $(if $(GOOD),--good '$(GOOD)') $(if $(BAD),--bad '$(BAD)') \
+		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))

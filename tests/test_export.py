@@ -188,6 +188,15 @@ def test_white_space(released: Project) -> None:
     assert problem(released).startswith("aten_xpu/device/aten/Hooks.cpp:1: device/aten: trailing")
 
 
+def test_a_text_that_export_would_write_otherwise(released: Project) -> None:
+    path = released.folder / "patches/texts/stream/stream.md"
+    path.write_text(path.read_text() + "\n")
+    assert problem(released) == (
+        "patches/texts/stream/stream.md: apply and export give another file: "
+        "it has 14 lines, and would have 13"
+    )
+
+
 def test_a_patch_that_export_would_write_otherwise(released: Project) -> None:
     path = released.folder / "patches/v1.13.1/device/aten.patch"
     path.write_text("A note.\n" + path.read_text())

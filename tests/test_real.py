@@ -17,8 +17,9 @@ pytestmark = pytest.mark.real
 class Home:
     """The project itself, with a state folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, project: Path = ROOT) -> None:
         self.folder = folder
+        self.project = project
         self.checkout = folder / "pytorch-v1.13.1"
 
     def make(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -27,7 +28,7 @@ class Home:
         }
         return subprocess.run(
             ["make", *words],
-            cwd=ROOT,
+            cwd=self.project,
             env={**kept, "XPU_STACK_HOME": str(self.folder)},
             capture_output=True,
             text=True,
@@ -113,6 +114,68 @@ def test_a_persons_fork(home: Home, tmp_path: Path) -> None:
     ]
     ours = git(home.checkout, "rev-parse", "HEAD:c10").strip()
     assert git(fork, "rev-parse", "HEAD:c10").strip() == ours
+
+
+@pytest.fixture
+def copied(home: Home, tmp_path: Path) -> Home:
+    """A copy of the project, whose series may be edited, on the same checkout."""
+    project = tmp_path / "project"
+    skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, project, ignore=skipped)
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "The series")
+    return Home(home.folder, project)
+
+
+def test_every_kind_of_edit_goes_back_into_the_series(copied: Home) -> None:
+    stage = "generator"
+    copied.ok("apply", f"STAGE={stage}")
+    series = Series.load(Layout(copied.project, copied.folder), "v1.13.1")
+    ids = [change.id for change in series.changes(stage)]
+    commits = git(copied.checkout, "rev-list", "--reverse", "base..HEAD").split()
+    first, second = ids.index("allocator/device-allocator"), ids.index("allocator/host-allocator")
+    git(copied.checkout, "reset", "-q", "--hard", commits[first - 1])
+    for number in (second, first, *range(second + 1, len(ids))):
+        git(copied.checkout, "cherry-pick", commits[number])
+    # On top: a new file and an edit of PyTorch's own, an amended message, a file that
+    # is renamed, one that goes, and an edit that is not committed at all.
+    folder = copied.checkout / "aten/src/ATen/xpu"
+    (folder / "New.h").write_text("#pragma once\n")
+    (copied.checkout / "README.md").write_text("Ours.\n")
+    git(copied.checkout, "mv", str(folder / "XPUGeneratorImpl.h"), str(folder / "Renamed.h"))
+    git(copied.checkout, "rm", "-q", "aten/src/ATen/test/xpu_generator_test.cpp")
+    git(copied.checkout, "add", ".")
+    title, _, rest = git(copied.checkout, "log", "-1", "--format=%B").partition("\n")
+    git(copied.checkout, "commit", "-q", "--amend", "-m", f"{title}, at last\n{rest}")
+    header = copied.checkout / "c10/xpu/XPUMacros.h"
+    header.write_text(header.read_text() + "// The end.\n")
+    commit = f"Add more\n\nBecause.\n\nXPU-Change: {stage}/more"
+    (folder / "More.h").write_text("#pragma once\n")
+    git(copied.checkout, "add", str(folder / "More.h"))
+    git(copied.checkout, "commit", "-qm", commit)
+    copied.ok("export")
+    status = git(copied.project, "status", "--porcelain", "-uall").splitlines()
+    assert sorted(line.strip() for line in status) == sorted(
+        [
+            "D aten_xpu/generator/aten/src/ATen/test/xpu_generator_test.cpp",
+            "D aten_xpu/generator/aten/src/ATen/xpu/XPUGeneratorImpl.h",
+            "M c10_xpu/device/c10/xpu/XPUMacros.h",
+            "M patches/series.yaml",
+            f"M patches/texts/{stage}/generator.md",
+            f"M patches/v1.13.1/{stage}/generator.patch",
+            f"?? aten_xpu/{stage}/aten/src/ATen/xpu/More.h",
+            f"?? aten_xpu/{stage}/aten/src/ATen/xpu/New.h",
+            f"?? aten_xpu/{stage}/aten/src/ATen/xpu/Renamed.h",
+            f"?? patches/texts/{stage}/more.md",
+        ]
+    )
+    tip = git(copied.checkout, "rev-parse", "HEAD")
+    copied.ok("apply", "STAGE=base")
+    copied.ok("apply", f"STAGE={stage}")
+    assert git(copied.checkout, "rev-parse", "HEAD") == tip
+    done = copied.make("check")
+    assert f"patches/texts/{stage}/more.md:9" in done.stderr  # only what is to be written is left
 
 
 def test_a_stage_that_does_not_exist_is_one_line_with_those_that_do(home: Home) -> None:

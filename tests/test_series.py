@@ -53,9 +53,8 @@ def test_a_good_series(project: Project) -> None:
         ),
         (
             "files: [aten_xpu/device]",
-            "files: [aten_xpu/device, c10_xpu/device/c10/xpu/Device.cpp]",
-            "patches/series.yaml:9: 'c10_xpu/device/c10/xpu/Device.cpp' "
-            "belongs to 'device/runtime' already",
+            "files: [aten_xpu/device, c10_xpu/device]",
+            "patches/series.yaml:9: 'c10_xpu/device' belongs to 'device/runtime' already",
         ),
         (
             "files: [aten_xpu/device]",
@@ -86,6 +85,17 @@ def test_mistakes_are_reported_with_file_and_line(
     assert old in SERIES
     found = problem(project, {"patches/series.yaml": SERIES.replace(old, new)})
     assert found.startswith(why)
+
+
+def test_of_two_claims_the_closer_one_counts(project: Project) -> None:
+    claims = "files: [aten_xpu/device, c10_xpu/device/c10/xpu/Device.cpp]"
+    write(
+        project.folder,
+        {"patches/series.yaml": SERIES.replace("files: [aten_xpu/device]", claims)},
+    )
+    runtime, aten, _ = load(project).all_changes()
+    assert [file.target for file in runtime.files] == ["c10/xpu/CMakeLists.txt"]
+    assert [file.target for file in aten.files] == ["aten/Hooks.cpp", "c10/xpu/Device.cpp"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from xpu_stack.git import Commit, CommitId, TreeId
-from xpu_stack.text import ChangeText, compose, is_as_made, own_text, trailers
+from xpu_stack.text import ChangeText, Trailers, compose, is_as_made, own_text, trailers
 
 _LINE = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=60
@@ -44,5 +44,9 @@ def test_ghstacks_lines_are_no_edit(title: str, body: str) -> None:
 
 
 def test_a_message_of_someone_else() -> None:
-    assert trailers("Fix it\n\nXPU-Change: device/aten\n") is None
     assert trailers("Fix it\n") is None
+    assert trailers("Fix it\n\nXPU-Stage: device 1/2\n") is None
+
+
+def test_a_commit_that_a_person_makes_a_change() -> None:
+    assert trailers("Fix it\n\nXPU-Change: device/aten\n") == Trailers("device/aten", "device", "")

@@ -11,7 +11,7 @@ from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ToolError
-from xpu_stack.git import CommitId, Repository
+from xpu_stack.git import CommitId, Repository, TreeId
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.switch import Switch
@@ -56,8 +56,7 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     stack.refuse_unsafe(repository, stack.BRANCH)
     there = stack.read(repository)
     stack.refuse_foreign(repository, there)
-    dropped = _remember_dropped(work, drop)
-    wanted = expected(work, there.base, stage, changes, dropped)
+    wanted = expected(work, there.base, stage, changes, _remember_dropped(work, drop))
     tip = wanted[-1] if wanted else there.base
     if tip == there.tip and repository.branch() == stack.BRANCH:
         return False
@@ -66,16 +65,21 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     return True
 
 
+def tree_at(work: Workspace, point: str) -> TreeId:
+    """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
+    there = stack.read(work.repository)
+    made = expected(work, there.base, point, work.series.changes(point), dropped(work))
+    return work.repository.tree_of(made[-1] if made else there.base)
+
+
 def adopt(work: Workspace) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
     The files are those of the series already, edited or committed by hand.
     """
     there = stack.read(work.repository)
-    stage = there.stage
-    assert stage is not None
-    dropped = _remember_dropped(work, frozenset())
-    made = expected(work, there.base, stage, work.series.changes(stage), dropped)
+    last = there.applied[-1].trailers.change
+    made = expected(work, there.base, last, work.series.changes(last), dropped(work))
     if made[-1] != there.tip:
         Switch(work.repository).to(made[-1], stack.BRANCH)
 
@@ -130,6 +134,11 @@ def _remember_dropped(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
     return (before | drop) & known
 
 
+def dropped(work: Workspace) -> frozenset[str]:
+    """The changes that this checkout does without."""
+    return _remember_dropped(work, frozenset())
+
+
 class _Memo:
     """The commits made last from the same input: a cache, checked against git.
 
@@ -167,6 +176,7 @@ def say_result(work: Workspace, stage: str, changed: bool) -> None:
     there = stack.read(work.repository)
     name = work.repository.folder
     state = "is now" if changed else "is already"
-    what = f"stage '{stage}'" if stage != NO_STAGE else "the base alone"
+    kind = "change" if "/" in stage else "stage"
+    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
     say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}")
     log.info("provider: %s", work.checkout.provider)

@@ -85,6 +85,12 @@ def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NON
     return Results(work.layout, work.repository.folder, environment)
 
 
+def folder_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE) -> Path:
+    """Where a checkout is built."""
+    name = "-".join(filter(None, (mode.value, sanitizer.value)))
+    return work.layout.for_checkout(work.repository.folder) / name
+
+
 def prepare(
     work: Workspace, stage: str, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE
 ) -> Build:
@@ -94,8 +100,7 @@ def prepare(
         packages.need_apt(work.base.prebuilt.apt)
     sycl = packages.need_sycl(work.layout)
     checkout = work.repository.folder
-    name = "-".join(filter(None, (mode.value, sanitizer.value)))
-    folder = work.layout.for_checkout(checkout) / name
+    folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     _place_stand_ins(work)
@@ -117,9 +122,10 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     """
     _build_cmake(this)
     with_python = needs_python(changes) if python is None else python
-    wanted = targets_of(this, changes)
+    targets = cmake.targets(this.folder)
+    wanted = targets_of(targets, changes)
     if with_python:
-        wanted += [one for one in cmake.targets(this.folder) if one.name in _PYTHON_TARGETS]
+        wanted += [one for one in targets if one.name in _PYTHON_TARGETS]
     if with_python and changes and this.mode is Mode.FAST:
         soundness.prove(_generated(this), lambda: _baseline(this))
     names = sorted({target.name for target in wanted})
@@ -135,6 +141,15 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     return steps
 
 
+def build_program(this: Build, name: str) -> bool:
+    """Builds one test program, and what it links; False: there is none of that name."""
+    _build_cmake(this)
+    if name not in [target.name for target in cmake.targets(this.folder)]:
+        return False
+    ninja.build(this.folder, [name], this.env, ninja.jobs())
+    return True
+
+
 def needs_python(changes: list[Change]) -> bool:
     """Whether any of these changes is a change of the Python package."""
     files = {file.target for change in changes for file in change.files}
@@ -142,11 +157,11 @@ def needs_python(changes: list[Change]) -> bool:
     return any(name.startswith(_PYTHON) for name in files | edited)
 
 
-def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
-    """The targets that files of these changes are compiled into."""
+def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake.Target]:
+    """Those targets that files of these changes are compiled into."""
     files = {file.target for change in changes for file in change.files}
     files = {file for file in files if file.endswith(SOURCES)}
-    return [target for target in cmake.targets(this.folder) if target.sources & files]
+    return [target for target in targets if target.sources & files]
 
 
 def _baseline(this: Build) -> Build:

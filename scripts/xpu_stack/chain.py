@@ -104,7 +104,7 @@ class Builder:
             tree = before
         if tree is None:
             tree = self._merge(tip, change, number, of)
-        if tree == before:
+        if tree == before and change.is_begun:
             raise Stop(AlreadyThere(change, number, of))
         return tree
 

@@ -6,6 +6,7 @@ What is checked, each with an error that points at the file:
   (series.py, when it is loaded);
 - no payload file exists in the base, no patch edits a file that is not there;
 - every patch applies, in order, on the base;
+- nothing is left to be written of a change that `make new` has begun;
 - white space: none at the ends of lines, no blank line at the end of a file;
 - the round trip: exporting what apply makes gives the same files, byte for
   byte.
@@ -20,6 +21,8 @@ from xpu_stack.console import progress
 from xpu_stack.errors import SeriesError
 from xpu_stack.git import CommitId
 from xpu_stack.series import Change
+from xpu_stack.seriesfile import SUMMARY
+from xpu_stack.text import unwritten
 
 
 def check(work: Workspace, base: CommitId) -> int:
@@ -40,7 +43,27 @@ def check(work: Workspace, base: CommitId) -> int:
                 "apply and export give another file: " + _difference(source),
                 next="make apply && make export",
             )
+    _check_written(work)
     return len(changes)
+
+
+def _check_written(work: Workspace) -> None:
+    """Refuses what `make new` has left to be filled in; all of it is listed."""
+    left: list[tuple[str, str]] = []
+    for stage in work.series.stages:
+        if stage.summary == SUMMARY:
+            left.append((stage.changes[0].place, f"the summary of '{stage.name}' is to be written"))
+        for change in stage.changes:
+            line = unwritten(change.text)
+            if line is not None:
+                text = f"patches/texts/{change.stage}/{change.name}.md:{line}"
+                left.append((text, f"{change.id}: its text is to be written"))
+            if not change.is_begun:
+                left.append((change.place, f"{change.id} is empty: amend its commit, make export"))
+    if left:
+        error = SeriesError(*left[0])
+        error.detail = "\n".join(f"{place}: {problem}" for place, problem in left)
+        raise error
 
 
 def _difference(source: export.Source) -> str:

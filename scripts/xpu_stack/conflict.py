@@ -174,6 +174,12 @@ def abort(repository: Repository) -> str:
     return waiting.change
 
 
+def give_up(repository: Repository) -> None:
+    """Gives up a conflict if one waits: for a search, which goes around it."""
+    if pending(repository) is not None:
+        abort(repository)
+
+
 def _waiting(repository: Repository) -> Pending:
     waiting = pending(repository)
     if waiting is None:

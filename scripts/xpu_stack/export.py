@@ -10,13 +10,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import stack
+from xpu_stack import applying, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.chain import Builder
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
-from xpu_stack.series import PAYLOAD_FOLDERS, Change
-from xpu_stack.text import own_text, trailers
+from xpu_stack.series import PAYLOAD_FOLDERS, Change, split_id
+from xpu_stack.seriesfile import SeriesFile
+from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
 
 # Where new files of a change go that claims folders of several kinds.
 _HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
@@ -29,6 +30,7 @@ class Source:
     path: Path
     content: bytes | None
     mode: int = 0o100644
+    change: str = ""  # of a payload file: whose it is
 
     @property
     def differs(self) -> bool:
@@ -43,32 +45,115 @@ def export(work: Workspace) -> list[Path]:
     """Writes what differs back; the files written, or removed."""
     repository = work.repository
     there = stack.read(repository)
-    _refuse_foreign(repository, there)
+    _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)
     commits = with_edits(repository, [applied.commit for applied in there.applied])
-    differing = [source for source in sources(work, commits) if source.differs]
+    differing = [source for source in _with_shape(work, commits) if source.differs]
     for source in differing:
         _write(source)
     return [source.path for source in differing]
 
 
 def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
-    """What the series' files must be to give these commits."""
+    """What the texts, patches and payload must be to give these commits."""
     changes = {change.id: change for change in work.series.all_changes()}
-    found: list[Source] = []
+    found: dict[Path, Source] = {}
+    for id_, commit in _by_change(commits).items():
+        change = changes.get(id_) or _begun(id_, commit)
+        for source in _sources_of(work, change, commit):
+            # A file that leaves one change may have come to another.
+            if source.content is not None or source.path not in found:
+                found[source.path] = source
+    return list(found.values())
+
+
+def _by_change(commits: list[Commit]) -> dict[str, Commit]:
+    """Change -> its commit, in order."""
+    found: dict[str, Commit] = {}
     for commit in commits:
         told = trailers(commit.message)
         assert told is not None
-        change = changes.get(told.change)
-        if change is None:
+        if told.change in found:
             raise ToolError(
-                f"The series has no change '{told.change}'.",
-                why=f"{commit.id[:12]} in the checkout is of it",
-                next="git -C . checkout -- patches/series.yaml # or take the commit out",
-                code=ExitCode.SERIES,
+                f"Two commits are of the change {told.change}.",
+                why=f"{found[told.change].id[:12]} and {commit.id[:12]}",
+                next="squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
             )
-        found += _sources_of(work, change, commit)
+        found[told.change] = commit
     return found
+
+
+def _begun(id_: str, commit: Commit) -> Change:
+    """A change that the series does not have yet: a person has made its commit."""
+    parts = split_id(id_)
+    if parts is None:
+        raise ToolError(
+            f"'{id_}' is no name for a change.",
+            why=f"{commit.id[:12]} says XPU-Change: {id_}",
+            next="reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
+            code=ExitCode.SERIES,
+        )
+    title, _, body = own_text(commit.message).partition("\n")
+    return Change(*parts, 0, 0, ChangeText(title, body.strip()), (), None, id_)
+
+
+def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
+    """All that must be written: the sources, less what is gone, and the series file."""
+    applied = list(_by_change(commits))
+    ids = [change.id for change in work.series.all_changes()]
+    ends = max((ids.index(one) for one in applied if one in ids), default=-1)
+    without = applying.dropped(work)
+    gone = {one for one in ids[:ends] if one not in applied and one not in without}
+    written = {source.path: source for source in sources(work, commits)}
+    owners = _owners(work, written, applied, gone)
+    for change in work.series.all_changes():
+        if change.id in gone:
+            for path in _files_of(work, change):
+                written.setdefault(path, Source(path, None))
+    file = SeriesFile.read(work.layout.series_file)
+    file.arrange(_order(ids, applied, gone))
+    file.settle(owners)
+    return [*written.values(), Source(file.path, file.text.encode())]
+
+
+def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
+    """The series' order: that of the commits, and the changes that have none."""
+    order = list(applied)
+    last = max((number for number, one in enumerate(ids) if one in applied), default=-1)
+    for number, one in enumerate(ids):
+        if one not in applied and one not in gone:
+            before = ids[number - 1] if 0 < number < last else None
+            order.insert(order.index(before) + 1 if before in order else len(order), one)
+    return order
+
+
+def _owners(
+    work: Workspace, written: dict[Path, Source], applied: list[str], gone: set[str]
+) -> dict[str, str]:
+    """Payload file -> its change, as it will be."""
+    owners = {
+        file.kept_at: change.id
+        for change in work.series.all_changes()
+        if change.id not in gone and change.id not in applied
+        for file in change.files
+    }
+    for source in written.values():
+        kept = source.path.relative_to(work.layout.repository)
+        if source.content is not None and source.change and kept.parts[0] in PAYLOAD_FOLDERS:
+            owners[kept.as_posix()] = source.change
+    return owners
+
+
+def _files_of(work: Workspace, change: Change) -> list[Path]:
+    text, patch = _places(work, change)
+    return [text, patch, *(file.source for file in change.files)]
+
+
+def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
+    """Where the text and the patch of a change are."""
+    text = work.layout.patches / "texts" / change.stage / f"{change.name}.md"
+    patch = work.layout.base_folder(work.base.name) / change.stage / f"{change.name}.patch"
+    return text, patch
 
 
 def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
@@ -137,13 +222,21 @@ def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]
     entries = work.repository.diff(commit.parents[0], commit.id)
     brought = [entry for entry in entries if not entry.old_mode]
     altered = [entry for entry in entries if entry.old_mode]
-    text = work.layout.patches / "texts" / change.stage / f"{change.name}.md"
-    patch = work.layout.base_folder(work.base.name) / change.stage / f"{change.name}.patch"
+    text, patch = _places(work, change)
     return [
-        Source(text, f"{own_text(commit.message)}\n".encode()),
+        Source(text, _text_of(work, change, commit, text)),
         Source(patch, patch_text(work.repository, commit, altered) if altered else None),
         *_payload_of(work, change, commit, brought),
     ]
+
+
+def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> bytes:
+    told = own_text(commit.message)
+    if change.number == 0 and not any(section in told.splitlines() for section in SECTIONS):
+        told = template(change.text.title, change.text.body)
+    shown = path.relative_to(work.layout.repository).as_posix()
+    ChangeText.parse(told, shown)  # refuses what could not be read again
+    return f"{told.rstrip()}\n".encode()
 
 
 def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes:
@@ -177,11 +270,18 @@ def _payload_of(
         assert content is not None
         file = known.pop(entry.path, None)
         path = file.source if file else _new_place(work, change, entry.path)
-        found.append(Source(path, content, entry.new_mode))
+        found.append(Source(path, content, entry.new_mode, change.id))
     return found + [Source(file.source, None) for file in known.values()]
 
 
 def _new_place(work: Workspace, change: Change, target: str) -> Path:
+    """Where a file goes that is new in its change; one of its stage stays where it is."""
+    files = [
+        file for one in work.series.all_changes() for file in one.files if one.stage == change.stage
+    ]
+    for file in files:
+        if file.target == target:
+            return file.source
     used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
     home = _HOME.get(PurePosixPath(target).parts[0], PAYLOAD_FOLDERS[-1])
     if len(used) == 1:
@@ -200,14 +300,12 @@ def _write(source: Source) -> None:
     draft.replace(source.path)
 
 
-def _refuse_foreign(repository: Repository, there: stack.Stack) -> None:
-    if there.foreign:
-        one = there.foreign[0]
-        raise ToolError(
-            f"{len(there.foreign)} commit(s) on the stack are of no change.",
-            why=f"{one.id[:12]} '{one.message.splitlines()[0]}' has no XPU-Change trailer",
-            next=f"cd {repository.folder} && git rebase -i {there.base[:12]} # squash it into one",
-        )
+def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
+    stack.refuse_others(
+        there,
+        next=f"cd {repository.folder} && git rebase -i {there.base[:12]} # squash it into one, "
+        "or give it the trailer XPU-Change: <stage>/<new name>",
+    )
     if not there.applied:
         raise ToolError(
             "There is nothing to export.",

@@ -68,16 +68,24 @@ def clean(folder: Path, targets: list[str]) -> None:
 
 def jobs() -> int:
     """How many compilers at once: JOBS, or what cores and memory allow."""
-    given = os.environ.get("JOBS")
-    if given:
-        if not given.isdigit() or int(given) < 1:
-            raise ToolError(
-                f"JOBS={given} is no number of jobs.",
-                why="it must be a whole number of 1 or more",
-                next="make build JOBS=2",
-                code=ExitCode.USAGE,
-            )
-        return int(given)
+    given = number("JOBS", "make build JOBS=2")
+    if given is not None:
+        return given
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     each = 2 << 30  # bytes: the largest of PyTorch's files take about that
     return max(1, min(len(os.sched_getaffinity(0)), memory // each))
+
+
+def number(variable: str, example: str) -> int | None:
+    """What a person has set an environment variable to, a number of 1 or more."""
+    given = os.environ.get(variable)
+    if not given:
+        return None
+    if not given.isdigit() or int(given) < 1:
+        raise ToolError(
+            f"{variable}={given} is no number.",
+            why="it must be a whole number of 1 or more",
+            next=example,
+            code=ExitCode.USAGE,
+        )
+    return int(given)

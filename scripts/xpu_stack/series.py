@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -27,6 +27,12 @@ _AUTHOR = re.compile(r"([^<>]+) <([^<>]+)>\Z")
 _PATCH_PATH = re.compile(r"^(?:---|\+\+\+) (?:[ab]/(.+)|/dev/null)$", re.MULTILINE)
 # What editors and languages leave in a folder is no payload.
 _NOT_PAYLOAD = re.compile(r"(^|/)(__pycache__|\.[^/]+|[^/]+~|[^/]+\.pyc)(/|$)")
+
+
+def split_id(id_: str) -> tuple[str, str] | None:
+    """Stage and name of a change's id, or None where it is none."""
+    stage, slash, name = id_.partition("/")
+    return (stage, name) if slash and _NAME.match(stage) and _NAME.match(name) else None
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ class Change:
     @property
     def id(self) -> str:
         return f"{self.stage}/{self.name}"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is anything in it; a new one has a text alone."""
+        return bool(self.files) or self.patch is not None
 
     def patched_paths(self) -> list[str]:
         """The files of PyTorch, or of earlier changes, that the patch edits."""
@@ -113,8 +124,29 @@ class Series:
             )
         return self.stages[: self.stage_names.index(stage) + 1]
 
-    def changes(self, stage: str) -> list[Change]:
-        return [change for stage_ in self.up_to(stage) for change in stage_.changes]
+    def changes(self, point: str) -> list[Change]:
+        """The changes up to and including a stage, or a change: <stage>/<change>."""
+        stage, _, name = point.partition("/")
+        changes = [change for one in self.up_to(stage) for change in one.changes]
+        if not name:
+            return changes
+        for number, change in enumerate(changes, start=1):
+            if change.id == point:
+                return changes[:number]
+        own = [change.id for change in changes if change.stage == stage]
+        raise ToolError(
+            f"There is no change '{point}'.",
+            why=f"the changes of its stage are: {', '.join(own) or 'none'}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+
+    def points(self, last: str, *, each: bool = False) -> list[str]:
+        """Where tests run on the way to `last`: at the end of stages, or at each change."""
+        if each:
+            return [change.id for change in self.changes(last)]
+        stage = last.partition("/")[0]
+        return [one.name for one in self.up_to(stage)[:-1]] + [last]
 
     def all_changes(self) -> Iterator[Change]:
         for stage in self.stages:
@@ -129,13 +161,21 @@ class Series:
         return _Reader(layout, base).read()
 
 
+def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
+    changes = [
+        replace(change, files=tuple(sorted(owned.get(change.id, []), key=lambda one: one.target)))
+        for change in stage.changes
+    ]
+    return replace(stage, changes=tuple(changes))
+
+
 class _Reader:
     def __init__(self, layout: Layout, base: str) -> None:
         self.layout = layout
         self.base = base
         self.shown = self._name_of(layout.series_file)
         self.payload = self._find_payload()
-        self.claimed: dict[str, str] = {}  # payload file -> change
+        self.claims: dict[PurePosixPath, tuple[str, Node]] = {}  # -> change, where
         self.patches: set[Path] = set()
         self.texts: set[Path] = set()
 
@@ -153,8 +193,11 @@ class _Reader:
             stages.append(stage)
         if not stages:
             raise node["stages"].error("there must be a stage")
+        owned = self._owned()
         self._check_nothing_left()
-        return Series(tuple(stages), (author[1], author[2]), self.base)
+        return Series(
+            tuple(_with_files(stage, owned) for stage in stages), (author[1], author[2]), self.base
+        )
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
@@ -175,45 +218,48 @@ class _Reader:
         name = self._checked_name(node["name"])
         text = self.layout.patches / "texts" / stage / f"{name}.md"
         self.texts.add(text)
-        files = self._claim(node, f"{stage}/{name}", stage) if "files" in node else []
+        if "files" in node:
+            self._claim(node, f"{stage}/{name}", stage)
         patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
         self.patches.add(patch)
-        if not files and not patch.exists():
-            raise node.error(f"the change '{stage}/{name}' has neither files nor a patch")
         return Change(
             stage=stage,
             name=name,
             number=number,
             of=of,
             text=ChangeText.read(text, self._name_of(text)),
-            files=tuple(files),
+            files=(),  # known when all claims are
             patch=patch if patch.exists() else None,
             place=node.place,
         )
 
-    def _claim(self, node: Node, change: str, stage: str) -> list[PayloadFile]:
-        files = []
+    def _claim(self, node: Node, change: str, stage: str) -> None:
         for item in node["files"].items():
             prefix = PurePosixPath(item.text())
             if prefix.parts[0] not in PAYLOAD_FOLDERS or prefix.parts[1:2] != (stage,):
                 folders = ", ".join(f"{folder}/{stage}" for folder in PAYLOAD_FOLDERS)
                 raise item.error(f"'{prefix}' is not below {folders}")
-            found = [file for path, file in self.payload.items() if path.is_relative_to(prefix)]
-            if not found:
-                raise item.error(f"'{prefix}' has no file")
-            for file in found:
-                other = self.claimed.setdefault(file.kept_at, change)
-                if other != change or file in files:
-                    raise item.error(f"'{file.kept_at}' belongs to '{other}' already")
-                files.append(file)
-        return sorted(files, key=lambda file: file.target)
+            if prefix in self.claims:
+                raise item.error(f"'{prefix}' belongs to '{self.claims[prefix][0]}' already")
+            self.claims[prefix] = (change, item)
+
+    def _owned(self) -> dict[str, list[PayloadFile]]:
+        """Change -> its files: of the claims on a file, the closest one counts."""
+        closest = {
+            path: next((one for one in [path, *path.parents] if one in self.claims), None)
+            for path in self.payload
+        }
+        for claim, (_, item) in self.claims.items():
+            if claim not in closest.values():
+                raise item.error(f"'{claim}' has no file")
+        owned: dict[str, list[PayloadFile]] = {}
+        for path, found in closest.items():
+            if found is None:
+                raise SeriesError(str(path), f"no change in {self.shown} claims this file")
+            owned.setdefault(self.claims[found][0], []).append(self.payload[path])
+        return owned
 
     def _check_nothing_left(self) -> None:
-        for kept in self.payload:
-            if str(kept) not in self.claimed:
-                raise SeriesError(
-                    str(kept), f"no change in {self.shown} claims this file", next="make check"
-                )
         targets: dict[str, str] = {}
         for file in self.payload.values():
             if file.target in targets:

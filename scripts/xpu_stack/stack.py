@@ -73,17 +73,24 @@ def refuse_unsafe(repository: Repository, branch: str) -> None:
         )
 
 
-def refuse_foreign(repository: Repository, stack: Stack) -> None:
-    """Refuses a stack with commits in it that the tool did not make."""
+def refuse_others(stack: Stack, next: str) -> None:
+    """Refuses a stack with commits in it that are of no change."""
     if stack.foreign:
         one = stack.foreign[0]
-        title = one.message.splitlines()[0]
         raise ToolError(
-            f"{len(stack.foreign)} commit(s) on the stack are not the series'.",
-            why=f"{one.id[:12]} '{title}' stands above the series' commits",
-            next=f"git -C {repository.folder} branch mine && "
-            f"git -C {repository.folder} reset --keep {stack.tip[:12]}",
+            f"{len(stack.foreign)} commit(s) on the stack are of no change.",
+            why=f"{one.id[:12]} '{one.message.splitlines()[0]}' has no XPU-Change trailer",
+            next=next,
         )
+
+
+def refuse_foreign(repository: Repository, stack: Stack) -> None:
+    """Refuses a stack with commits in it that the tool did not make."""
+    refuse_others(
+        stack,
+        next=f"git -C {repository.folder} branch mine && "
+        f"git -C {repository.folder} reset --keep {stack.tip[:12]}",
+    )
     changed = [applied for applied in stack.applied if not applied.as_made]
     if changed:
         one = changed[0].commit

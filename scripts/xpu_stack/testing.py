@@ -6,17 +6,18 @@ again with two virtual ones. A test is counted for the change that brought it.
 
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import ninja, runtime, shell
+from xpu_stack import cmake, ninja, runtime, shell
 from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.results import Outcome, Record
 from xpu_stack.series import Change
 
-_TEST_TIMEOUT = 120  # seconds for one test program
+_LIMIT = 120  # seconds for one test program, when TEST_TIMEOUT does not say
 _CTEST = "ctest.xml"  # what CTest says of each program
 _SHOWN = 60  # lines of a failed test that are shown; the log has all
 
@@ -70,10 +71,11 @@ def _sanitizer_options(this: Build) -> dict[str, str]:
 def test(this: Build, changes: list[Change]) -> Record:
     """Runs the tests that `changes` bring; the record is kept by tree."""
     tree = this.work.repository.tree_of("HEAD")
+    targets = cmake.targets(this.folder)
     owners = {
         target.name: change.id
         for change in changes
-        for target in targets_of(this, [change])
+        for target in targets_of(targets, [change])
         if target.kind == "EXECUTABLE"
     }
     junit = this.results.junit_folder(tree)
@@ -94,8 +96,24 @@ def test(this: Build, changes: list[Change]) -> Record:
     return record
 
 
+def run_one(
+    this: Build, program: str, cases: str, runs: Iterable[Configuration], junit: Path
+) -> None:
+    """Runs one program in `runs`, with GoogleTest's filter `cases`; JUnit goes to `junit`."""
+    runs = list(runs)
+    with progress(len(runs), f"testing {program}") as bar:
+        for configuration in runs:
+            shutil.rmtree(junit / configuration.name, ignore_errors=True)
+            _run(this, configuration, [program], junit, bar, cases)
+
+
 def _run(
-    this: Build, configuration: Configuration, tests: list[str], junit: Path, bar: Bar
+    this: Build,
+    configuration: Configuration,
+    tests: list[str],
+    junit: Path,
+    bar: Bar,
+    cases: str = "*",
 ) -> list[str]:
     """One run of CTest; what it printed of failures."""
     folder = junit / configuration.name
@@ -108,10 +126,11 @@ def _run(
             bar.step(f"testing {configuration.name}")
 
     names = "|".join(tests)
+    limit = ninja.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
     ctest = folder / _CTEST
     command = [
         *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
-        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(_TEST_TIMEOUT)),
+        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(limit)),
         *("--output-junit", str(ctest)),
     ]
     env = {
@@ -120,6 +139,7 @@ def _run(
         **runtime.library_path(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
+        "GTEST_FILTER": cases,
     }
     code = shell.follow(command, line, env=env)
     _write_process_failures(folder, tests)
@@ -132,24 +152,24 @@ def _write_process_failures(folder: Path, tests: list[str]) -> None:
     It died before it had written a result, or after: a leak, a race that a
     sanitizer reports at the end, a crash in a destructor.
     """
-    failed = {
-        case.get("name")
-        for case in ElementTree.parse(folder / _CTEST).iter("testcase")
-        if case.get("status") != "run"
-    }
+    cases = list(ElementTree.parse(folder / _CTEST).iter("testcase"))
+    failed = {case.get("name"): case for case in cases if case.get("status") != "run"}
     for name in tests:
         path = folder / f"{name}.xml"
         told = path.exists() and ElementTree.parse(path).find(".//failure") is not None
         if not path.exists() or (name in failed and not told):
-            _write_crash(path, name)
+            _write_crash(path, name, failed.get(name))
 
 
-def _write_crash(path: Path, name: str) -> None:
+def _write_crash(path: Path, name: str, ended: ElementTree.Element | None) -> None:
     suites = ElementTree.Element("testsuites", name=name)
     case = ElementTree.SubElement(
         ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"
     )
-    ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
+    failure = ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
+    if ended is not None:
+        lines = (ended.findtext("system-out") or "").splitlines()
+        failure.text = "\n".join(lines[-_SHOWN:])
     ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
 
 
@@ -169,13 +189,14 @@ def _count(
                 outcome.failures.append(f"{configuration.name}: {name}: {full}")
             elif skipped is not None or case.get("result") == "skipped":
                 outcome.skipped += 1
-                reason = _reason(skipped)
-                outcome.reasons[reason] = outcome.reasons.get(reason, 0) + 1
+                why = reason(skipped)
+                outcome.reasons[why] = outcome.reasons.get(why, 0) + 1
             else:
                 outcome.passed += 1
 
 
-def _reason(skipped: ElementTree.Element | None) -> str:
+def reason(skipped: ElementTree.Element | None) -> str:
+    """Why a test was skipped, in its own words."""
     lines = (skipped.get("message") or skipped.text or "") if skipped is not None else ""
     told = [line.strip() for line in lines.splitlines() if line.strip()]
     # GoogleTest puts the place first: <file>:<line>

@@ -9,6 +9,7 @@ message of a commit is the text and three trailers:
     XPU-Stage: device 1/2
     XPU-Digest: <sha256 of title, text and tree>
 
+A person who makes a commit a change of its own writes the first of them.
 The digest tells a commit as the tool made it, of this or an earlier version of
 the series, from one that a person has changed since. ghstack adds lines of its
 own to the messages; they are no part of the digest.
@@ -24,6 +25,7 @@ from xpu_stack.git import Commit, TreeId
 
 SECTIONS = ("Motivation", "Design", "Additional Context")
 TITLE_LIMIT = 72
+UNWRITTEN = "To be written:"  # begins a line that waits for its words
 
 _TRAILER = re.compile(r"^XPU-(Change|Stage|Digest): (.+)$", re.MULTILINE)
 _GHSTACK_LINE = re.compile(
@@ -43,11 +45,16 @@ class ChangeText:
     def read(cls, path: Path, shown: str) -> "ChangeText":
         """Reads and checks a text; errors point at file and line."""
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            return cls.parse(path.read_text(encoding="utf-8"), shown)
         except FileNotFoundError:
             raise SeriesError(shown, "every change has a text; this one is not there") from None
         except UnicodeDecodeError:
             raise SeriesError(shown, "is not UTF-8") from None
+
+    @classmethod
+    def parse(cls, text: str, shown: str) -> "ChangeText":
+        """Checks a text; `shown` is how errors name it."""
+        lines = text.splitlines()
         title = lines[0].strip() if lines else ""
         if not title or len(title) > TITLE_LIMIT:
             raise SeriesError(
@@ -61,6 +68,25 @@ class ChangeText:
     @property
     def message(self) -> str:
         return f"{self.title}\n\n{self.body}"
+
+
+def template(title: str, motivation: str = "") -> str:
+    """The text of a new change; `unwritten` finds what is still to be filled in."""
+    told = [
+        motivation or f"{UNWRITTEN} why it is needed.",
+        f"{UNWRITTEN} what it does, and how.",
+        f"{UNWRITTEN} what else a reader must know; or: None.",
+    ]
+    parts = [f"{one}\n{'-' * len(one)}\n{text}\n" for one, text in zip(SECTIONS, told, strict=True)]
+    return "\n".join([f"{title}\n", *parts])
+
+
+def unwritten(text: ChangeText) -> int | None:
+    """The line of a text where something is still to be written."""
+    for number, line in enumerate(text.message.splitlines(), start=1):
+        if line.startswith(UNWRITTEN):
+            return number
+    return None
 
 
 def _check_sections(lines: list[str], shown: str) -> None:
@@ -109,9 +135,9 @@ def compose(text: ChangeText, change: str, stage: str, n: int, of: int, tree: Tr
 def trailers(message: str) -> Trailers | None:
     """The series' trailers of a message, or None for a commit of someone else."""
     found = dict(_TRAILER.findall(message))
-    if not {"Change", "Stage", "Digest"} <= found.keys():
+    if "Change" not in found:
         return None
-    return Trailers(found["Change"], found["Stage"].split(" ")[0], found["Digest"])
+    return Trailers(found["Change"], found["Change"].partition("/")[0], found.get("Digest", ""))
 
 
 def own_text(message: str) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from xpu_stack import applying, bench, console, testing, tidy
+from xpu_stack import applying, bench, bisecting, console, testing, tidy
 from xpu_stack import build as building
 from xpu_stack.cli.options import (
     EPILOG,
@@ -37,8 +37,11 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @checkout_options
 @mode_option
 @click.option("--again", is_flag=True, help="Also run tests that passed before on the same tree.")
-def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool) -> None:
-    """Applies, builds and tests each stage in sequence."""
+@click.option("--each", is_flag=True, help="After each change, not only at the end of a stage.")
+def test_(
+    stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool, each: bool
+) -> None:
+    """Applies, builds and tests each stage in sequence; with --each every change."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     if chosen == NO_STAGE:
@@ -49,10 +52,12 @@ def test_(stage: str | None, base: str, pytorch_src: str | None, mode: str, agai
             code=ExitCode.USAGE,
         )
     with applying.opened(layout, base, pytorch_src, "test") as work:
-        for one in work.series.up_to(chosen):
-            applying.apply(work, one.name)
-            _test_tree(work, one.name, building.Mode(mode), building.Sanitizer.NONE, again=again)
-        console.say(f"stage '{chosen}' and all below it pass")
+        points = work.series.points(chosen, each=each)
+        for number, point in enumerate(points, start=1):
+            console.say(f"-- {point} ({number}/{len(points)})")
+            applying.apply(work, point)
+            _test_tree(work, point, building.Mode(mode), building.Sanitizer.NONE, again=again)
+        console.say(f"'{chosen}' and all below it pass")
 
 
 def _test_tree(
@@ -71,6 +76,31 @@ def _test_tree(
     changes = work.series.changes(stage)
     building.build(this, changes)
     testing.test(this, changes)
+
+
+@cli.command("bisect", epilog=EPILOG)
+@click.option("--test", "name", required=True, help="A test program, or Suite.Case.")
+@click.option("--good", help="A stage or change at which it passes; or a commit of the series.")
+@click.option("--bad", help="One at which it fails. Default: the last there is.")
+@stage_option
+@checkout_options
+@mode_option
+@click.option("--again", is_flag=True, help="Runs it also where it ran before on the same tree.")
+def bisect_(
+    name: str,
+    good: str | None,
+    bad: str | None,
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    again: bool,
+) -> None:
+    """Finds the change that broke a test, or the version of the series that did."""
+    layout = Layout.current()
+    ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage), again)
+    with applying.opened(layout, base, pytorch_src, "bisect") as work:
+        bisecting.bisect(work, name, building.Mode(mode), ends)
 
 
 @cli.command(epilog=EPILOG)

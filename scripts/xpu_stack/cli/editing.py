@@ -1,6 +1,8 @@
-"""Verbs for the series itself: export, check."""
+"""Verbs for the series itself: new, export, check."""
 
-from xpu_stack import applying, checking, console
+import click
+
+from xpu_stack import applying, beginning, checking, console, lock
 from xpu_stack import export as exporting
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
 from xpu_stack.layout import Layout
@@ -20,6 +22,20 @@ def export(base: str, pytorch_src: str | None) -> None:
         fresh = applying.Workspace(layout, work.base, Series.load(layout, base), work.checkout)
         applying.adopt(fresh)
         console.say(f"{len(written)} file(s) of the series differ from before")
+
+
+@cli.command("new", epilog=EPILOG)
+@click.option("--change", required=True, help="<stage>/<change>; the stage may be new, too.")
+@click.option("--title", help="In the imperative. Default: to be written.")
+@click.option("--after", help="The change or stage before it. Default: the last of its stage.")
+@base_option
+def new_(change: str, title: str | None, after: str | None, base: str) -> None:
+    """Begins a change, and its stage when there is none of that name."""
+    layout = Layout.current()
+    with lock.held(layout.state / "lock", "new", str(layout.state)):
+        for path in beginning.begin(layout, base, change, title, after):
+            console.say(f"wrote {path.relative_to(layout.repository)}")
+    console.say(f"next: make apply STAGE={change}, edit, git add, git commit --amend, make export")
 
 
 @cli.command(epilog=EPILOG)

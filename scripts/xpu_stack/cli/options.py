@@ -22,7 +22,9 @@ def cli() -> None:
 
 
 stage_option = click.option(
-    "--stage", help="Up to and including this stage; 'base': none. Default: the last there is."
+    "--stage",
+    help="Up to and including this stage, or change (stage/change); 'base': none. "
+    "Default: the last stage there is.",
 )
 
 base_option = click.option(
@@ -49,8 +51,8 @@ def checkout_options(function: _Command) -> _Command:
 
 
 def stage_or_last(layout: Layout, base: str, stage: str | None) -> str:
-    """The stage that is asked for, refused if there is none of that name, before any work."""
+    """The stage or change that is asked for, refused if there is none, before any work."""
     series = Series.load(layout, base)
     chosen = stage or series.stage_names[-1]
-    series.up_to(chosen)
+    series.changes(chosen)
     return chosen

@@ -72,12 +72,17 @@ def adopt(work: Workspace) -> None:
     The files are those of the series already, edited or committed by hand.
     """
     there = stack.read(work.repository)
+    made = given(work, there)
+    if made[-1] != there.tip:
+        Switch(work.repository).to(made[-1], stack.BRANCH)
+
+
+def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
+    """The commits that the series gives now in place of those that are there."""
     stage = there.stage
     assert stage is not None
     dropped = _remember_dropped(work, frozenset())
-    made = expected(work, there.base, stage, work.series.changes(stage), dropped)
-    if made[-1] != there.tip:
-        Switch(work.repository).to(made[-1], stack.BRANCH)
+    return expected(work, there.base, stage, work.series.changes(stage), dropped)
 
 
 def expected(

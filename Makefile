@@ -74,6 +74,9 @@ review:
 mail:
 	@$(tool) mail $(checkout)
 
+submit:
+	@$(tool) submit $(stage) $(checkout) $(if $(BRANCH),--branch '$(BRANCH)') $(if $(DRY_RUN),--dry-run)
+
 doctor:
 	@$(tool) doctor $(if $(BASE),--base '$(BASE)')
 

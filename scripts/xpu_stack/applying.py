@@ -78,10 +78,15 @@ def adopt(work: Workspace) -> None:
     The files are those of the series already, edited or committed by hand.
     """
     there = stack.read(work.repository)
-    last = there.applied[-1].trailers.change
-    made = expected(work, there.base, last, work.series.changes(last), dropped(work))
+    made = given(work, there)
     if made[-1] != there.tip:
         Switch(work.repository).to(made[-1], stack.BRANCH)
+
+
+def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
+    """The commits that the series gives now in place of those that are there."""
+    last = there.applied[-1].trailers.change
+    return expected(work, there.base, last, work.series.changes(last), dropped(work))
 
 
 def expected(

@@ -13,6 +13,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     moving,
     running,
     showing,
+    submitting,
     upkeep,
 )
 from xpu_stack.cli.options import cli

@@ -1,0 +1,26 @@
+"""The verb that sends the stack to GitHub: submit."""
+
+import click
+
+from xpu_stack import applying
+from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option
+from xpu_stack.layout import Layout
+
+
+@cli.command("submit", epilog=EPILOG)
+@stage_option
+@checkout_options
+@click.option("--branch", help="The remote's branch to land in. Default: its default branch.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; send and change nothing.")
+def submit_(
+    stage: str | None, base: str, pytorch_src: str | None, branch: str | None, dry_run: bool
+) -> None:
+    """Opens and updates the pull requests of the stack, with ghstack."""
+    # ghstack and its HTTP client take half a second to load: for this verb only.
+    from xpu_stack import submit as submitting
+
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "submit") as work:
+        account = submitting.configured(work.repository.folder)
+        request = submitting.Request(stage, branch, dry_run)
+        submitting.submit(work, account, request)

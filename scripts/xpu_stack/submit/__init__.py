@@ -1,0 +1,111 @@
+"""`make submit`: the stack as pull requests, by the real ghstack.
+
+Before anything is sent: the checkout must hold the series' own commits and
+nothing else (preflight.py), the remote must take a push (scratch.py), and what
+GitHub has must be what the series knows of (plan.py). Then ghstack runs, beside
+the checkout (run.py), and what came of it goes into the series (record.py).
+
+Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from xpu_stack import stack
+from xpu_stack.applying import Workspace
+from xpu_stack.console import progress, say
+from xpu_stack.errors import ToolError
+from xpu_stack.git import Commit
+from xpu_stack.submit import plan as planning
+from xpu_stack.submit import preflight, record, run, scratch, table
+from xpu_stack.submit.account import Account, configured
+from xpu_stack.submit.github import GitHub
+from xpu_stack.submit.plan import Plan, State
+
+__all__ = ["Account", "Request", "configured", "submit"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. stage: up to it, or all; branch: where it is to land."""
+
+    stage: str | None = None
+    branch: str | None = None
+    dry: bool = False
+
+
+def submit(work: Workspace, account: Account, request: Request) -> Plan:
+    """Submits the stack, or shows what would be done; what was planned."""
+    commits = preflight.commits_of_series(work, request.stage)
+    preflight.refuse_unready(work.repository, account.remote)
+    with scratch.beside(work.repository, account.remote) as beside:
+        return asyncio.run(_submit(work, account, request, commits, beside))
+
+
+async def _submit(
+    work: Workspace,
+    account: Account,
+    request: Request,
+    commits: list[Commit],
+    beside: scratch.Scratch,
+) -> Plan:
+    known = record.Record.load(work.layout, work.base.name)
+    journal = record.Journal(work.repository)
+    base = stack.read(work.repository).base
+    with progress(None, "looking at the remote and its pull requests"):
+        github = await GitHub.of(account, beside)
+        onto = _branch(known, request, github)
+        tip = preflight.tracked(work.repository, account.remote, onto, base)
+        beside.repository.run("update-ref", f"refs/remotes/{account.remote}/{onto}", tip)
+        beside.fetch(account.username)
+        beside.refuse_unwritable(account.username, base)
+        facts = planning.Known(
+            known,
+            journal.trees(),
+            frozenset(change.id for change in work.series.all_changes()),
+            record.numbers_of_other_bases(work.layout, work.base.name),
+        )
+        plan = await planning.make(
+            commits, work.repository.tree_of(base), facts, beside, github, account.username
+        )
+    if request.dry:
+        table.show(plan, known.entries, dry=True)
+        say("DRY_RUN=1: nothing was sent, and nothing was changed")
+        return plan
+    journal.add({item.change: item.commit.tree for item in plan.items})
+    with progress(None, "ghstack submits"):
+        run.finish(plan, base, work.series, beside)
+        chain = run.chain(plan, base, work.series, beside)
+        done = await run.ghstack_submit(beside, chain, onto, account, github)
+    _keep(work, known, plan, onto, done)
+    journal.clear()
+    table.show(plan, done, dry=False)
+    return plan
+
+
+def _branch(known: record.Record, request: Request, github: GitHub) -> str:
+    if known.branch and request.branch not in (None, known.branch):
+        raise ToolError(
+            f"The stack was submitted for '{known.branch}'.",
+            why=f"its pull requests cannot be moved to '{request.branch}'",
+            next="make submit # without BRANCH",
+        )
+    return known.branch or request.branch or github.default_branch
+
+
+def _keep(
+    work: Workspace,
+    known: record.Record,
+    plan: Plan,
+    onto: str,
+    done: dict[str, record.Entry],
+) -> None:
+    """Writes the record: in the order of the series, and what is left over last."""
+    gone = {change for change, state, _ in plan.others if state is State.GONE}
+    entries = {**known.entries, **done}
+    order = [change.id for change in work.series.all_changes() if change.id in entries]
+    order += [change for change in entries if change not in order and change not in gone]
+    fresh = record.Record(onto, {change: entries[change] for change in order})
+    if fresh != known:
+        path = fresh.save(work.layout, work.base.name)
+        say(f"wrote {path.relative_to(work.layout.repository)}: commit it with the series")

@@ -1,0 +1,106 @@
+"""GitHub's pull requests, as far as a submission must know them."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import ghstack.github
+import ghstack.github_utils
+import ghstack.shell
+
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.submit.account import Account
+from xpu_stack.submit.scratch import Scratch
+
+# What ghstack's endpoint raises when GitHub cannot be reached, or says no.
+FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """A pull request. head and base: names of branches."""
+
+    number: int
+    url: str
+    open: bool
+    title: str
+    body: str
+    head: str
+    base: str
+
+
+@dataclass(frozen=True)
+class GitHub:
+    """The repository on GitHub that the checkout's remote is."""
+
+    endpoint: ghstack.github.GitHubEndpoint
+    host: str
+    owner: str
+    name: str
+    default_branch: str
+
+    @classmethod
+    async def of(cls, account: Account, scratch: Scratch) -> "GitHub":
+        try:
+            info = await ghstack.github_utils.get_github_repo_info(
+                github=account.endpoint,
+                sh=ghstack.shell.Shell(quiet=True, cwd=str(scratch.repository.folder)),
+                github_url=account.host,
+                remote_name=account.remote,
+            )
+        except FAILURES as error:
+            raise _silent(error) from error
+        owner, name = info["name_with_owner"]["owner"], info["name_with_owner"]["name"]
+        if info["is_fork"]:
+            raise ToolError(
+                f"{owner}/{name} is a fork.",
+                why="ghstack's branches must be in the repository that the changes are to land in",
+                next=f"git remote set-url {account.remote} <the address of that repository>",
+            )
+        return cls(account.endpoint, account.host, owner, name, info["default_branch"])
+
+    def address(self, number: int) -> str:
+        return f"https://{self.host}/{self.owner}/{self.name}/pull/{number}"
+
+    async def pull_requests(self, numbers: Iterable[int]) -> dict[int, PullRequest]:
+        found = await asyncio.gather(*(self._get(f"pulls/{number}") for number in numbers))
+        return {one["number"]: self._pull_request(one) for one in found}
+
+    async def open_from(self, heads: Iterable[str]) -> list[PullRequest]:
+        """The open pull requests that were made from these branches."""
+        queries = (
+            urlencode({"state": "open", "head": f"{self.owner}:{head}"}, safe=":/")
+            for head in heads
+        )
+        found = await asyncio.gather(*(self._get(f"pulls?{query}") for query in queries))
+        return [self._pull_request(one) for listed in found for one in listed]
+
+    async def _get(self, path: str) -> Any:
+        try:
+            return await self.endpoint.aget(f"repos/{self.owner}/{self.name}/{path}")
+        except FAILURES as error:
+            raise _silent(error) from error
+
+    def _pull_request(self, told: Any) -> PullRequest:
+        return PullRequest(
+            number=told["number"],
+            url=self.address(told["number"]),
+            open=told["state"] == "open",
+            title=told["title"],
+            body=(told["body"] or "").replace("\r\n", "\n"),
+            head=told["head"]["ref"],
+            base=told["base"]["ref"],
+        )
+
+
+def _silent(error: Exception) -> ToolError:
+    said = str(error).strip().splitlines()
+    return ToolError(
+        "GitHub gives no answer that can be used.",
+        why=" ".join(said)[:200] if said else type(error).__name__,
+        next="make submit DRY_RUN=1 # once the connection and the token are in order",
+        code=ExitCode.MISSING,
+    )

@@ -1,0 +1,225 @@
+"""What must be true of the checkout before anything is submitted.
+
+ghstack submits whatever stands above the remote's branch, and believes what
+commit messages say of pull requests. So nothing is given to it but the series'
+own commits, and messages that it would misread are refused.
+"""
+
+import re
+
+import ghstack.diff
+import ghstack.submit
+
+from xpu_stack import applying, conflict, stack
+from xpu_stack.applying import Workspace
+from xpu_stack.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.git import Commit, CommitId, Repository
+from xpu_stack.stack import Stack
+from xpu_stack.text import own_text, trailers
+
+_LINE = re.compile(r"^(XPU-Change|XPU-Stage|XPU-Digest|ghstack-source-id|Pull-Request): ", re.M)
+_GHSTACK = re.compile(r"^(ghstack-source-id|Pull-Request): (.+)$", re.M)
+_OWN = ("XPU-Change", "XPU-Stage", "XPU-Digest")
+
+
+def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
+    """The series' commits in the checkout, up to `stage`, oldest first."""
+    repository = work.repository
+    conflict.refuse_pending(repository)
+    stack.refuse_unsafe(repository, stack.BRANCH)
+    there = stack.read(repository)
+    _refuse_damaged(repository, there)
+    _refuse_doubled(there)
+    _refuse_reordered(work, there)
+    _refuse_edited(there)
+    stack.refuse_foreign(repository, there)
+    _refuse_empty(repository, there)
+    commits = _as_series_gives(work, there)
+    for commit in commits:
+        _refuse_misread(work, commit)
+    return commits if stage is None else _up_to(work, there, commits, stage)
+
+
+def _refuse_damaged(repository: Repository, there: Stack) -> None:
+    """A commit with half of its trailers is of the series, and no longer known as such."""
+    below = repository.history(there.base, 1)
+    for commit in [*(one.commit for one in there.applied), *there.foreign, *below]:
+        found = [name for name in _LINE.findall(commit.message) if name in _OWN]
+        if found and sorted(found) != sorted(_OWN):
+            raise ToolError(
+                f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
+                why=f"it must have each of {', '.join(_OWN)} once, and has {', '.join(found)}",
+                next=f"git -C {repository.folder} branch -m mine && git -C {repository.folder} "
+                "switch --detach <base> && make apply",
+            )
+
+
+def _refuse_doubled(there: Stack) -> None:
+    """A squash or a split by hand leaves ghstack's lines twice; it then mixes changes up."""
+    seen: dict[str, Commit] = {}
+    for one in there.applied:
+        lines = [match.group(0) for match in _GHSTACK.finditer(one.commit.message)]
+        names = [line.split(":")[0] for line in lines]
+        double = next((line for line in lines if names.count(line.split(":")[0]) > 1), None)
+        double = double or next((line for line in lines if line in seen), None)
+        if double:
+            raise ToolError(
+                f"The commit of {one.trailers.change} has a line of ghstack's twice.",
+                why=f"'{double}' stands {_where(double, names, seen)}",
+                next="make apply # gives the commits without ghstack's lines",
+            )
+        seen |= dict.fromkeys(lines, one.commit)
+
+
+def _where(line: str, names: list[str], seen: dict[str, Commit]) -> str:
+    if names.count(line.split(":")[0]) > 1:
+        return "beside another of its kind"
+    return f"in {seen[line].id[:12]} too"
+
+
+def _refuse_reordered(work: Workspace, there: Stack) -> None:
+    here = _changes(there)
+    order = [change.id for change in work.series.all_changes() if change.id in here]
+    if sorted(here) == sorted(order) and here != order:
+        raise ToolError(
+            "The commits are in another order than the series.",
+            why=f"the checkout has {' '.join(here)}",
+            next="edit patches/series.yaml for that order, then "
+            f"git -C {work.repository.folder} branch -m mine && "
+            f"git -C {work.repository.folder} switch --detach {there.base[:12]} && make apply",
+        )
+
+
+def _refuse_edited(there: Stack) -> None:
+    for one in there.applied:
+        if not one.as_made and not there.foreign:
+            raise ToolError(
+                f"The commit of {one.trailers.change} was changed by hand.",
+                why=f"{one.commit.id[:12]} is not what the series gives",
+                next="make export # then make submit",
+            )
+
+
+def _refuse_empty(repository: Repository, there: Stack) -> None:
+    if not there.applied:
+        raise ToolError(
+            "There is nothing to submit.",
+            why=f"no change of the series is applied in {repository.folder}",
+            next="make apply",
+            code=ExitCode.USAGE,
+        )
+
+
+def _as_series_gives(work: Workspace, there: Stack) -> list[Commit]:
+    """The commits that the series gives; the checkout must have the same.
+
+    Ids may differ by the lines that a ghstack run by hand has added.
+    """
+    ids = applying.given(work, there)
+    commits = list(reversed(work.repository.history(ids[-1], len(ids))))
+    here, wanted = _changes(there), [change_of(commit) for commit in commits]
+    pairs = zip(there.applied, commits, strict=False)
+    if here != wanted or not all(_same(one.commit, commit) for one, commit in pairs):
+        raise ToolError(
+            "The checkout is at another version of the series.",
+            why="the series' files were edited since they were applied",
+            next="make apply # then make submit",
+        )
+    return commits
+
+
+def _same(here: Commit, given: Commit) -> bool:
+    return here.tree == given.tree and own_text(here.message) == own_text(given.message)
+
+
+def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
+    wanted = {change.id for change in work.series.changes(stage)}
+    chosen = [commit for commit in commits if change_of(commit) in wanted]
+    if not chosen or stage not in {one.trailers.stage for one in there.applied}:
+        raise ToolError(
+            f"The stage '{stage}' is not in the checkout.",
+            why=f"it is at '{there.stage}'",
+            next=f"make apply STAGE={stage}",
+        )
+    return chosen
+
+
+def _refuse_misread(work: Workspace, commit: Commit) -> None:
+    """A text in which ghstack would see something else than words."""
+    for found, problem in (
+        (
+            ghstack.diff.PullRequestResolved.search(commit.message, r"[^/\s]+"),
+            "names a pull request in the form of ghstack's trailer, which would be updated",
+        ),
+        ("[ghstack-poisoned]" in commit.message, "has ghstack's own mark '[ghstack-poisoned]'"),
+        (
+            ghstack.submit.RE_STACK.search(commit.message),
+            "has a list after a line 'Stack...:', which ghstack would replace by its own",
+        ),
+    ):
+        if found:
+            change = change_of(commit)
+            text = work.layout.patches / "texts" / f"{change}.md"
+            raise SeriesError(text.relative_to(work.layout.repository).as_posix(), problem)
+
+
+def change_of(commit: Commit) -> str:
+    """The change that a commit of the series is of."""
+    found = trailers(commit.message)
+    assert found is not None
+    return found.change
+
+
+def _changes(there: Stack) -> list[str]:
+    return [one.trailers.change for one in there.applied]
+
+
+def _title(commit: Commit) -> str:
+    return commit.message.splitlines()[0]
+
+
+# -- the remote, as the checkout knows it ----------------------------------------
+
+
+def refuse_unready(repository: Repository, remote: str) -> None:
+    """Refuses a repository from which ghstack cannot make and push commits."""
+    if repository.ask("remote", "get-url", "--push", remote) is None:
+        raise ToolError(
+            f"The checkout has no remote '{remote}'.",
+            why="ghstack pushes to the repository in which the pull requests are opened",
+            next=f"git -C {repository.folder} remote add {remote} <address> && "
+            f"git -C {repository.folder} fetch {remote}",
+            code=ExitCode.MISSING,
+        )
+    if repository.line("rev-parse", "--is-shallow-repository") == "true":
+        raise ToolError(
+            "The checkout has a part of its history only.",
+            why="ghstack must see what the stack and the remote have in common",
+            next=f"git -C {repository.folder} fetch --unshallow {remote}",
+        )
+    if repository.ask("var", "GIT_COMMITTER_IDENT") is None:
+        raise ToolError(
+            "git does not know who you are.",
+            why="ghstack makes commits in your name, and user.name or user.email is not set",
+            next="git config --global user.name <name> && git config --global user.email <address>",
+            code=ExitCode.MISSING,
+        )
+
+
+def tracked(repository: Repository, remote: str, branch: str, base: CommitId) -> CommitId:
+    """The remote's branch as fetched last; the stack's base must be in it."""
+    tip = repository.commit_id(f"refs/remotes/{remote}/{branch}")
+    fetch = f"git -C {repository.folder} fetch {remote} {branch}"
+    if tip is None:
+        raise ToolError(
+            f"The checkout does not know the branch '{branch}' of '{remote}'.",
+            why=f"there is no {remote}/{branch}; pull requests are made against it",
+            next=fetch,
+        )
+    if repository.run("merge-base", "--is-ancestor", base, tip, check=False).code:
+        raise ToolError(
+            f"The stack's base {base[:12]} is not in '{branch}' of '{remote}'.",
+            why="ghstack would open a pull request for every commit that is not in it",
+            next=f"make submit BRANCH=<the branch that has it> # or first: {fetch}",
+        )
+    return tip

@@ -1,0 +1,156 @@
+"""ghstack's part: the chain of commits that it is given, and its run."""
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+
+import ghstack.logs
+import ghstack.shell
+import ghstack.submit
+import ghstack.trailers
+
+from xpu_stack.console import log
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import CommitId, TreeId
+from xpu_stack.series import Series
+from xpu_stack.submit.account import Account
+from xpu_stack.submit.github import GitHub, PullRequest
+from xpu_stack.submit.plan import Item, Plan
+from xpu_stack.submit.record import Entry
+from xpu_stack.submit.scratch import Scratch
+from xpu_stack.text import trailers
+
+
+class _Shell(ghstack.shell.Shell):
+    """ghstack's shell, whose pushes arrive as a whole or not at all.
+
+    Of a base and a head that one push is to move, a remote may take one and
+    reject the other; the next run would then leave the head beside its base,
+    and the pull request would show the changes below it too.
+    """
+
+    async def agit(self, *args: str, **kwargs: Any) -> Any:
+        if args[0] == "push":
+            args = ("push", "--atomic", *args[1:])
+        return await super().agit(*args, **kwargs)
+
+
+def chain(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> CommitId:
+    """The commits with ghstack's trailers where there is a pull request; the tip."""
+    tip = base
+    for item in plan.items:
+        message = item.commit.message
+        if item.pull_request is not None:
+            assert item.source_id is not None
+            message = _with_trailers(message, item.source_id, item.pull_request)
+        who = series.identity(item.commit.when)
+        tip = scratch.repository.commit_tree(item.commit.tree, [tip], message, who)
+    return tip
+
+
+def _with_trailers(message: str, source_id: TreeId, pull_request: PullRequest) -> str:
+    lines = [f"ghstack-source-id: {source_id}", f"Pull-Request: {pull_request.url}"]
+    return str(ghstack.trailers.interpret_trailers(message.rstrip(), lines)) + "\n"
+
+
+def finish(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> None:
+    """Pushes the `orig` that a run which was cut off owes; ghstack asks for it."""
+    specs = [
+        f"{_orig(item, base, series, scratch)}:refs/heads/"
+        + item.pull_request.head.removesuffix("/head")
+        + "/orig"
+        for item in plan.items
+        if item.unfinished and item.pull_request is not None
+    ]
+    if not specs:
+        return
+    result = scratch.repository.run(
+        "push",
+        "--atomic",
+        "--no-verify",
+        scratch.remote,
+        *specs,
+        env={"GIT_TERMINAL_PROMPT": "0"},
+        check=False,
+    )
+    if result.code:
+        raise _cut_off(result.complaint, result.complaint)
+
+
+def _orig(item: Item, base: CommitId, series: Series, scratch: Scratch) -> CommitId:
+    assert item.pull_request is not None
+    assert item.source_id is not None
+    message = _with_trailers(item.commit.message, item.source_id, item.pull_request)
+    who = series.identity(item.commit.when)
+    return scratch.repository.commit_tree(item.source_id, [base], message, who)
+
+
+async def ghstack_submit(
+    scratch: Scratch, tip: CommitId, onto: str, account: Account, github: GitHub
+) -> dict[str, Entry]:
+    """Runs ghstack on the chain; the pull request and source id of each change."""
+    repository = scratch.repository
+    repository.run("update-ref", "--no-deref", "HEAD", tip)
+    with _captured() as said:
+        try:
+            done = await ghstack.submit.main(
+                msg=None,
+                username=account.username,
+                github=github.endpoint,
+                sh=_Shell(cwd=str(repository.folder)),
+                # the series' texts are what the pull requests say
+                update_fields=True,
+                repo_owner_opt=github.owner,
+                repo_name_opt=github.name,
+                github_url=account.host,
+                remote_name=account.remote,
+                base_opt=onto,
+                # one base branch for each pull request: in the direct style a
+                # reordered pair can make GitHub take one for merged
+                direct_opt=False,
+            )
+        except Exception as error:
+            # Whatever it was: what was done is found again by the next run.
+            raise _cut_off(str(error) or type(error).__name__, said.getvalue()) from error
+    entries = {}
+    for diff in done:
+        told = trailers(scratch.message_of(CommitId(diff.orig)))
+        assert told is not None
+        entries[told.change] = Entry(
+            github.address(int(diff.number)), TreeId(diff.elab_diff.diff.source_id)
+        )
+    return entries
+
+
+def _cut_off(reason: str, said: str) -> ToolError:
+    told = [line.strip() for line in said.splitlines()]
+    marked = [line for line in told if line.startswith(("! [", "remote:", "fatal:"))]
+    return ToolError(
+        "The submission was cut off.",
+        why=(marked or [line for line in reason.splitlines() if line.strip()])[0][:200],
+        next="make submit # takes up what was begun, and opens nothing twice",
+        code=ExitCode.MISSING,
+    )
+
+
+@contextmanager
+def _captured() -> Iterator[io.StringIO]:
+    """What ghstack and its git print goes to the log file; secrets are taken out."""
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(ghstack.logs.formatter)
+    root = logging.getLogger()
+    level = root.level
+    with ExitStack() as undo:
+        undo.callback(root.setLevel, level)
+        undo.callback(root.removeHandler, handler)
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)
+        undo.enter_context(redirect_stdout(said))
+        undo.enter_context(redirect_stderr(said))
+        try:
+            yield said
+        finally:
+            log.info("ghstack said:\n%s", said.getvalue())

@@ -1,0 +1,130 @@
+"""A repository beside the checkout, for ghstack to work in.
+
+Note [ghstack beside the checkout]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+ghstack writes two trailers into the commits that it has submitted, the pull
+request and a source id, and moves HEAD to commits of its own. Were the series'
+commits to carry them, their ids would depend on who submitted what and when,
+and a commit that lost them in a rebase would open a second pull request.
+
+So the series' commits never have them. What ghstack is to know is kept in the
+record (record.py) and is put into a chain of commits made for this one run, in
+a repository that has the checkout's objects by reference and its own refs,
+index and HEAD. There ghstack runs, fetches and pushes. The checkout is only
+read: neither its branches nor its view of the remote change, whatever happens.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack import shell
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import CommitId, Repository, TreeId
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The repository, and the remote as it is seen from there."""
+
+    repository: Repository
+    remote: str
+
+    def fetch(self, user: str) -> None:
+        """Brings the branches that ghstack has made for `user` up to date."""
+        refs = f"+refs/heads/gh/{user}/*:refs/remotes/{self.remote}/gh/{user}/*"
+        result = self.repository.run(
+            # what a person's remote says of tags and of pruning is not for here
+            "fetch",
+            "--no-tags",
+            "--prune",
+            self.remote,
+            refs,
+            env={"GIT_TERMINAL_PROMPT": "0"},
+            check=False,
+        )
+        if result.code:
+            raise unreachable(self.remote, result)
+
+    def refuse_unwritable(self, user: str, commit: CommitId) -> None:
+        """A push that is not carried out: the remote has to agree to receive it."""
+        result = self.repository.run(
+            "push",
+            "--dry-run",
+            "--no-verify",
+            self.remote,
+            f"{commit}:refs/heads/gh/{user}/0/base",
+            env={"GIT_TERMINAL_PROMPT": "0"},
+            check=False,
+        )
+        if result.code:
+            raise ToolError(
+                f"'{self.remote}' does not let you push.",
+                why=_reason(result),
+                next="mend the access: ghstack pushes branches gh/<user>/... to the repository",
+                code=ExitCode.MISSING,
+            )
+
+    def branches(self, user: str, kind: str) -> dict[str, CommitId]:
+        """gh/<user>/<n> -> the commit of its branch of this kind: head, base or orig."""
+        prefix = f"refs/remotes/{self.remote}/"
+        listed = self.repository.line(
+            "for-each-ref", "--format=%(refname) %(objectname)", f"{prefix}gh/{user}/*/{kind}"
+        )
+        pairs = (line.split(" ") for line in listed.splitlines())
+        return {
+            name.removeprefix(prefix).removesuffix(f"/{kind}"): CommitId(commit)
+            for name, commit in pairs
+        }
+
+    def commit_of(self, branch: str) -> CommitId | None:
+        return self.repository.commit_id(f"refs/remotes/{self.remote}/{branch}")
+
+    def tree_of(self, branch: str) -> TreeId | None:
+        commit = self.commit_of(branch)
+        return self.repository.tree_of(commit) if commit else None
+
+    def message_of(self, commit: CommitId) -> str:
+        return self.repository.history(commit, 1)[0].message
+
+
+@contextmanager
+def beside(checkout: Repository, remote: str) -> Iterator[Scratch]:
+    """A scratch repository with the checkout's objects, remotes and settings."""
+    with tempfile.TemporaryDirectory(prefix="xpu-stack-") as name:
+        repository = Repository(Path(name))
+        repository.run("init", "--quiet")
+        objects = repository.git_path("objects/info/alternates")
+        objects.write_text(f"{checkout.git_path('objects')}\n")
+        # The person's remotes, addresses, credentials and name, and then what
+        # makes this a repository of its own.
+        config = repository.git_path("config")
+        own = config.read_text()
+        config.write_text(f"[include]\n\tpath = {checkout.git_path('config')}\n{own}")
+        for setting in (
+            f"core.worktree={name}",
+            # after a fetch git would tidy up in the background, while the
+            # folder goes
+            "gc.auto=0",
+            "maintenance.auto=false",
+        ):
+            repository.run("config", *setting.split("=", 1))
+        yield Scratch(repository, remote)
+
+
+def unreachable(remote: str, result: shell.Result) -> ToolError:
+    return ToolError(
+        f"The remote '{remote}' cannot be read.",
+        why=_reason(result),
+        next=f"git fetch {remote} # in the checkout, says more",
+        code=ExitCode.MISSING,
+    )
+
+
+def _reason(result: shell.Result) -> str:
+    """The line of git's complaint that says most."""
+    lines = result.complaint.splitlines()
+    told = [line for line in lines if line.lstrip().startswith(("!", "remote:", "ERROR", "fatal:"))]
+    return (told or lines or ["git gave no reason"])[0].strip()

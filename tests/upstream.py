@@ -1,0 +1,131 @@
+"""A repository on GitHub: ghstack's own fake of the API over a real bare repository.
+
+What the fake lacks of GitHub is added: the list of pull requests by branch.
+Failures come where they come in life, at the network and at the push.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import ghstack.github_fake
+import ghstack.shell
+from project import Project, git
+from workspace import workspace
+from xpu_stack import submit
+from xpu_stack.submit.plan import Plan
+
+USER = "person"
+Fault = Callable[[str, str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class Endpoint(ghstack.github_fake.FakeGitHubEndpoint):
+    """The fake, with a listing, and a network that can fail."""
+
+    fault: Fault | None = None
+
+    def __init__(self, upstream_sh: ghstack.shell.Shell) -> None:
+        super().__init__(upstream_sh)
+        self.calls: list[tuple[str, str]] = []
+
+    async def arest(self, method: str, path: str, **kwargs: Any) -> Any:
+        async def answer() -> Any:
+            listed = await self._listed(path)
+            return await self._given(method, path, **kwargs) if listed is None else listed
+
+        self.calls.append((method, path))
+        return await (self.fault(method, path, answer) if self.fault else answer())
+
+    async def _given(self, method: str, path: str, **kwargs: Any) -> Any:
+        return await super().arest(method, path, **kwargs)
+
+    async def _listed(self, path: str) -> list[Any] | None:
+        """GET /repos/{owner}/{repo}/pulls?state=open&head={owner}:{branch}"""
+        asked = urlsplit(path)
+        if not re.fullmatch(r"repos/pytorch/pytorch/pulls", asked.path) or not asked.query:
+            return None
+        query = parse_qs(asked.query)
+        assert query["state"] == ["open"]
+        owner, branch = query["head"][0].split(":")
+        assert owner == "pytorch"
+        return [
+            await self._given("get", f"{asked.path}/{one.number}")
+            for one in self.state.pull_requests.values()
+            if one.headRefName == branch and not one.closed
+        ]
+
+
+@dataclass
+class Upstream:
+    """The repository that a project's stack is submitted to."""
+
+    project: Project
+    bare: Path
+    endpoint: Endpoint
+
+    @classmethod
+    def make(cls, project: Project, folder: Path, base: str = "main") -> "Upstream":
+        bare = folder / "github.com" / "pytorch" / "pytorch.git"
+        bare.mkdir(parents=True)
+        endpoint = Endpoint(ghstack.shell.Shell(quiet=True, cwd=str(bare), testing=True))
+        asyncio.run(endpoint.state.initialize())
+        checkout = project.checkout
+        git(checkout, "config", "gc.auto", "0")  # nothing in the background
+        git(checkout, "config", "user.name", "A Person")
+        git(checkout, "config", "user.email", "person@invalid")
+        git(checkout, "remote", "add", "origin", str(bare))
+        git(checkout, "push", "-q", "--force", "origin", f"{base}:main")
+        git(checkout, "fetch", "-q", "origin")
+        return cls(project, bare, endpoint)
+
+    def account(self) -> submit.Account:
+        return submit.Account(USER, "github.com", "origin", self.endpoint)
+
+    def submit(self, stage: str | None = None, *, dry: bool = False) -> Plan:
+        with workspace(self.project) as work:
+            return submit.submit(work, self.account(), submit.Request(stage, dry=dry))
+
+    def states(self, stage: str | None = None, *, dry: bool = True) -> dict[str, str]:
+        """What a submission does with each change, by the plan."""
+        plan = self.submit(stage, dry=dry)
+        items = {item.change: item.state.value for item in plan.items}
+        return items | {change: state.value for change, state, _ in plan.others}
+
+    # -- what GitHub shows ----------------------------------------------------------
+
+    def open(self) -> dict[int, str]:
+        """The open pull requests and their titles."""
+        found = self.endpoint.state.pull_requests.values()
+        return {one.number: one.title for one in found if not one.closed}
+
+    def closed(self) -> list[int]:
+        found = self.endpoint.state.pull_requests.values()
+        return [one.number for one in found if one.closed]
+
+    def pull_request(self, number: int) -> ghstack.github_fake.PullRequest:
+        (one,) = [one for one in self.endpoint.state.pull_requests.values() if one.number == number]
+        return one
+
+    def close(self, number: int) -> None:
+        self.pull_request(number).closed = True
+
+    def diff(self, number: int) -> str:
+        """What the page of a pull request shows: from where head and base parted."""
+        one = self.pull_request(number)
+        return git(self.bare, "diff", "--no-color", f"{one.baseRefName}...{one.headRefName}")
+
+    def refs(self) -> str:
+        return git(self.bare, "for-each-ref")
+
+    def record(self) -> str:
+        path = self.project.folder / "patches/v1.13.1/submitted.yaml"
+        return path.read_text() if path.exists() else ""
+
+
+def lost() -> aiohttp.ClientError:
+    return aiohttp.ServerDisconnectedError()

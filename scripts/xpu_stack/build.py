@@ -99,7 +99,11 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     _place_stand_ins(work)
-    env = cmake.environment(work.layout.ccache, checkout)
+    env = cmake.environment(work.layout.ccache, checkout) | {
+        # The source package's version.txt names the release before.
+        "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
+        "PYTORCH_BUILD_NUMBER": "1",
+    }
     options = _options(work, sycl)
     if mode is Mode.FAST:
         options |= _fast_options(work, stage, folder)

@@ -1,6 +1,5 @@
 """The Python tests of a change, run by the real pytest in its own processes."""
 
-import os
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,7 +14,6 @@ from xpu_stack.packages import Sycl
 
 TESTS = """
 import os
-import sys
 import unittest
 
 import torch
@@ -85,4 +83,4 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
         "test_dies": ["error"],
     }
     assert any("as it should" in line for line in output)
-    assert os.listdir(test.parent) == ["test_sample.py"]
+    assert [path.name for path in test.parent.iterdir()] == ["test_sample.py"]

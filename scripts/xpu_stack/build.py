@@ -125,7 +125,7 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     if with_python:
         wanted += [one for one in cmake.targets(this.folder) if one.name in _PYTHON_TARGETS]
     if with_python and changes and this.mode is Mode.FAST:
-        soundness.prove(_generated(this), lambda: _baseline(this))
+        soundness.prove(_generated(this), lambda: baseline_of(this))
     names = sorted({target.name for target in wanted})
     steps = ninja.build(this.folder, names, this.env, ninja.jobs())
     if with_python:
@@ -153,7 +153,7 @@ def targets_of(this: Build, changes: list[Change]) -> list[cmake.Target]:
     return [target for target in cmake.targets(this.folder) if target.sources & files]
 
 
-def _baseline(this: Build) -> Build:
+def baseline_of(this: Build) -> Build:
     """The base without the series, configured as `this` is."""
     work = this.work
     base = stack.read(work.repository).base

@@ -59,6 +59,9 @@ sanitize:
 python:
 	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
 
+own-tests:
+	@$(tool) own-tests $(stage) $(checkout) $(mode)
+
 shell:
 	@$(tool) shell $(stage) $(checkout) $(mode)
 

@@ -104,7 +104,11 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     _place_stand_ins(work)
-    env = cmake.environment(work.layout.ccache, checkout)
+    env = cmake.environment(work.layout.ccache, checkout) | {
+        # The source package's version.txt names the release before.
+        "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
+        "PYTORCH_BUILD_NUMBER": "1",
+    }
     options = _options(work, sycl)
     if mode is Mode.FAST:
         options |= _fast_options(work, stage, folder)
@@ -118,19 +122,21 @@ def prepare(
 def build(this: Build, changes: list[Change], *, python: bool | None = None) -> int:
     """Builds every target that a file of `changes` is compiled into; the steps taken.
 
-    python: the Python package too; by default where `changes` touch it.
+    python: the Python package too; by default where `changes` touch it, without
+    a sanitizer: that is for the C++ tests.
     """
     _build_cmake(this)
-    with_python = needs_python(changes) if python is None else python
+    if python is None:
+        python = needs_python(changes) and this.sanitizer is Sanitizer.NONE
     targets = cmake.targets(this.folder)
     wanted = targets_of(targets, changes)
-    if with_python:
+    if python:
         wanted += [one for one in targets if one.name in _PYTHON_TARGETS]
-    if with_python and changes and this.mode is Mode.FAST:
-        soundness.prove(_generated(this), lambda: _baseline(this))
+    if python and changes and this.mode is Mode.FAST:
+        soundness.prove(_generated(this), lambda: baseline_of(this))
     names = sorted({target.name for target in wanted})
     steps = ninja.build(this.folder, names, this.env, ninja.jobs())
-    if with_python:
+    if python:
         view.refresh(this.work.repository.folder, this.folder)
     _say_origins(this, wanted)
     tree = this.work.repository.tree_of("HEAD")
@@ -164,7 +170,7 @@ def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake
     return [target for target in targets if target.sources & files]
 
 
-def _baseline(this: Build) -> Build:
+def baseline_of(this: Build) -> Build:
     """The base without the series, configured as `this` is."""
     work = this.work
     base = stack.read(work.repository).base

@@ -1,4 +1,4 @@
-"""Testing a stage: its C++ tests through CTest, on every mapping of devices.
+"""Testing a stage: its C++ and Python tests, on every mapping of devices.
 
 Each configuration is one run of all tests: every mapping with one device, and
 again with two virtual ones. A test is counted for the change that brought it.
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import cmake, ninja, runtime, shell
+from xpu_stack import cmake, ninja, pytests, runtime, shell
 from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -83,12 +83,18 @@ def test(this: Build, changes: list[Change]) -> Record:
     record = Record(built=True, tests={change.id: Outcome() for change in changes})
     assert record.tests is not None
     output: list[str] = []
-    if owners:
+    scripts = pytests.owners(changes) if this.sanitizer is Sanitizer.NONE else {}
+    if owners or scripts:
         runs = configurations(this.sanitizer)
-        with progress(len(runs) * len(owners), "testing") as bar:
+        with progress(len(runs) * len(owners | scripts), "testing") as bar:
             for configuration in runs:
-                output += _run(this, configuration, sorted(owners), junit, bar)
-                _count(junit / configuration.name, owners, configuration, record.tests)
+                folder = junit / configuration.name
+                folder.mkdir(parents=True)
+                if owners:
+                    output += _run(this, configuration, sorted(owners), junit, bar)
+                environment = configuration.environment
+                output += pytests.run(this, environment, sorted(scripts), folder, bar)
+                _count(folder, owners | scripts, configuration, record.tests)
     this.results.put(tree, record)
     _report(record, junit, len(configurations(this.sanitizer)))
     if not record.passed:
@@ -104,6 +110,7 @@ def run_one(
     with progress(len(runs), f"testing {program}") as bar:
         for configuration in runs:
             shutil.rmtree(junit / configuration.name, ignore_errors=True)
+            (junit / configuration.name).mkdir(parents=True)
             _run(this, configuration, [program], junit, bar, cases)
 
 
@@ -117,7 +124,6 @@ def _run(
 ) -> list[str]:
     """One run of CTest; what it printed of failures."""
     folder = junit / configuration.name
-    folder.mkdir(parents=True)
     printed: list[str] = []
 
     def line(text: str) -> None:

@@ -1,11 +1,12 @@
-"""Verbs that run Python on what was built: python, shell."""
+"""Verbs that run Python on what was built: python, shell, own-tests."""
 
 import sys
 from collections.abc import Callable
 
 import click
 
-from xpu_stack import applying, console, interpreter
+from xpu_stack import applying, console, interpreter, owntests
+from xpu_stack import build as building
 from xpu_stack.build import Build, Mode
 from xpu_stack.cli.options import (
     EPILOG,
@@ -52,3 +53,19 @@ def python_(
 def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
     """Opens a shell in which `python` imports the patched torch."""
     _run(stage, base, pytorch_src, mode, interpreter.shell)
+
+
+@cli.command("own-tests", epilog=EPILOG)
+@stage_option
+@checkout_options
+@mode_option
+def own_tests(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+    """Runs PyTorch's own tests on the patched package and on the unpatched one."""
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "own-tests") as work:
+        applying.say_result(work, chosen, applying.apply(work, chosen))
+        patched = interpreter.prepared(work, chosen, Mode(mode))
+        unpatched = building.baseline_of(patched)
+        building.build(unpatched, [], python=True)
+        owntests.compare(patched, unpatched)

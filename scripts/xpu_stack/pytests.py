@@ -1,0 +1,65 @@
+"""Testing a stage: its Python tests through pytest, against the package that was built."""
+
+from pathlib import Path
+
+from xpu_stack import ninja, packages, runtime, shell
+from xpu_stack.build import Build
+from xpu_stack.console import Bar
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.series import Change
+
+_TEST_TIMEOUT = 300  # seconds for one test, some of which start processes
+
+
+def owners(changes: list[Change]) -> dict[str, str]:
+    """The test files that `changes` bring, by name, and the change of each."""
+    return {
+        Path(file.target).stem: change.id
+        for change in changes
+        for file in change.files
+        if file.target.startswith("test/test_") and file.target.endswith(".py")
+    }
+
+
+def run(
+    this: Build, environment: dict[str, str], names: list[str], folder: Path, bar: Bar
+) -> list[str]:
+    """Runs the test files `names` in `environment`; what pytest printed of failures.
+
+    Each writes <folder>/<name>.xml. They run in worker processes: of a test
+    that ends its process it is known which one it was, and the others go on.
+    """
+    packages.need_python("test")
+    output: list[str] = []
+    for name in names:
+        printed: list[str] = []
+        junit = folder / f"{name}.xml"
+        code = shell.follow(
+            [*_command(this, name, junit), f"{name}.py"],
+            printed.append,
+            cwd=this.work.repository.folder / "test",
+            env=environment | runtime.python_environment(this) | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        bar.step(f"testing {name}")
+        if not junit.exists():
+            raise ToolError(
+                f"pytest could not run {name}.py.",
+                why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
+                next="mend it and type the same command again",
+                code=ExitCode.TESTS,
+                detail="\n".join(printed),
+            )
+        if code:
+            output += [f"== {name} in {folder.name}", *printed]
+    return output
+
+
+def _command(this: Build, name: str, junit: Path) -> list[str]:
+    python = str(this.work.layout.python / "bin" / "python")
+    # -P keeps the checkout's own, unbuilt torch out of the path
+    return [
+        *(python, "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
+        *("-q", "-p", "no:cacheprovider", "-n", str(ninja.jobs()), "--dist", "worksteal"),
+        *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
+        *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
+    ]

@@ -17,7 +17,7 @@ _LIBRARIES = Path("/usr/lib")
 SOURCES = (".c", ".cc", ".cpp")
 # What of PyTorch's tree the Python package is made from: a change that touches
 # none of it is built and tested without the package.
-_PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/")
+_PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _PYTHON_TARGETS = (

@@ -29,7 +29,9 @@ def run(
     Each writes <folder>/<name>.xml. They run in worker processes: of a test
     that ends its process it is known which one it was, and the others go on.
     """
-    packages.need_python("test")
+    if names:
+        packages.need_python("test")
+        folder.mkdir(parents=True, exist_ok=True)
     output: list[str] = []
     for name in names:
         printed: list[str] = []

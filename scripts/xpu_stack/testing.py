@@ -89,7 +89,6 @@ def test(this: Build, changes: list[Change]) -> Record:
         with progress(len(runs) * len(owners | scripts), "testing") as bar:
             for configuration in runs:
                 folder = junit / configuration.name
-                folder.mkdir(parents=True)
                 if owners:
                     output += _run(this, configuration, sorted(owners), junit, bar)
                 environment = configuration.environment
@@ -124,6 +123,7 @@ def _run(
 ) -> list[str]:
     """One run of CTest; what it printed of failures."""
     folder = junit / configuration.name
+    folder.mkdir(parents=True)
     printed: list[str] = []
 
     def line(text: str) -> None:

@@ -13,6 +13,9 @@ BAD ?=
 CHANGE ?=
 TITLE ?=
 AFTER ?=
+ONTO ?=
+DRY_RUN ?=
+STEPS ?=
 
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
@@ -26,6 +29,12 @@ help:
 
 apply:
 	@$(tool) apply $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)')
+
+rebase:
+	@$(tool) rebase --onto '$(ONTO)' $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)') $(if $(DRY_RUN),--dry-run)
+
+undo:
+	@$(tool) undo $(checkout) $(if $(STEPS),--steps '$(STEPS)')
 
 continue abort:
 	@$(tool) $@ $(checkout)

@@ -1,9 +1,48 @@
+import io
+import shutil
+import tarfile
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import BASE, Project, write
+from real import Home
+from xpu_stack.layout import Layout
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project.make(tmp_path)
+
+
+@pytest.fixture
+def fork(project: Project) -> Project:
+    """The project with its release at hand, as the ground for merges.
+
+    The release is the small base as a source package, found as if it had been
+    downloaded; the checkout is a fork of it.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+        for name in ("c10/CMakeLists.txt", "aten/Context.h", "other.txt"):
+            archive.add(project.checkout / name, f"pytorch/{name}")
+    downloads = project.folder / ".xpu/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / "base.tar.xz").write_bytes(buffer.getvalue())
+    text = BASE.format(sha256=sha256(buffer.getvalue()).hexdigest(), url="nowhere")
+    write(project.folder, {"patches/v1.13.1/base.yaml": text})
+    return project
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("home")
+    # The environment and the download of the run that this is part of: that
+    # they can be made from nothing is what ci/fresh proves.
+    state = Layout.current().state
+    (folder / "env").symlink_to(state / "env")
+    if (state / "downloads").is_dir():
+        shutil.copytree(state / "downloads", folder / "downloads")
+    yield Home(folder)
+    shutil.rmtree(folder)

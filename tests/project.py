@@ -103,6 +103,15 @@ def write(folder: Path, files: dict[str, str]) -> None:
         path.write_text(content)
 
 
+def drift(project: "Project", name: str, content: str | bytes) -> None:
+    """A commit of the fork's own in the checkout."""
+    path = project.checkout / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    git(project.checkout, "add", "-A")
+    git(project.checkout, "commit", "-qm", f"Drift of {name}")
+
+
 @dataclass
 class Ended:
     """How a run of the tool ended."""

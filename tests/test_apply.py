@@ -117,7 +117,7 @@ def test_an_edit_of_the_series_replaces_the_commits(project: Project) -> None:
     assert "is now at" in project.ok("apply")
     assert (project.checkout / "aten/Hooks.cpp").read_text() == "int better_hooks;\n"
     # the version before is still there to compare with
-    assert git(project.checkout, "show", "refs/xpu-stack/previous:aten/Hooks.cpp") == "int hooks;\n"
+    assert git(project.checkout, "show", "refs/xpu-stack/moves^:aten/Hooks.cpp") == "int hooks;\n"
 
 
 def test_a_stage_that_is_not_there(project: Project) -> None:
@@ -174,7 +174,7 @@ def test_an_untracked_file_in_the_way_is_refused(project: Project) -> None:
 making the commits ...
 changing the checkout to 'stream' ...
 error: An untracked file is in the way: c10/xpu/Device.cpp
-  why: the series puts a file there, and yours would be lost
+  why: the move puts a file there, and yours would be lost
   next: mv c10/xpu/Device.cpp c10/xpu/Device.cpp.mine""",
     )
     assert project.snapshot() == before

@@ -206,7 +206,7 @@ def test_a_checkout_that_the_tool_has_not_touched_is_put_back(
         before = mine.snapshot()
         assert "was broken by second/sum" in bisect(mine, home, "--test", "CalcTest.Sum")
         assert mine.snapshot() == before
-        assert git(fork, "for-each-ref", "refs/xpu-stack/previous") == ""
+        assert git(fork, "for-each-ref", "refs/xpu-stack/moves") == ""
 
 
 def test_what_cannot_be_searched(calc: Project, home: Path) -> None:

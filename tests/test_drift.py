@@ -1,38 +1,10 @@
 """Applying to a fork that has drifted from the release."""
 
-import io
 import re
-import tarfile
-from hashlib import sha256
 
 import pytest
 from expecttest import assert_expected_inline
-from project import BASE, CMAKE, CONTEXT, Project, git, write
-
-
-@pytest.fixture
-def fork(project: Project) -> Project:
-    """The project with its release at hand, as the ground for merges.
-
-    The release is the small base as a source package, found as if it had been
-    downloaded; the checkout is a fork of it.
-    """
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
-        for name in ("c10/CMakeLists.txt", "aten/Context.h", "other.txt"):
-            archive.add(project.checkout / name, f"pytorch/{name}")
-    downloads = project.folder / ".xpu/downloads"
-    downloads.mkdir(parents=True)
-    (downloads / "base.tar.xz").write_bytes(buffer.getvalue())
-    text = BASE.format(sha256=sha256(buffer.getvalue()).hexdigest(), url="nowhere")
-    write(project.folder, {"patches/v1.13.1/base.yaml": text})
-    return project
-
-
-def drift(project: Project, name: str, content: str) -> None:
-    write(project.checkout, {name: content})
-    git(project.checkout, "add", "-A")
-    git(project.checkout, "commit", "-qm", f"Drift of {name}")
+from project import CMAKE, CONTEXT, Project, drift, git, write
 
 
 def test_an_unrelated_commit(project: Project) -> None:
@@ -81,6 +53,7 @@ def test_a_conflict_leaves_the_checkout_as_it_was(fork: Project) -> None:
 making the commits ...
 unpacking base.tar.xz ...
 making the base commit ...
+looking at every change ...
 aten/Context.h:6-10
 
 Auto-merging aten/Context.h
@@ -143,6 +116,10 @@ def test_a_change_that_the_fork_has_is_offered_to_be_dropped(fork: Project) -> N
         ended.lines,
         """\
 making the commits ...
+looking at every change ...
+unpacking base.tar.xz ...
+making the base commit ...
+device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 2 of 3, device/aten.
   why: laid on it, the change alters nothing
   next: make apply STAGE=stream DROP=device/aten""",
@@ -161,15 +138,116 @@ def test_a_new_file_that_the_fork_has_with_other_content(fork: Project) -> None:
     assert "aten/Hooks.cpp" in ended.err
 
 
-def test_line_ends_that_have_changed_are_a_conflict_not_a_loss(fork: Project) -> None:
-    crlf = CONTEXT.replace("\n", "\r\n")
-    (fork.checkout / "aten/Context.h").write_bytes(crlf.encode())
-    git(fork.checkout, "commit", "-qam", "CRLF")
+# -- files in another form ----------------------------------------------------------
+
+XPU_CONTEXT = CONTEXT.replace("int member_5;", "int member_5; int xpu;")
+FORMS = {
+    "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "UTF-16, CRLF": lambda text: text.replace("\n", "\r\n").encode("utf-16"),
+    "UTF-16 BE": lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
+    "mark": lambda text: text.encode("utf-8-sig"),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_another_form_is_kept(project: Project, form: str) -> None:
+    """Also without the release: it is the same text."""
+    drift(project, "aten/Context.h", FORMS[form](CONTEXT))
+    project.ok("apply")
+    assert (project.checkout / "aten/Context.h").read_bytes() == FORMS[form](XPU_CONTEXT)
+
+
+def test_another_form_and_other_lines_are_merged(fork: Project) -> None:
+    form = FORMS["CRLF"]
+    drift(fork, "aten/Context.h", form(CONTEXT.replace("int member_3;", "long member_3;")))
+    fork.ok("apply")
+    expected = XPU_CONTEXT.replace("int member_3;", "long member_3;")
+    assert (fork.checkout / "aten/Context.h").read_bytes() == form(expected)
+
+
+def test_another_form_and_a_conflict(fork: Project) -> None:
+    drift(
+        fork,
+        "aten/Context.h",
+        FORMS["CRLF"](CONTEXT.replace("int member_5;", "long member_5;")),
+    )
+    before = fork.snapshot()
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "aten/Context.h has CRLF line ends in the base" in ended.err
+    assert fork.snapshot() == before
+
+
+def test_a_change_that_is_there_in_another_form(fork: Project) -> None:
+    drift(fork, "aten/Context.h", FORMS["CRLF"](XPU_CONTEXT))
+    drift(fork, "aten/Hooks.cpp", FORMS["UTF-16"]("int hooks;\n"))
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "The base already has change 2 of 3, device/aten." in ended.err
+
+
+def test_latin_1_away_from_the_change_is_kept(project: Project) -> None:
+    tail = "// caf\xe9\n".encode("latin-1")
+    drift(project, "aten/Context.h", CONTEXT.encode() + tail)
+    project.ok("apply")
+    assert (project.checkout / "aten/Context.h").read_bytes() == XPU_CONTEXT.encode() + tail
+
+
+def test_latin_1_in_the_lines_of_the_change_is_a_conflict(fork: Project) -> None:
+    odd = CONTEXT.encode().replace(b"int member_5;", "int m\xe9mber_5;".encode("latin-1"))
+    drift(fork, "aten/Context.h", odd)
+    before = fork.snapshot()
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "aten/Context.h:6-10" in ended.err
+    assert fork.snapshot() == before
+
+
+def test_mixed_line_ends_are_a_conflict_not_a_loss(fork: Project) -> None:
+    lines = CONTEXT.splitlines(keepends=True)
+    mixed = "".join(line.replace("\n", "\r\n") if n % 2 else line for n, line in enumerate(lines))
+    drift(fork, "aten/Context.h", mixed)
     before = fork.snapshot()
     ended = fork.run("apply")
     assert ended.code == 5
     assert "aten/Context.h" in ended.err
     assert fork.snapshot() == before
+
+
+# -- other drift ----------------------------------------------------------------------
+
+
+def test_a_file_that_the_fork_has_deleted(fork: Project) -> None:
+    git(fork.checkout, "rm", "-q", "aten/Context.h")
+    git(fork.checkout, "commit", "-qm", "Without a context")
+    before = fork.snapshot()
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "aten/Context.h: the base has deleted it" in ended.err
+    assert fork.snapshot() == before
+    # the person does without the file
+    (worktree,) = (fork.folder / ".xpu/work").glob("*/conflict")
+    git(worktree, "rm", "-q", "aten/Context.h")
+    fork.ok("continue")
+    assert not (fork.checkout / "aten/Context.h").exists()
+    assert (fork.checkout / "aten/Hooks.cpp").exists()
+
+
+def test_a_mode_that_has_changed_is_kept(project: Project) -> None:
+    (project.checkout / "aten/Context.h").chmod(0o755)
+    git(project.checkout, "commit", "-qam", "Executable")
+    project.ok("apply")
+    assert (project.checkout / "aten/Context.h").read_text() == XPU_CONTEXT
+    assert (project.checkout / "aten/Context.h").stat().st_mode & 0o777 == 0o755
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_hunks_that_have_moved_in_a_renamed_file(fork: Project) -> None:
+    git(fork.checkout, "mv", "aten/Context.h", "aten/GlobalContext.h")
+    drift(fork, "aten/GlobalContext.h", "int more;\n" * 9 + CONTEXT)
+    fork.ok("apply")
+    assert (fork.checkout / "aten/GlobalContext.h").read_text() == "int more;\n" * 9 + XPU_CONTEXT
 
 
 def test_without_the_release_a_conflict_says_so(project: Project) -> None:

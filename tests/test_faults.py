@@ -13,7 +13,16 @@ import pytest
 from project import Project, git, write
 
 KILLS = 50
-POINTS = ["locked", "file 0", "file 2", "index", "refs"]
+POINTS = [
+    "locked",
+    "gone",
+    "file 0",
+    "file 2",
+    "index",
+    "refs/xpu-stack/moves",
+    "head",
+    "refs",
+]
 
 
 def start(
@@ -47,54 +56,88 @@ def whole(project: Project) -> None:
     assert not (project.checkout / ".git/index.lock").exists()
 
 
-def test_killed_at_random_moments(project: Project) -> None:
-    project.ok("apply", "--stage", "base")
-    states = {"base": project.snapshot()}
+def folders_for_files(project: Project) -> None:
+    """A branch `newer` of the fork: a file and a link are folders there."""
+    (project.checkout / "link").symlink_to("aten")
+    write(project.checkout, {"thing": "a file\n"})
+    git(project.checkout, "add", "-A")
+    git(project.checkout, "commit", "-qm", "A link")
+    git(project.checkout, "switch", "-q", "-c", "newer")
+    for name in ("link", "thing"):
+        (project.checkout / name).unlink()
+    write(project.checkout, {"link/Context.h": "own\n", "thing/inner": "inner\n"})
+    git(project.checkout, "add", "-A")
+    git(project.checkout, "commit", "-qm", "Folders")
+    git(project.checkout, "switch", "-q", "main")
+
+
+# What is typed to go from one state to the other and back.
+PAIRS = {
+    "apply": (["apply", "--stage", "stream"], ["apply", "--stage", "base"]),
+    "rebase": (["rebase", "--onto", "newer"], ["rebase", "--onto", "main"]),
+    "undo": (["undo"], ["undo"]),
+}
+
+
+@pytest.mark.parametrize(("verb", "kills"), [("apply", KILLS), ("rebase", 20), ("undo", 20)])
+def test_killed_at_random_moments(project: Project, verb: str, kills: int) -> None:
+    folders_for_files(project)
+    project.ok("apply", "--stage", "stream" if verb != "apply" else "base")
+    states = [project.snapshot()]
+    there, back = PAIRS[verb]
     started = time.monotonic()
-    project.ok("apply", "--stage", "stream")
+    project.ok(*there)
     duration = time.monotonic() - started
-    states["stream"] = project.snapshot()
-    at, seen = "stream", {"before": 0, "after": 0}
+    states.append(project.snapshot())
+    at, seen = 1, {"before": 0, "after": 0}
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for _ in range(KILLS):
-        target = "base" if at == "stream" else "stream"
+    for _ in range(kills):
+        words = back if at else there
         (project.checkout / ".git/xpu-stack/memo.json").unlink(missing_ok=True)
-        process = start(project, "apply", "--stage", target)
+        process = start(project, *words)
         time.sleep(chance.uniform(0, duration * 1.1))  # the moment is the test's input
         with contextlib.suppress(ProcessLookupError):  # it may be done
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         settled(project)
         now = project.snapshot()
-        assert now in (states[at], states[target]), "neither as before nor as after"
-        seen["after" if now == states[target] else "before"] += 1
+        assert now in states, "neither as before nor as after"
+        seen["before" if now == states[at] else "after"] += 1
         whole(project)
-        project.ok("apply", "--stage", target)
-        assert project.snapshot() == states[target]
-        at = target
+        if now == states[at]:
+            project.ok(*words)
+        at = 1 - at
+        assert project.snapshot() == states[at]
     print(seen)
     assert seen["before"], "no kill came early enough to matter"
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("way", ["up", "down"])
-def test_the_move_itself_killed_is_finished_by_the_next_run(
-    project: Project, point: str, way: str
-) -> None:
+@pytest.mark.parametrize("verb", list(PAIRS))
+def test_the_move_itself_killed_is_finished_by_the_next_run(project: Project, verb: str) -> None:
     """Power loss within the few milliseconds that the move takes."""
-    stages = ["base", "stream"] if way == "up" else ["stream", "base"]
-    project.ok("apply", "--stage", stages[1])
-    after = project.snapshot()
-    project.ok("apply", "--stage", stages[0])
-    process = start(project, "apply", "--stage", stages[1], fault=point)
-    _, errors = process.communicate()
-    assert process.returncode == 3, errors
-    assert b"was cut off" in errors
-    project.ok("status")
-    assert project.snapshot() == after
+    folders_for_files(project)
+    if verb != "undo":  # that of the first apply takes the branch away
+        project.ok("apply", "--stage", "stream" if verb == "rebase" else "base")
+    else:
+        project.ok("apply")
+    states = []
+    for words in PAIRS[verb]:
+        project.ok(*words)
+        states.append(project.snapshot())
+    for point in POINTS:
+        for words, after in zip(PAIRS[verb], states, strict=True):
+            process = start(project, *words, fault=point)
+            _, errors = process.communicate()
+            assert process.returncode == 3, (point, errors)
+            assert b"was cut off" in errors
+            project.ok("status")
+            assert project.snapshot() == after, point
     whole(project)
+    # the log has the moves that were finished
+    project.ok("undo")
+    assert project.snapshot() == states[0]
 
 
 def test_nothing_can_be_written(project: Project) -> None:

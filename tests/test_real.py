@@ -1,57 +1,15 @@
 """One run over the real base: fetched, applied, found again, and as a fork."""
 
-import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from project import ROOT, cpu_seconds, git
+from real import Home
 from xpu_stack.layout import Layout
 from xpu_stack.series import Series
 
 pytestmark = pytest.mark.real
-
-
-class Home:
-    """The project itself, with a state folder of its own."""
-
-    def __init__(self, folder: Path, project: Path = ROOT) -> None:
-        self.folder = folder
-        self.project = project
-        self.checkout = folder / "pytorch-v1.13.1"
-
-    def make(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        kept = {
-            key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "STAGE")
-        }
-        return subprocess.run(
-            ["make", *words],
-            cwd=self.project,
-            env={**kept, "XPU_STACK_HOME": str(self.folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def ok(self, *words: str) -> str:
-        done = self.make(*words)
-        assert done.returncode == 0, done.stderr + done.stdout
-        return done.stdout
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    folder = tmp_path_factory.mktemp("home")
-    # The environment and the download of the run that this is part of: that
-    # they can be made from nothing is what ci/fresh proves.
-    state = Layout.current().state
-    (folder / "env").symlink_to(state / "env")
-    if (state / "downloads").is_dir():
-        shutil.copytree(state / "downloads", folder / "downloads")
-    yield Home(folder)
-    shutil.rmtree(folder)
 
 
 def titles(checkout: Path, count: int) -> list[str]:

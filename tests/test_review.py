@@ -9,9 +9,9 @@ import pytest
 from project import TEXT, Project, git, write
 from workspace import workspace
 from xpu_stack import build, review, stack
+from xpu_stack.diff import differing
 from xpu_stack.errors import ToolError
 from xpu_stack.results import Outcome, Record
-from xpu_stack.review.diff import differing
 from xpu_stack.review.model import Review, gather
 from xpu_stack.review.site import bar, fenced
 

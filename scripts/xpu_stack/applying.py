@@ -1,22 +1,23 @@
-"""Applying the series to a checkout: the verbs apply, continue and abort."""
+"""Bringing a checkout to a stage of the series, on the base it has or on another."""
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xpu_stack import conflict, lock, providers, stack
+from xpu_stack import conflict, lock, moves, providers, stack
 from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
-from xpu_stack.errors import ToolError
+from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
+from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
 
-_DROP = "xpu-stack.drop"  # in the checkout's configuration
 _MEMO_FORM = "1"  # raise it when the same input would give other commits
 
 
@@ -50,25 +51,35 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
 
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
     """Brings the checkout to `stage`; whether anything had to be done."""
-    changes = work.series.changes(stage)
+    refuse_unsafe(work)
+    dropped = moves.dropped(work.repository) | known(work, drop)
+    return reach(work, Goal(stage, dropped), "apply")
+
+
+def refuse_unsafe(work: Workspace) -> None:
+    """Refuses a checkout in which a move could lose a person's work."""
+    conflict.refuse_pending(work.repository)
+    stack.refuse_unsafe(work.repository, stack.BRANCH)
+    stack.refuse_foreign(work.repository, stack.read(work.repository))
+
+
+def reach(work: Workspace, goal: Goal, verb: str) -> bool:
+    """Moves a safe checkout to a goal; whether anything had to be done."""
     repository = work.repository
-    conflict.refuse_pending(repository)
-    stack.refuse_unsafe(repository, stack.BRANCH)
-    there = stack.read(repository)
-    stack.refuse_foreign(repository, there)
-    wanted = expected(work, there.base, stage, changes, _remember_dropped(work, drop))
-    tip = wanted[-1] if wanted else there.base
-    if tip == there.tip and repository.branch() == stack.BRANCH:
+    base = goal.base or stack.read(repository).base
+    made = expected(work, base, goal)
+    after = moves.State.of_stack(made[-1] if made else base, goal.dropped)
+    if after == moves.current(repository):
         return False
-    with progress(None, f"changing the checkout to '{stage}'"):
-        Switch(repository).to(tip, stack.BRANCH)
+    with progress(None, f"changing the checkout to '{goal.stage}'"):
+        moves.move(repository, verb, after)
     return True
 
 
 def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
-    made = expected(work, there.base, point, work.series.changes(point), dropped(work))
+    made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
     return work.repository.tree_of(made[-1] if made else there.base)
 
 
@@ -78,70 +89,75 @@ def adopt(work: Workspace) -> None:
     The files are those of the series already, edited or committed by hand.
     """
     there = stack.read(work.repository)
-    made = given(work, there)
-    if made[-1] != there.tip:
-        Switch(work.repository).to(made[-1], stack.BRANCH)
+    goal = _goal_of(work, there)
+    if expected(work, there.base, goal)[-1] != there.tip:
+        reach(work, goal, "export")
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
     """The commits that the series gives now in place of those that are there."""
-    last = there.applied[-1].trailers.change
-    return expected(work, there.base, last, work.series.changes(last), dropped(work))
+    return expected(work, there.base, _goal_of(work, there))
 
 
-def expected(
-    work: Workspace,
-    base: CommitId,
-    stage: str,
-    changes: list[Change],
-    dropped: frozenset[str],
-) -> list[CommitId]:
+def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
+    return Goal(there.applied[-1].trailers.change, moves.dropped(work.repository))
+
+
+def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
     """The commits that the series gives on `base`, made if they are not there."""
-    memo = _Memo(work.repository, base, changes, dropped)
-    known = memo.commits()
-    if known is not None:
-        return known
+    changes = work.series.changes(goal.stage)
+    memo = _Memo(work.repository, base, changes, goal.dropped)
+    made = memo.commits()
+    if made is None:
+        made = _build(work, base, goal, changes)
+        memo.keep(made)
+    return made
+
+
+def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
     with progress(len(changes), "making the commits") as bar:
 
         def step(change: Change) -> None:
             bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
 
-        builder = Builder(
-            work.repository,
-            work.series,
-            lambda: providers.pristine_commit(work.layout, work.base, work.repository),
-            step,
-        )
         try:
-            made = builder.build(base, changes, dropped)
+            return builder(work, step).build(base, changes, goal.dropped)
         except Stop as stop:
-            if isinstance(stop.reason, AlreadyThere):
-                raise conflict.already_there(stop.reason, stage) from None
-            raise conflict.report(work.repository, work.layout, stop.reason, stage) from None
-    memo.keep(made)
-    return made
+            reason = stop.reason
+    found = findings(work, base, goal)
+    if isinstance(reason, AlreadyThere):
+        raise conflict.already_there(reason, goal, found)
+    raise conflict.report(work.repository, work.layout, reason, goal, found)
 
 
-def _remember_dropped(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
-    """The changes that this checkout does without; `drop` names further ones."""
-    known = {change.id for change in work.series.all_changes()}
-    for name in sorted(drop):
-        if name not in known:
-            raise ToolError(
-                f"There is no change '{name}' to drop.",
-                why=f"the changes are: {', '.join(sorted(known))}",
-                next="make status",
-            )
-    listed = work.repository.ask("config", "--get-all", _DROP) or ""
-    before = frozenset(listed.split())
-    for name in sorted(drop - before):
-        work.repository.run("config", "--add", _DROP, name)
-    return (before | drop) & known
+def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
+    """What lays the series' changes on a base in this checkout."""
+    return Builder(
+        work.repository,
+        work.series,
+        lambda: providers.pristine_commit(work.layout, work.base, work.repository),
+        step,
+    )
 
 
-def dropped(work: Workspace) -> frozenset[str]:
-    """The changes that this checkout does without."""
-    return _remember_dropped(work, frozenset())
+def findings(work: Workspace, base: CommitId, goal: Goal) -> list[Finding]:
+    """What would become of every change of a goal on `base`."""
+    changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
+    with progress(len(changes), "looking at every change") as bar:
+        return survey(builder(work, lambda change: bar.step(change.id)), base, changes)
+
+
+def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
+    """The changes named to be dropped, each of which there must be."""
+    names = {change.id for change in work.series.all_changes()}
+    for name in sorted(drop - names):
+        raise ToolError(
+            f"There is no change '{name}' to drop.",
+            why=f"the changes are: {', '.join(sorted(names))}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return drop
 
 
 class _Memo:

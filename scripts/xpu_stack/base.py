@@ -16,11 +16,24 @@ DEFAULT_BASE = "v1.13.1"
 
 @dataclass(frozen=True)
 class SourcePackage:
-    """The distribution's source package of the release."""
+    """The distribution's source package of a release."""
 
     name: str
     tarball: str
     sha256: str
+    suite: str | None = None  # of the distribution; None: the machine's own
+
+    @classmethod
+    def read(cls, node: Node) -> "SourcePackage":
+        node.fields({"name", "tarball", "sha256"}, {"suite"})
+        if not re.fullmatch(r"[0-9a-f]{64}", node["sha256"].text()):
+            raise node["sha256"].error("'sha256' must be 64 hexadecimal digits")
+        return cls(
+            node["name"].text(),
+            node["tarball"].text(),
+            node["sha256"].text(),
+            node["suite"].text() if "suite" in node else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -66,19 +79,14 @@ class Base:
             )
         node = Node.load(folder / "base.yaml", f"patches/{name}/base.yaml")
         node.fields({"name", "version", "source_package", "git", "apt", "cmake", "prebuilt"})
-        node["source_package"].fields({"name", "tarball", "sha256"})
         node["git"].fields({"url", "tag"})
         node["prebuilt"].fields({"apt", "soversion", "targets"})
-        package, git, prebuilt = node["source_package"], node["git"], node["prebuilt"]
-        if not re.fullmatch(r"[0-9a-f]{64}", package["sha256"].text()):
-            raise package["sha256"].error("'sha256' must be 64 hexadecimal digits")
+        git, prebuilt = node["git"], node["prebuilt"]
         return cls(
             name=name,
             version=node["version"].text(),
             folder=folder,
-            source_package=SourcePackage(
-                package["name"].text(), package["tarball"].text(), package["sha256"].text()
-            ),
+            source_package=SourcePackage.read(node["source_package"]),
             git=GitTag(git["url"].text(), git["tag"].text()),
             apt=tuple(node["apt"].texts()),
             cmake=node["cmake"].text_map(),

@@ -10,18 +10,30 @@ tried the same way first: a patch whose context is still there needs nothing
 else. When it does not apply, the fork and the change are merged three ways by
 git's own merge (which follows renames), with the pristine release as the
 common ground; for that the pristine chain is built once beside it. What even
-the merge cannot settle is a Conflict, and the caller decides.
+the merge cannot settle is a Conflict, and the caller decides. Files that the
+fork keeps in another form are merged as text, see Note [Files in another form].
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xpu_stack.errors import SeriesError
+from xpu_stack.forms import PlainTree
 from xpu_stack.git import BlobId, CommitId, Repository, TreeId
 from xpu_stack.series import Change, Series
 from xpu_stack.text import compose
 
 _RESOLVED = "refs/xpu-stack/resolved/"
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a change cannot be laid on a commit, as far as git can tell."""
+
+    pristine: CommitId | None  # the change on the pristine base, to be merged
+    files: tuple[str, ...]
+    merged: TreeId | None  # the merge with its markers
+    messages: str
 
 
 @dataclass(frozen=True)
@@ -32,9 +44,7 @@ class Conflict:
     number: int
     of: int
     onto: CommitId
-    pristine: CommitId | None  # the change on the pristine base, to be merged
-    files: tuple[str, ...]
-    messages: str
+    misfit: Misfit
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class AlreadyThere:
     of: int
 
 
-def resolution_ref(repository: Repository, tip: CommitId, pristine: CommitId) -> str:
+def resolution_ref(repository: Repository, tip: str, pristine: CommitId) -> str:
     """Where the tree is kept that a person made of a change's conflict with `tip`."""
     return f"{_RESOLVED}{repository.tree_of(tip)}-{pristine}"
 
@@ -98,17 +108,36 @@ class Builder:
         return int(self.repository.line("show", "-s", "--format=%ct", base))
 
     def _lay(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
-        before = self.repository.tree_of(tip)
-        tree = self.lay_directly(tip, change)
-        if tree is None and self._is_there(tip, change):
-            tree = before
-        if tree is None:
-            tree = self._merge(tip, change, number, of)
-        if tree == before and change.is_begun:
+        tree = self.attempt(tip, change)
+        if isinstance(tree, Misfit):
+            raise Stop(Conflict(change, number, of, tip, tree))
+        if tree == self.repository.tree_of(tip) and change.is_begun:
             raise Stop(AlreadyThere(change, number, of))
         return tree
 
-    def lay_directly(self, tip: CommitId, change: Change) -> TreeId | None:
+    def attempt(self, tip: CommitId, change: Change) -> TreeId | Misfit:
+        """The tree with the change: that of `tip` where it has the change already."""
+        tree = self._lay_as_it_is(tip, change)
+        if tree is not None:
+            return tree
+        paths = change.patched_paths() + [file.target for file in change.files]
+        plain = PlainTree.of(self.repository, tip, paths)
+        if plain.forms:  # Note [Files in another form]
+            laid = self._lay_as_it_is(plain.tree, change) or self._merge(plain.tree, change)
+            if not isinstance(laid, Misfit):
+                return plain.restored(laid)
+        merged = self._merge(tip, change)
+        if isinstance(merged, Misfit):
+            return replace(merged, messages=plain.described() + merged.messages)
+        return merged
+
+    def _lay_as_it_is(self, tip: str, change: Change) -> TreeId | None:
+        tree = self.lay_directly(tip, change)
+        if tree is None and self._is_there(tip, change):
+            return self.repository.tree_of(tip)
+        return tree
+
+    def lay_directly(self, tip: str, change: Change) -> TreeId | None:
         """The tree with the change, or None where it does not fit as it is."""
         with self.repository.index(tip) as index:
             entries = self._payload(change)
@@ -125,20 +154,12 @@ class Builder:
             (file.target, file.mode, blob) for file, blob in zip(change.files, blobs, strict=True)
         ]
 
-    def _free_for(self, tip: CommitId, entries: list[tuple[str, int, BlobId]]) -> bool:
+    def _free_for(self, tip: str, entries: list[tuple[str, int, BlobId]]) -> bool:
         """Whether no new file stands where the tree has another of that name."""
-        if not entries:
-            return True
-        paths = [path for path, _, _ in entries]
-        listed = self.repository.run("ls-tree", "-z", "-r", tip, "--", *paths).text
-        there = {}
-        for record in listed.split("\0"):
-            if record:
-                head, path = record.split("\t", 1)
-                there[path] = head.split(" ")[2]
-        return all(there.get(path, blob) == blob for path, _, blob in entries)
+        there = self.repository.files(tip, [path for path, _, _ in entries])
+        return all(path not in there or there[path].blob == blob for path, _, blob in entries)
 
-    def _is_there(self, tip: CommitId, change: Change) -> bool:
+    def _is_there(self, tip: str, change: Change) -> bool:
         """Whether the tree has the change: its files, and its patch, undone, applies."""
         with self.repository.index(tip) as index:
             entries = self._payload(change)
@@ -151,24 +172,20 @@ class Builder:
 
     # -- the three-way merge ---------------------------------------------------
 
-    def _merge(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
-        pristine = self._pristine_commit(change)
+    def _merge(self, tip: str, change: Change) -> TreeId | Misfit:
+        pristine = self.pristine_commit(change)
         if pristine is None:
             problem = self._why_not(tip, change)
-            raise Stop(
-                Conflict(change, number, of, tip, None, tuple(change.patched_paths()), problem)
-            )
+            return Misfit(None, tuple(change.patched_paths()), None, problem)
         resolved = self.repository.ask(
             "rev-parse", "--verify", "--quiet", resolution_ref(self.repository, tip, pristine)
         )
         if resolved is not None:
             return TreeId(resolved)
         tree, files, messages = self._merge_trees(tip, pristine)
-        if files:
-            raise Stop(Conflict(change, number, of, tip, pristine, files, messages))
-        return tree
+        return Misfit(pristine, files, tree, messages) if files else tree
 
-    def _merge_trees(self, tip: CommitId, theirs: CommitId) -> tuple[TreeId, tuple[str, ...], str]:
+    def _merge_trees(self, tip: str, theirs: CommitId) -> tuple[TreeId, tuple[str, ...], str]:
         # git 2.39 finds the common ground from the history only: give the
         # three trees one that has just this shape.
         who = self.series.identity(0)
@@ -184,7 +201,8 @@ class Builder:
         told = [text for text in messages.split("\0") if "\n" in text]
         return TreeId(tree.strip()), tuple(file for file in files if file), "".join(told)
 
-    def _pristine_commit(self, change: Change) -> CommitId | None:
+    def pristine_commit(self, change: Change) -> CommitId | None:
+        """The change on the release that it was written for; None where that cannot be had."""
         if self._pristine_chain is None:
             base = self.pristine()
             if base is None:
@@ -205,7 +223,7 @@ class Builder:
             tip = chain[change.id] = self.commit(tip, change, tree, when + number)
         return chain
 
-    def _why_not(self, tip: CommitId, change: Change) -> str:
+    def _why_not(self, tip: str, change: Change) -> str:
         """What git says when the change is laid on `tip`."""
         with self.repository.index(tip) as index:
             entries = self._payload(change)

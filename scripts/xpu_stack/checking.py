@@ -16,7 +16,7 @@ Exit code 6 when the series is wrong.
 
 from xpu_stack import export
 from xpu_stack.applying import Workspace
-from xpu_stack.chain import AlreadyThere, Builder, Stop
+from xpu_stack.chain import Builder, Conflict, Stop
 from xpu_stack.console import progress
 from xpu_stack.errors import SeriesError
 from xpu_stack.git import CommitId
@@ -104,10 +104,9 @@ def _build(work: Workspace, base: CommitId, changes: list[Change]) -> CommitId:
         try:
             return builder.build(base, changes)[-1]
         except Stop as stop:
-            change, reason = stop.reason.change, stop.reason
-            problem = (
-                "alters nothing" if isinstance(reason, AlreadyThere) else reason.messages.strip()
-            )
+            change, problem = stop.reason.change, "alters nothing"
+            if isinstance(stop.reason, Conflict):
+                problem = stop.reason.misfit.messages.strip()
             raise SeriesError(change.place, f"{change.id}: {problem}") from None
 
 

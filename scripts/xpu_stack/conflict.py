@@ -8,13 +8,15 @@ refs/xpu-stack/resolved/, so that the same conflict is never asked twice.
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xpu_stack.chain import AlreadyThere, Conflict, resolution_ref
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
+from xpu_stack.survey import Finding
 
 _PENDING = "refs/xpu-stack/pending"
 
@@ -23,7 +25,7 @@ _PENDING = "refs/xpu-stack/pending"
 class Pending:
     """A conflict that waits for a person."""
 
-    stage: str
+    goal: Goal
     change: str
     onto: CommitId
     pristine: CommitId
@@ -39,8 +41,9 @@ def pending(repository: Repository) -> Pending | None:
     if not path.exists():
         return None
     data = json.loads(path.read_text())
+    goal = data["goal"]
     return Pending(
-        data["stage"],
+        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"]),
         data["change"],
         CommitId(data["onto"]),
         CommitId(data["pristine"]),
@@ -59,49 +62,73 @@ def refuse_pending(repository: Repository) -> None:
         )
 
 
-def already_there(reason: AlreadyThere, stage: str) -> ToolError:
+def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> ToolError:
     return ToolError(
         f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
         why="laid on it, the change alters nothing",
-        next=f"make apply STAGE={stage} DROP={reason.change.id}",
+        next=goal.command(drop=[reason.change.id, *_there(findings)]),
         code=ExitCode.CONFLICT,
+        detail="\n".join(_told(findings)),
     )
 
 
-def report(repository: Repository, layout: Layout, conflict: Conflict, stage: str) -> ToolError:
+def _there(findings: list[Finding]) -> list[str]:
+    return [one.change.id for one in findings if one.can_be_dropped]
+
+
+def _told(findings: list[Finding]) -> list[str]:
+    """The changes that the base seems to have, and why it seems so."""
+    return [
+        f"{one.change.id}: {one.fit.value}, the base has {one.likeness}"
+        for one in findings
+        if one.can_be_dropped
+    ]
+
+
+def report(
+    repository: Repository,
+    layout: Layout,
+    conflict: Conflict,
+    goal: Goal,
+    findings: list[Finding],
+) -> ToolError:
     """Sets the work tree up and says what is in it."""
+    misfit = conflict.misfit
     what = (
         f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
     )
-    if conflict.pristine is None:
+    if misfit.pristine is None:
         return ToolError(
             what,
             why="its patch does not apply, and the release it was written for, "
             "the ground for a merge, cannot be had here",
             next="make doctor",
             code=ExitCode.CONFLICT,
-            detail=conflict.messages,
+            detail=misfit.messages,
         )
     worktree = layout.for_checkout(repository.folder) / "conflict"
-    _set_up(repository, conflict.onto, conflict.pristine, worktree)
-    places = [place for file in conflict.files for place in _places(worktree, file)]
+    _set_up(repository, conflict.onto, misfit.pristine, worktree)
+    places = [place for file in misfit.files for place in _places(worktree, file)]
     _record(repository).write_text(
         json.dumps(
             {
-                "stage": stage,
+                "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
                 "change": conflict.change.id,
                 "onto": conflict.onto,
-                "pristine": conflict.pristine,
+                "pristine": misfit.pristine,
                 "worktree": str(worktree),
             }
         )
     )
+    there = _told(findings)
+    if there:
+        there += [f"to do without: make abort && {goal.command(drop=_there(findings))}", ""]
     return ToolError(
         what,
-        why=f"{len(conflict.files)} file(s) in conflict; the checkout is as it was",
+        why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
         next=f"cd {worktree} # resolve, git add; then: make continue, or make abort",
         code=ExitCode.CONFLICT,
-        detail="\n".join([*places, "", conflict.messages.strip()]).strip(),
+        detail="\n".join([*there, *places, "", misfit.messages.strip()]).strip(),
     )
 
 
@@ -134,15 +161,19 @@ def _hunks(path: Path) -> list[str]:
 
 def _places(worktree: Path, file: str) -> list[str]:
     """What the report says of a file in conflict."""
+    unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
+    stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
+    if stages == {"1", "3"}:
+        return [f"{file}: the base has deleted it"]
+    if stages == {"1", "2"}:
+        return [f"{file}: the change deletes it"]
     path = worktree / file
-    if not path.is_file():
-        return [f"{file}: deleted on one side"]
-    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)]
+    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)] if path.is_file() else []
     return hunks or [f"{file}: no markers, see below"]
 
 
-def resolve(repository: Repository) -> str:
-    """Takes what a person made of the conflict; the stage to go on with."""
+def resolve(repository: Repository) -> Goal:
+    """Takes what a person made of the conflict; what to go on with."""
     waiting = _waiting(repository)
     work = Repository(waiting.worktree)
     left = sorted(
@@ -164,7 +195,7 @@ def resolve(repository: Repository) -> str:
     tree = TreeId(work.line("write-tree"))
     repository.run("update-ref", resolution_ref(repository, waiting.onto, waiting.pristine), tree)
     _forget(repository, waiting)
-    return waiting.stage
+    return waiting.goal
 
 
 def abort(repository: Repository) -> str:
@@ -185,7 +216,7 @@ def _waiting(repository: Repository) -> Pending:
     if waiting is None:
         raise ToolError(
             "There is no conflict to go on with.",
-            why="the last apply left none",
+            why="the last run left none",
             next="make status",
             code=ExitCode.USAGE,
         )

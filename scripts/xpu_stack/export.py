@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import applying, stack
+from xpu_stack import moves, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.chain import Builder
 from xpu_stack.errors import ExitCode, ToolError
@@ -102,7 +102,7 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     applied = list(_by_change(commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
-    without = applying.dropped(work)
+    without = moves.dropped(work.repository)
     gone = {one for one in ids[:ends] if one not in applied and one not in without}
     written = {source.path: source for source in sources(work, commits)}
     owners = _owners(work, written, applied, gone)

@@ -68,6 +68,14 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class File:
+    """A file, a link or a submodule in a tree."""
+
+    mode: int
+    blob: BlobId
+
+
+@dataclass(frozen=True)
 class Entry:
     """What a diff between two trees says of one path; mode 0: not there."""
 
@@ -91,11 +99,12 @@ class Repository:
         input: bytes | None = None,
         env: Mapping[str, str] | None = None,
         check: bool = True,
+        cwd: Path | None = None,
     ) -> shell.Result:
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         return shell.run(
             ["git", *settings, *words],
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             # Reading must not wait for, or take, a lock that a person's git holds.
             env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(env or {})},
             input=input,
@@ -175,6 +184,19 @@ class Repository:
         result = self.run("cat-file", "blob", f"{tree}:{path}", check=False)
         return result.output if result.code == 0 else None
 
+    def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
+        """The files of a tree by path: all, or those at or below `paths`."""
+        if paths == []:
+            return {}
+        words = ["--", *(f":(literal){path}" for path in paths)] if paths else []
+        found = {}
+        for record in self.run("ls-tree", "-r", "-z", tree, *words).text.split("\0"):
+            if record:
+                head, path = record.split("\t", 1)
+                mode, _, blob = head.split(" ")
+                found[path] = File(int(mode, 8), BlobId(blob))
+        return found
+
     # -- what is made -------------------------------------------------------
 
     def store(self, files: list[Path]) -> list[BlobId]:
@@ -184,6 +206,15 @@ class Repository:
         names = "".join(f"{file}\n" for file in files).encode()
         text = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=names).text
         return [BlobId(id_) for id_ in text.split()]
+
+    def store_bytes(self, content: bytes) -> BlobId:
+        return BlobId(self.run("hash-object", "-w", "--stdin", input=content).text.strip())
+
+    def with_files(self, tree: str, files: list[tuple[str, int, BlobId]]) -> TreeId:
+        """The tree with (path, mode, blob) set for each."""
+        with self.index(tree) as index:
+            index.put(files)
+            return index.write()
 
     def commit_tree(
         self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
@@ -219,6 +250,12 @@ class Index:
 
     def run(self, *words: str, input: bytes | None = None, check: bool = True) -> shell.Result:
         return self._repository.run(*words, input=input, env=self._env, check=check)
+
+    def take_in(self, folder: Path) -> None:
+        """Sets the index to all the files of a folder outside the repository."""
+        env = {**self._env, "GIT_DIR": str(self._repository.git_dir), "GIT_WORK_TREE": str(folder)}
+        # forced: what its own .gitignore leaves out may be part of a release
+        self._repository.run("add", "--all", "--force", ".", env=env, cwd=folder)
 
     def put(self, files: list[tuple[str, int, BlobId]]) -> None:
         """Sets (path, mode, blob) for each; mode 0 takes the path out."""

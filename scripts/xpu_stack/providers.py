@@ -4,26 +4,18 @@ What is fetched is put together beside its place and renamed into it, so that
 what is there is whole.
 """
 
-import hashlib
 import os
-import platform
-import re
 import shutil
-import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import shell
+from xpu_stack import shell, source_package
 from xpu_stack.base import Base
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, Identity, Repository, TreeId
+from xpu_stack.git import CommitId, Repository
 from xpu_stack.layout import Layout
-
-# The import of a source package is the same commit on every machine.
-_IMPORTER = Identity("xpu-stack", "xpu-stack@invalid", 1_671_062_400)  # 2022-12-15
-_NO_ANSWER = 10  # seconds without an answer, then the next provider is tried
+from xpu_stack.source_package import NO_ANSWER, Unavailable
 
 
 @dataclass(frozen=True)
@@ -33,10 +25,6 @@ class Checkout:
     repository: Repository
     provider: str
     own: bool  # the tool's, not a person's
-
-
-class Unavailable(Exception):
-    """This provider cannot be had here."""
 
 
 def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
@@ -104,122 +92,8 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
 # -- the source package ---------------------------------------------------------
 
 
-def source_tarball(layout: Layout, base: Base) -> Path:
-    """The source package's tarball, verified. Raises Unavailable."""
-    target = layout.downloads / base.source_package.tarball
-    if not target.exists():
-        with progress(None, f"fetching {base.source_package.tarball}"):
-            _download_source_package(layout, base, target)
-    found = hashlib.sha256(target.read_bytes()).hexdigest()
-    if found != base.source_package.sha256:
-        target.unlink()
-        raise Unavailable(f"{target.name} has sha256 {found}, not {base.source_package.sha256}")
-    return target
-
-
-def _download_source_package(layout: Layout, base: Base, target: Path) -> None:
-    if not shutil.which("apt-get"):
-        raise Unavailable("there is no apt-get")
-    folder = layout.downloads / "apt"
-    shutil.rmtree(folder, ignore_errors=True)
-    for name in ("lists/partial", "cache/archives/partial", "files"):
-        (folder / name).mkdir(parents=True)
-    sources = _deb_src_lines()
-    if not sources:
-        raise Unavailable("the machine's apt sources name no archive of the distribution")
-    (folder / "deb-src.list").write_text("\n".join(sources) + "\n")
-    options = {
-        "Dir::Etc::sourcelist": folder / "deb-src.list",
-        "Dir::Etc::sourceparts": "-",
-        "Dir::State::Lists": folder / "lists",
-        "Dir::Cache": folder / "cache",
-        "Acquire::http::Timeout": _NO_ANSWER,
-        "Acquire::https::Timeout": _NO_ANSWER,
-        "Acquire::Retries": 0,
-        "APT::Sandbox::User": "",  # as root, apt's own user could not write here
-    }
-    apt = ["apt-get", "-q", *[f"-o{key}={value}" for key, value in options.items()]]
-    shell.run([*apt, "update"], check=False)
-    # Only the tarball: it is verified by its own checksum.
-    fetch = [*apt, "source", "--download-only", "--tar-only", base.source_package.name]
-    result = shell.run(fetch, cwd=folder / "files", check=False)
-    found = folder / "files" / target.name
-    if not found.exists():
-        last = result.complaint.splitlines()[-1:] or ["apt-get found nothing"]
-        raise Unavailable(f"{last[0]} (wanted {target.name})")
-    found.rename(target)
-    shutil.rmtree(folder)
-
-
-def _deb_src_lines() -> list[str]:
-    """The machine's own archives of its distribution, as lines for source packages."""
-    codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    etc = Path("/etc/apt")
-    lines: list[str] = []
-    for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
-        text = path.read_text(errors="replace") if path.is_file() else ""
-        if path.suffix == ".list":
-            lines += [
-                re.sub(r"^deb(-src)? ", "deb-src ", line)
-                for line in text.splitlines()
-                if re.match(r"^deb(-src)? ", line) and f" {codename}" in line
-            ]
-        elif path.suffix == ".sources":
-            lines += _lines_of_stanzas(text, codename)
-    return sorted(set(lines))
-
-
-def _lines_of_stanzas(text: str, codename: str) -> list[str]:
-    lines = []
-    for stanza in re.split(r"\n\s*\n", text):
-        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
-        suites = [suite for suite in fields.get("Suites", "").split() if suite.startswith(codename)]
-        key = fields.get("Signed-By", "")
-        option = f"[signed-by={key}] " if key else ""
-        lines += [
-            f"deb-src {option}{uri} {suite} {fields.get('Components', '')}".rstrip()
-            for uri in fields.get("URIs", "").split()
-            for suite in suites
-        ]
-    return lines
-
-
 def _from_source_package(layout: Layout, base: Base, folder: Path) -> str:
-    layout.downloads.mkdir(parents=True, exist_ok=True)
-    tarball = source_tarball(layout, base)
-    with progress(None, f"unpacking {tarball.name}"):
-        unpacked = folder.with_name(folder.name + ".unpacked")
-        shutil.rmtree(unpacked, ignore_errors=True)
-        with tarfile.open(tarball) as archive:
-            archive.extractall(unpacked, members=_as_own(archive))  # noqa: S202
-        (top,) = unpacked.iterdir()
-        top.rename(folder)
-        unpacked.rmdir()
-    package = f"source package {tarball.name}, sha256 {base.source_package.sha256}"
-    with progress(None, "making the base commit"):
-        _commit_all(folder, f"PyTorch {base.name}\n\nThe content of {package}.\n")
-    return package
-
-
-def _as_own(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members with the person who unpacks as their owner.
-
-    That is what tarfile's "data" filter does, which Debian 12's Python has not
-    yet; what else it guards against, the checksum does.
-    """
-    for member in archive:
-        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
-        yield member
-
-
-def _commit_all(folder: Path, message: str) -> CommitId:
-    repository = Repository(folder)
-    repository.run("init", "--quiet", "--template=", "--initial-branch=base")
-    repository.run("add", "--all", "--force", ".")
-    tree = TreeId(repository.line("write-tree"))
-    commit = repository.commit_tree(tree, [], message, _IMPORTER)
-    repository.run("update-ref", "-m", "import", "refs/heads/base", commit)
-    return commit
+    return source_package.unpack(layout, base.source_package, f"PyTorch {base.name}", folder)
 
 
 # -- git --------------------------------------------------------------------------
@@ -249,7 +123,7 @@ def _check_reachable(url: str, tag: str) -> None:
         result = shell.run(
             [
                 "timeout",
-                str(_NO_ANSWER),
+                str(NO_ANSWER),
                 "git",
                 "ls-remote",
                 "--exit-code",
@@ -262,7 +136,7 @@ def _check_reachable(url: str, tag: str) -> None:
     except FileNotFoundError as error:
         raise Unavailable(f"there is no '{error.filename}'") from None
     if result.code == 124:
-        raise Unavailable(f"no answer within {_NO_ANSWER} s")
+        raise Unavailable(f"no answer within {NO_ANSWER} s")
     if result.code:
         raise Unavailable((result.complaint.splitlines() or [f"there is no tag {tag}"])[-1])
 

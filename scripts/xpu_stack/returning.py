@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from xpu_stack import stack
+from xpu_stack import moves, stack
 from xpu_stack.console import progress
 from xpu_stack.errors import ToolError
-from xpu_stack.git import CommitId, Repository
-from xpu_stack.switch import PREVIOUS, Switch
+from xpu_stack.git import Repository
+from xpu_stack.moves import State
 
 
 @contextmanager
@@ -18,9 +18,7 @@ def put_back(repository: Repository) -> Iterator[None]:
 
     A kill that cannot be caught leaves the checkout whole, where the search was.
     """
-    head, branch = repository.commit_id("HEAD"), repository.branch()
-    assert head is not None
-    kept = {ref: repository.commit_id(ref) for ref in (f"refs/heads/{stack.BRANCH}", PREVIOUS)}
+    start, moved = moves.current(repository), moves.length(repository)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -28,7 +26,7 @@ def put_back(repository: Repository) -> Iterator[None]:
         # From here on a second Ctrl-C waits: going back takes a moment.
         interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            _go_back(repository, head, branch, kept)
+            _go_back(repository, start, moved)
         finally:
             signal.signal(signal.SIGINT, interrupt)
             signal.signal(signal.SIGTERM, before)
@@ -38,13 +36,8 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _go_back(
-    repository: Repository,
-    head: CommitId,
-    branch: str | None,
-    kept: dict[str, CommitId | None],
-) -> None:
-    if repository.commit_id("HEAD") != head:
+def _go_back(repository: Repository, to: State, moved: int) -> None:
+    if repository.commit_id("HEAD") != to.commit:
         try:
             stack.refuse_unsafe(repository, stack.BRANCH)
         except ToolError as error:
@@ -52,17 +45,7 @@ def _go_back(
                 "The checkout could not be put back where it was.",
                 why=f"it was edited meanwhile: {error.why}",
                 next=f"commit or stash that, then: git -C {repository.folder} "
-                f"reset --keep {head[:12]}",
+                f"reset --keep {to.commit[:12]}",
             ) from error
-        with progress(None, "putting the checkout back"):
-            Switch(repository).to(head, stack.BRANCH)
-    # The files are those of `head` now; what is left are names.
-    if branch is None:
-        repository.run("update-ref", "--no-deref", "HEAD", head)
-    elif repository.branch() != branch:
-        repository.run("symbolic-ref", "HEAD", f"refs/heads/{branch}")
-    for ref, was in kept.items():
-        if was is None:
-            repository.run("update-ref", "-d", ref)
-        elif repository.commit_id(ref) != was:
-            repository.run("update-ref", ref, was)
+    with progress(None, "putting the checkout back"):
+        moves.put_back(repository, to, moved)

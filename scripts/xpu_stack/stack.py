@@ -37,9 +37,9 @@ class Stack:
         return self.applied[-1].trailers.stage if self.applied else None
 
 
-def read(repository: Repository) -> Stack:
-    """Reads the stack that HEAD is on."""
-    head = repository.commit_id("HEAD")
+def read(repository: Repository, at: str = "HEAD") -> Stack:
+    """Reads the stack that HEAD, or another commit, is on."""
+    head = repository.commit_id(at)
     if head is None:
         raise ToolError(
             f"{repository.folder} has no commit.",

@@ -1,23 +1,69 @@
-"""Verbs that move a checkout: apply, continue, abort."""
+"""Verbs that move a checkout: apply, rebase, continue, abort, undo."""
 
 import click
 
-from xpu_stack import applying, conflict, console
+from xpu_stack import applying, conflict, console, stack
+from xpu_stack import rebase as rebasing
+from xpu_stack import undo as undoing
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option, stage_or_last
 from xpu_stack.layout import Layout
+from xpu_stack.series import NO_STAGE
+
+_drop_option = click.option(
+    "--drop", default="", help="Changes that the base has already, to do without."
+)
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(listed.replace(",", " ").split())
 
 
 @cli.command(epilog=EPILOG)
 @stage_option
 @checkout_options
-@click.option("--drop", default="", help="Changes that the base has already, to do without.")
+@_drop_option
 def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> None:
     """Brings the checkout to a stage, up or down."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "apply") as work:
-        changed = applying.apply(work, chosen, frozenset(drop.replace(",", " ").split()))
+        changed = applying.apply(work, chosen, _names(drop))
         applying.say_result(work, chosen, changed)
+
+
+@cli.command("rebase", epilog=EPILOG)
+@click.option(
+    "--onto",
+    required=True,
+    help="A ref or commit of the checkout, the path of another, "
+    "or source-package:<version> (patches/drift.yaml).",
+)
+@click.option("--stage", help="Up to and including this stage. Default: the one that is applied.")
+@checkout_options
+@_drop_option
+@click.option("--dry-run", is_flag=True, help="Shows what would become of every change.")
+def rebase_(
+    onto: str, stage: str | None, base: str, pytorch_src: str | None, drop: str, dry_run: bool
+) -> None:
+    """Puts the series on another base."""
+    with applying.opened(Layout.current(), base, pytorch_src, "rebase") as work:
+        goal = rebasing.goal(work, onto, stage, _names(drop))
+        if dry_run:
+            rebasing.show(work, goal)
+            return
+        changed = rebasing.rebase(work, goal)
+        applying.say_result(work, goal.stage, changed)
+
+
+@cli.command("undo", epilog=EPILOG)
+@click.option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Moves.")
+@checkout_options
+def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
+    """Takes the last move back: apply, rebase, continue, export, or undo itself."""
+    with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
+        oldest = undoing.undo(work, steps)
+        console.say(f"undone: {oldest.verb}; once more is a redo")
+        applying.say_result(work, stack.read(work.repository).stage or NO_STAGE, True)
 
 
 @cli.command("continue", epilog=EPILOG)
@@ -25,9 +71,10 @@ def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> N
 def continue_(base: str, pytorch_src: str | None) -> None:
     """Goes on after a conflict was resolved."""
     with applying.opened(Layout.current(), base, pytorch_src, "continue") as work:
-        stage = conflict.resolve(work.repository)
-        changed = applying.apply(work, stage)
-        applying.say_result(work, stage, changed)
+        goal = conflict.resolve(work.repository)
+        applying.refuse_unsafe(work)
+        changed = applying.reach(work, goal, goal.verb)
+        applying.say_result(work, goal.stage, changed)
 
 
 @cli.command(epilog=EPILOG)

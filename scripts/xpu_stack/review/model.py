@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from xpu_stack import build, stack
 from xpu_stack.applying import Workspace
+from xpu_stack.diff import FileDiff, parse
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, TreeId
 from xpu_stack.results import Outcome
 from xpu_stack.review import measured
 from xpu_stack.review import since as comparing
-from xpu_stack.review.diff import FileDiff, parse
 from xpu_stack.review.measured import Measured
 from xpu_stack.review.since import Earlier, Since
 from xpu_stack.stack import Applied, Stack

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from xpu_stack import moves
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
-from xpu_stack.switch import PREVIOUS
 from xpu_stack.text import trailers
 
 _DEEPEST = 1000
@@ -43,7 +43,7 @@ def find(repository: Repository, name: str | None, now: list[Commit]) -> Earlier
 
     A move up or down the same stack leaves no earlier version: then None.
     """
-    tip = repository.commit_id(name or PREVIOUS)
+    tip = repository.commit_id(name) if name else _before_last_move(repository)
     if tip is None:
         if name is None:
             return None
@@ -69,6 +69,11 @@ def find(repository: Repository, name: str | None, now: list[Commit]) -> Earlier
     if name is None and (ours <= theirs or theirs <= ours):
         return None
     return Earlier(name or "the version before", tip, changes)
+
+
+def _before_last_move(repository: Repository) -> CommitId | None:
+    last = moves.entry(repository, 0)
+    return last.before.tip if last else None
 
 
 def compare(repository: Repository, earlier: Earlier, now: dict[str, Commit]) -> list[Since]:

@@ -10,10 +10,10 @@ from markupsafe import Markup
 
 from xpu_stack.applying import Workspace
 from xpu_stack.console import progress
+from xpu_stack.diff import FileDiff, Line
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Repository
 from xpu_stack.review import graph, highlight
-from xpu_stack.review.diff import FileDiff, Line
 from xpu_stack.review.model import Page, Review, gather
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -1,0 +1,34 @@
+"""The project itself, with a state folder of its own, as people use it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from project import ROOT
+
+
+class Home:
+    """A state folder, and make with it."""
+
+    def __init__(self, folder: Path, project: Path = ROOT) -> None:
+        self.folder = folder
+        self.project = project
+        self.checkout = folder / "pytorch-v1.13.1"
+
+    def make(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        kept = {
+            key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "STAGE")
+        }
+        return subprocess.run(
+            ["make", *words],
+            cwd=self.project,
+            env={**kept, "XPU_STACK_HOME": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def ok(self, *words: str) -> str:
+        done = self.make(*words)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout

@@ -1,0 +1,69 @@
+"""The series on a later release of PyTorch, which has a runtime of its own."""
+
+import pytest
+from project import ROOT, git
+from real import Home
+from xpu_stack import onto
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.git import Repository
+from xpu_stack.layout import Layout
+from xpu_stack.series import Series
+
+pytestmark = pytest.mark.real
+
+ONTO = "source-package:2.6.0"
+
+
+@pytest.fixture(scope="module")
+def drifted(home: Home) -> Home:
+    home.ok("apply")
+    state = Layout(ROOT, home.folder)
+    try:
+        onto.resolve(state, Repository(home.checkout), ONTO)
+    except ToolError as error:
+        if error.code != ExitCode.MISSING:
+            raise
+        pytest.skip(f"{error.what} {error.why}")
+    return home
+
+
+def changes() -> list[str]:
+    return [change.id for change in Series.load(Layout.current(), "v1.13.1").all_changes()]
+
+
+def test_every_change_is_in_the_report(drifted: Home) -> None:
+    before = git(drifted.checkout, "rev-parse", "HEAD")
+    out = drifted.ok("rebase", f"ONTO={ONTO}", "DRY_RUN=1")
+    rows = {}
+    for line in out.splitlines():
+        cells = [cell.strip() for cell in line.strip("│").split("│")]
+        if line.startswith("│"):
+            rows[cells[0]] = cells[1:]
+    assert list(rows) == changes()
+    # It has a runtime at the same paths, which is not ours: none applies in silence.
+    assert {row[0] for row in rows.values()} <= {"there already", "another there", "conflict"}
+    assert all(int(row[1]) > 0 for row in rows.values())
+    for change in changes():
+        assert f"\n{change}: " in out  # the files, each with its hunks
+    assert git(drifted.checkout, "rev-parse", "HEAD") == before
+
+
+def test_the_first_conflict_leaves_the_checkout_as_it_was(drifted: Home) -> None:
+    before = git(drifted.checkout, "rev-parse", "HEAD")
+    done = drifted.make("rebase", f"ONTO={ONTO}")
+    assert f"Change 1 of {len(changes())}, {changes()[0]}, does not fit the base." in done.stderr
+    assert "c10/xpu/XPUFunctions.cpp:" in done.stderr
+    assert git(drifted.checkout, "rev-parse", "HEAD") == before
+    assert git(drifted.checkout, "status", "--porcelain") == ""
+    drifted.ok("abort")
+
+
+def test_there_and_back(drifted: Home) -> None:
+    """Nearly every file of the checkout changes, and comes back."""
+    before = git(drifted.checkout, "rev-parse", "HEAD")
+    drifted.ok("rebase", f"ONTO={ONTO}", f"DROP={','.join(changes())}")
+    assert (drifted.checkout / "version.txt").read_text().startswith("2.6.0")
+    assert git(drifted.checkout, "status", "--porcelain") == ""
+    drifted.ok("undo")
+    assert git(drifted.checkout, "rev-parse", "HEAD") == before
+    assert git(drifted.checkout, "status", "--porcelain") == ""

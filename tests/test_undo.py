@@ -1,0 +1,139 @@
+"""Moves taken back."""
+
+import pytest
+from project import Project, drift, git, write
+
+
+@pytest.fixture
+def newer(project: Project) -> Project:
+    """The project with a branch of the fork to rebase onto."""
+    git(project.checkout, "switch", "-q", "-c", "newer")
+    drift(project, "other.txt", "newer\n")
+    git(project.checkout, "switch", "-q", "main")
+    return project
+
+
+def test_the_first_apply(project: Project) -> None:
+    before = project.snapshot()
+    project.ok("apply")
+    after = project.snapshot()
+    project.ok("undo")
+    assert project.snapshot() == before
+    # undone in its turn, it is a redo
+    project.ok("undo")
+    assert project.snapshot() == after
+    project.ok("undo")
+    assert project.snapshot() == before
+
+
+def test_from_no_branch(project: Project) -> None:
+    git(project.checkout, "switch", "-q", "--detach")
+    before = project.snapshot()
+    project.ok("apply")
+    project.ok("undo")
+    assert project.snapshot() == before
+
+
+def test_a_rebase(newer: Project) -> None:
+    newer.ok("apply")
+    before = newer.snapshot()
+    newer.ok("rebase", "--onto", "newer")
+    after = newer.snapshot()
+    assert "undone: rebase" in newer.ok("undo")
+    assert newer.snapshot() == before
+    assert "is already at" in newer.ok("apply")
+    newer.ok("undo")
+    assert newer.snapshot() == after
+
+
+def test_an_export(project: Project) -> None:
+    project.ok("apply")
+    before = project.snapshot()
+    write(project.checkout, {"aten/Hooks.cpp": "int better_hooks;\n"})
+    project.ok("export")
+    after = project.snapshot()
+    assert after != before
+    assert "undone: export" in project.ok("undo")
+    assert project.snapshot() == before
+    project.ok("undo")
+    assert project.snapshot() == after
+
+
+def test_several_moves(newer: Project) -> None:
+    newer.ok("apply", "--stage", "device")
+    before = newer.snapshot()
+    newer.ok("apply")
+    newer.ok("rebase", "--onto", "newer")
+    after = newer.snapshot()
+    newer.ok("undo", "--steps", "2")
+    assert newer.snapshot() == before
+    newer.ok("undo")
+    assert newer.snapshot() == after
+    ended = newer.run("undo", "--steps", "9")
+    assert ended.code == 2
+    assert "the log has less than 9 moves" in ended.err
+    assert newer.snapshot() == after
+
+
+def test_a_drop_is_undone_too(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    project.ok("apply", "--stage", "device", "--drop", "device/aten")
+    assert project.log() == ["Add devices", "base"]
+    project.ok("undo")
+    assert project.log() == ["Add hooks", "Add devices", "base"]
+    assert "is already at" in project.ok("apply", "--stage", "device")
+    project.ok("undo")
+    assert "is already at" in project.ok("apply", "--stage", "device")
+    assert project.log() == ["Add devices", "base"]
+
+
+def test_nothing_to_undo(project: Project) -> None:
+    ended = project.run("undo")
+    assert ended.code == 2
+    assert "There is no move to undo." in ended.err
+
+
+def test_work_since_is_refused(project: Project) -> None:
+    project.ok("apply")
+    drift(project, "aten/Hooks.cpp", "mine\n")
+    before = project.snapshot()
+    ended = project.run("undo")
+    assert ended.code == 3
+    assert "The checkout has moved since the tool's last move." in ended.err
+    assert project.snapshot() == before
+    # the way out that it names keeps the work
+    git(project.checkout, "branch", "mine")
+    git(project.checkout, "reset", "-q", "--keep", "HEAD~1")
+    project.ok("undo")
+    assert git(project.checkout, "show", "mine:aten/Hooks.cpp") == "mine\n"
+
+
+def test_uncommitted_work_is_refused(project: Project) -> None:
+    project.ok("apply")
+    write(project.checkout, {"other.txt": "mine\n"})
+    before = project.snapshot()
+    assert project.run("undo").code == 3
+    assert project.snapshot() == before
+
+
+def test_a_branch_that_has_moved_is_refused(project: Project) -> None:
+    project.ok("apply")
+    git(project.checkout, "branch", "-q", "--force", "main", "HEAD")
+    before = project.snapshot()
+    ended = project.run("undo")
+    assert ended.code == 3
+    assert "The branch 'main' has moved since." in ended.err
+    assert project.snapshot() == before
+
+
+def test_the_log_keeps_what_a_move_left(project: Project) -> None:
+    """Commits that no branch has any more are still there after a gc."""
+    project.ok("apply")
+    old = git(project.checkout, "rev-parse", "HEAD").strip()
+    write(project.folder, {"aten_xpu/device/aten/Hooks.cpp": "int better_hooks;\n"})
+    project.ok("apply")
+    git(project.checkout, "reflog", "expire", "--expire=now", "HEAD", "xpu-stack")
+    git(project.checkout, "gc", "-q", "--prune=now")
+    assert git(project.checkout, "cat-file", "-t", old).strip() == "commit"
+    project.ok("undo")
+    assert git(project.checkout, "rev-parse", "HEAD").strip() == old

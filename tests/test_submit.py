@@ -177,6 +177,8 @@ def test_a_new_change_in_the_middle(submitted: Upstream) -> None:
 
 
 def test_a_part_of_the_stack(upstream: Upstream) -> None:
+    upstream.submit("device/runtime")
+    assert upstream.open() == {500: "Add devices"}
     upstream.submit("device")
     assert upstream.open() == {500: "Add devices", 501: "Add hooks"}
     upstream.submit()

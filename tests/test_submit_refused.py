@@ -92,6 +92,9 @@ def test_commits_reordered_by_hand(upstream: Upstream) -> None:
     error = refused(upstream)
     assert error.what == "The commits are in another order than the series."
     assert error.why == "the checkout has device/aten device/runtime stream/stream"
+    upstream.project.ok("export")  # the way out that is named
+    upstream.submit()
+    assert list(upstream.open().values()) == ["Add hooks", "Add devices", "Add streams"]
 
 
 def test_no_stack(upstream: Upstream) -> None:
@@ -102,7 +105,8 @@ def test_no_stack(upstream: Upstream) -> None:
 def test_a_stage_that_is_not_applied(upstream: Upstream) -> None:
     upstream.project.ok("apply", "--stage", "device")
     error = refused(upstream, "stream")
-    assert error.what == "The stage 'stream' is not in the checkout."
+    assert error.what == "The checkout does not reach to 'stream'."
+    assert error.why == "it is at device/aten"
     assert error.next == "make apply STAGE=stream"
 
 

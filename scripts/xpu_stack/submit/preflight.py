@@ -17,9 +17,9 @@ from xpu_stack.git import Commit, CommitId, Repository
 from xpu_stack.stack import Stack
 from xpu_stack.text import own_text, trailers
 
-_LINE = re.compile(r"^(XPU-Change|XPU-Stage|XPU-Digest|ghstack-source-id|Pull-Request): ", re.M)
 _GHSTACK = re.compile(r"^(ghstack-source-id|Pull-Request): (.+)$", re.M)
 _OWN = ("XPU-Change", "XPU-Stage", "XPU-Digest")
+_OWN_LINE = re.compile(rf"^({'|'.join(_OWN)}): ", re.M)
 
 
 def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
@@ -44,7 +44,7 @@ def _refuse_damaged(repository: Repository, there: Stack) -> None:
     """A commit with half of its trailers is of the series, and no longer known as such."""
     below = repository.history(there.base, 1)
     for commit in [*(one.commit for one in there.applied), *there.foreign, *below]:
-        found = [name for name in _LINE.findall(commit.message) if name in _OWN]
+        found = _OWN_LINE.findall(commit.message)
         if found and sorted(found) != sorted(_OWN):
             raise ToolError(
                 f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
@@ -84,9 +84,7 @@ def _refuse_reordered(work: Workspace, there: Stack) -> None:
         raise ToolError(
             "The commits are in another order than the series.",
             why=f"the checkout has {' '.join(here)}",
-            next="edit patches/series.yaml for that order, then "
-            f"git -C {work.repository.folder} branch -m mine && "
-            f"git -C {work.repository.folder} switch --detach {there.base[:12]} && make apply",
+            next="make export # takes the order over, then make submit",
         )
 
 
@@ -133,12 +131,12 @@ def _same(here: Commit, given: Commit) -> bool:
 
 
 def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
-    wanted = {change.id for change in work.series.changes(stage)}
+    wanted = {change.id for change in work.series.changes(stage)} - applying.dropped(work)
     chosen = [commit for commit in commits if change_of(commit) in wanted]
-    if not chosen or stage not in {one.trailers.stage for one in there.applied}:
+    if not chosen or len(chosen) < len(wanted):
         raise ToolError(
-            f"The stage '{stage}' is not in the checkout.",
-            why=f"it is at '{there.stage}'",
+            f"The checkout does not reach to '{stage}'.",
+            why=f"it is at {there.applied[-1].trailers.change}",
             next=f"make apply STAGE={stage}",
         )
     return chosen

@@ -10,7 +10,7 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack import applying, conflict, stack
+from xpu_stack import applying, conflict, moves, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
@@ -131,7 +131,8 @@ def _same(here: Commit, given: Commit) -> bool:
 
 
 def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
-    wanted = {change.id for change in work.series.changes(stage)} - applying.dropped(work)
+    dropped = moves.dropped(work.repository)
+    wanted = {change.id for change in work.series.changes(stage)} - dropped
     chosen = [commit for commit in commits if change_of(commit) in wanted]
     if not chosen or len(chosen) < len(wanted):
         raise ToolError(

@@ -78,7 +78,7 @@ tidy:
 	@$(tool) tidy $(stage) $(checkout)
 
 bench:
-	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick)
+	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
 review:
 	@$(tool) review $(checkout) $(if $(SINCE),--since '$(SINCE)')

@@ -85,20 +85,26 @@ void synchronize(const Options& options, const std::string& id, size_t used) {
   };
   int need = -1;
   if (used != 0) {
-    // The ways in which SYCL tells that a queue is idle.
+    // The ways in which SYCL tells that a queue is idle; errors of work that
+    // has failed are then to be thrown.
     const auto last = for_each([](sycl::queue& queue) {
       const auto event = queue.ext_oneapi_get_last_event();
       sink(event && isComplete(*event));
+      queue.throw_asynchronous();
     });
     const auto barrier = for_each([](sycl::queue& queue) {
       sink(isComplete(queue.ext_oneapi_submit_barrier()));
+      queue.throw_asynchronous();
     });
-    const auto wait = for_each([](sycl::queue& queue) { queue.wait(); });
-    const auto empty =
-        for_each([](sycl::queue& queue) { sink(queue.ext_oneapi_empty()); });
+    const auto wait =
+        for_each([](sycl::queue& queue) { queue.wait_and_throw(); });
+    const auto empty = for_each([](sycl::queue& queue) {
+      sink(queue.ext_oneapi_empty());
+      queue.throw_asynchronous();
+    });
     sides.push_back({"each: last event and its status", last});
     sides.push_back({"each: a barrier and its status", barrier});
-    sides.push_back({"each: wait()", wait});
+    sides.push_back({"each: wait_and_throw()", wait});
     sides.push_back(
         {canAskEmpty() ? "each: ext_oneapi_empty()"
                        : "each: ext_oneapi_empty(), a race on this backend",

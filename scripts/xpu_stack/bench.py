@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import ninja, packages, plot, shell
+from xpu_stack import bench_page, ninja, packages, plot, shell
 from xpu_stack.build import Build, Sanitizer
 from xpu_stack.console import out, progress, say
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.figures import Figure, Kind, Side, Verdict, parse
+from xpu_stack.figures import Figure, Verdict, amount_text, bound_text, parse, ratio_text
 
 # What a person may have set, and would be measured instead.
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF")
@@ -35,11 +35,12 @@ _STYLES = {
 }
 
 
-def run(build: Build, quick: bool) -> None:
+def run(build: Build, quick: bool, publish: bool) -> None:
     """Measures `build`; quick: in a sixth of the time, with wider spreads.
 
-    Writes results.json and results.svg. Raises a ToolError with
-    ExitCode.TESTS where a bound is missed that no floor forbids.
+    Writes results.json and results.svg, and with `publish` docs/bench.* too.
+    Raises a ToolError with ExitCode.TESTS where a bound is missed that no floor
+    forbids.
     """
     if build.sanitizer is not Sanitizer.NONE:
         raise ToolError(
@@ -57,6 +58,8 @@ def run(build: Build, quick: bool) -> None:
     results.write_text(json.dumps(_document(build, quick, load, figures), indent=1) + "\n")
     picture = folder / "results.svg"
     plot.draw(figures, picture)
+    if publish:
+        bench_page.publish(build.work.layout.repository / "docs", results, picture)
     _show(figures)
     _say_conditions(figures, load)
     say(f"figures: {results}")
@@ -176,10 +179,10 @@ def _show(figures: list[Figure]) -> None:
         style = _STYLES[figure.verdict]
         table.add_row(
             escape(figure.title),
-            _amount(figure, figure.ours) if figure.sides else "",
-            _amount(figure, figure.floor) if figure.floor else "",
-            _ratio(figure.ours) if figure.sides else "",
-            _bound(figure),
+            amount_text(figure, figure.ours) if figure.sides else "",
+            amount_text(figure, figure.floor) if figure.floor else "",
+            ratio_text(figure.ours) if figure.sides else "",
+            bound_text(figure),
             f"[{style}]{figure.verdict.value}[/]",
         )
         if figure.floor:
@@ -187,42 +190,14 @@ def _show(figures: list[Figure]) -> None:
         for at, side in enumerate(figure.sides[2:], start=2):
             least = " (the least that must be done)" if at == figure.need else ""
             name = f"  [dim]{escape(side.name)}{least}[/]"
-            table.add_row(name, f"[dim]{_amount(figure, side)}[/]", "", f"[dim]{_ratio(side)}[/]")
+            amount = f"[dim]{amount_text(figure, side)}[/]"
+            table.add_row(name, amount, "", f"[dim]{ratio_text(side)}[/]")
         if figure.note:
             table.add_row(f"  [dim]{escape(figure.note)}[/]")
     if out.is_terminal:
         out.print(table, soft_wrap=False)
     else:  # a log has no width
         Console(file=out.file, width=_WIDTH, highlight=False).print(table)
-
-
-def _amount(figure: Figure, side: Side) -> str:
-    value = side.value.median
-    if figure.unit != "ns":
-        return f"{value:.2f}{figure.unit}"
-    for unit, size in (("ms", 1e6), ("us", 1e3)):
-        if value >= size:
-            return f"{value / size:.2f} {unit}"
-    return f"{value:.3g} ns"
-
-
-def _ratio(side: Side) -> str:
-    ratio = side.ratio
-    if ratio is None:
-        value = side.value
-        return f"({value.p10:.3g} .. {value.p90:.3g})" if value.p10 != value.p90 else ""
-    return f"{ratio.median:.3g} ({ratio.p10:.3g} .. {ratio.p90:.3g})"
-
-
-def _bound(figure: Figure) -> str:
-    if figure.kind in (Kind.NONE, Kind.FACT):
-        return ""
-    sign = ">=" if figure.kind is Kind.VALUE_AT_LEAST else "<="
-    if figure.kind is Kind.RATIO_AT_MOST:
-        return (
-            f"{sign} 1/{1 / figure.bound:.0f}" if figure.bound < 0.2 else f"{sign} {figure.bound}"
-        )
-    return f"{sign} {figure.bound:g} {figure.unit}"
 
 
 def _say_conditions(figures: list[Figure], load: float) -> None:
@@ -276,4 +251,4 @@ def _why(figure: Figure) -> str:
     judged = figure.judged
     if judged is None:
         return f"this does not hold: {figure.title}"
-    return f"{figure.title}: {judged.median:.3g}, which must be {_bound(figure)}"
+    return f"{figure.title}: {judged.median:.3g}, which must be {bound_text(figure)}"

@@ -126,5 +126,47 @@ def parse(line: str) -> Figure | None:
     return Figure(sides=sides, kind=Kind(data.pop("kind")), **data)
 
 
+def from_json(data: dict[str, Any]) -> Figure:
+    """The figure of which `to_json` gave this."""
+    fields = {key: value for key, value in data.items() if key != "verdict"}
+    first = fields.pop("first")
+    figure = parse(json.dumps(fields))
+    assert figure is not None
+    figure.first = first
+    return figure
+
+
 def _spread(data: dict[str, float] | None) -> Spread | None:
     return None if data is None else Spread(**data)
+
+
+def amount_text(figure: Figure, side: Side) -> str:
+    """What a side took, in a unit that fits."""
+    value = side.value.median
+    if figure.unit != "ns":
+        return f"{value:.2f}{figure.unit}"
+    for unit, size in (("ms", 1e6), ("us", 1e3)):
+        if value >= size:
+            return f"{value / size:.2f} {unit}"
+    return f"{value:.3g} ns"
+
+
+def ratio_text(side: Side) -> str:
+    """A side's ratio to the floor, or its own value, and its middle 80 %."""
+    ratio = side.ratio
+    if ratio is None:
+        value = side.value
+        return f"({value.p10:.3g} .. {value.p90:.3g})" if value.p10 != value.p90 else ""
+    return f"{ratio.median:.3g} ({ratio.p10:.3g} .. {ratio.p90:.3g})"
+
+
+def bound_text(figure: Figure) -> str:
+    """The bound as a condition; empty without one."""
+    if figure.kind in (Kind.NONE, Kind.FACT):
+        return ""
+    sign = ">=" if figure.kind is Kind.VALUE_AT_LEAST else "<="
+    if figure.kind is Kind.RATIO_AT_MOST:
+        return (
+            f"{sign} 1/{1 / figure.bound:.0f}" if figure.bound < 0.2 else f"{sign} {figure.bound}"
+        )
+    return f"{sign} {figure.bound:g} {figure.unit}"

@@ -146,7 +146,10 @@ def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
 @stage_option
 @checkout_options
 @click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
-def bench_(stage: str | None, base: str, pytorch_src: str | None, quick: bool) -> None:
+@click.option("--publish", is_flag=True, help="Also write docs/bench.md and its plot.")
+def bench_(
+    stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool
+) -> None:
     """Measures the runtime beside its floors: raw SYCL, a thread_local, memcpy."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
@@ -154,4 +157,4 @@ def bench_(stage: str | None, base: str, pytorch_src: str | None, quick: bool) -
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, building.Mode.FAST)
         building.build(this, work.series.changes(chosen))
-        bench.run(this, quick)
+        bench.run(this, quick, publish)

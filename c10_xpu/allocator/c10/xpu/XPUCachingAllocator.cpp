@@ -125,9 +125,7 @@ ArenaType& arenaOf(const Block* block) noexcept {
   return static_cast<ArenaType&>(block->arena());
 }
 
-// A runtime error while freeing leaves the block allocated, or, with
-// `abandon`, becomes a warning.
-void freeBlock(void* ptr, bool abandon) {
+void freeBlock(void* ptr) {
   Block* const block = findBlock(ptr);
   ArenaType& arena = arenaOf(block);
   if (const auto* trace = c10::impl::GPUTrace::get_trace();
@@ -136,19 +134,7 @@ void freeBlock(void* ptr, bool abandon) {
     arena.requireAllocated(block, ptr);
     (*trace)->trace_gpu_memory_deallocation(reinterpret_cast<uintptr_t>(ptr));
   }
-  ArenaType::Freed freed{};
-  try {
-    freed = arena.free(block, ptr);
-  } catch (const c10::Error& error) {
-    if (!abandon) {
-      throw;
-    }
-    freed = arena.abandon(block, ptr);
-    TORCH_WARN(
-        "XPU memory is kept until the streams that use it are idle, because"
-        " they could not be asked when they will have finished with it: ",
-        error.what_without_backtrace());
-  }
+  const auto freed = arena.free(block, ptr);
   const int device = arena.stream().device;
   PoolType& pool = *state()->pool(device);
   pool.freed(freed);
@@ -160,7 +146,7 @@ void freeBlock(void* ptr, bool abandon) {
 // The deleter of all DataPtrs of this allocator.
 void deleteData(void* ptr) {
   if (ptr != nullptr) {
-    freeBlock(ptr, /*abandon=*/true);
+    freeBlock(ptr);
   }
 }
 
@@ -243,7 +229,7 @@ void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) {
 
 void raw_delete(void* ptr) {
   if (ptr != nullptr) {
-    freeBlock(ptr, /*abandon=*/false);
+    freeBlock(ptr);
   }
 }
 

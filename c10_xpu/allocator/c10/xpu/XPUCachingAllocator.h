@@ -27,8 +27,7 @@
 namespace c10::xpu::XPUCachingAllocator {
 
 /// The allocator that is registered for kXPU: memory for the current stream of
-/// the current device. A DataPtr of it frees its block when it is destroyed; an
-/// error of the runtime that occurs then becomes a warning.
+/// the current device. A DataPtr of it frees its block when it is destroyed.
 C10_XPU_API Allocator* get();
 
 /// Makes the allocator ready for devices 0 to device_count - 1. Has no effect
@@ -44,9 +43,9 @@ C10_XPU_API void* raw_alloc(size_t nbytes);
 C10_XPU_API void* raw_alloc_with_stream(size_t nbytes, XPUStream stream);
 
 /// Frees what raw_alloc returned; nullptr is ignored. Any other pointer that is
-/// not allocated is an error. If the runtime fails to tell when other streams
-/// will have finished with the block, that is an error too; the block is then
-/// still allocated.
+/// not allocated is an error. What the runtime refuses while it is asked when
+/// other streams will have finished with blocks is raised by a later allocation
+/// or emptyCache.
 C10_XPU_API void raw_delete(void* ptr);
 
 /// Tells that work which is, or will be before the memory is freed, enqueued on

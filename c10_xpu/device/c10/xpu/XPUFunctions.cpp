@@ -107,6 +107,13 @@ void raise_device_index(DeviceIndex index, int count) {
 
 } // namespace impl
 
+DeviceIndex device_count_across_fork() {
+  if (C10_UNLIKELY(gForked && gPool)) {
+    return static_cast<DeviceIndex>(gPool->size());
+  }
+  return device_count();
+}
+
 sycl::device& get_raw_device(DeviceIndex device) {
   check_device_index(device);
   return gPool->root(device).raw;

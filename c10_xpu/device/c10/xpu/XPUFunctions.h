@@ -89,6 +89,11 @@ inline DeviceIndex device_count() {
   return static_cast<DeviceIndex>(impl::device_count());
 }
 
+/// As device_count; but in a forked child, where device_count raises, it is
+/// what the parent had counted. For what is ours and needs no driver, such as
+/// seeds.
+C10_XPU_API DeviceIndex device_count_across_fork();
+
 /// As device_count, but no device is an error.
 inline DeviceIndex device_count_ensure_non_zero() {
   const int count = impl::device_count();

@@ -4,6 +4,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUAsyncErrors.h>
+#include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <pthread.h>
@@ -64,7 +65,11 @@ sycl::queue& XPUStream::queue() const {
 }
 
 bool XPUStream::query() const {
-  return impl::isIdle(device_index(), id());
+  const bool idle = impl::isIdle(device_index(), id());
+  if (idle) {
+    impl::countComplete();
+  }
+  return idle;
 }
 
 void XPUStream::synchronize() const {
@@ -78,6 +83,7 @@ void XPUStream::synchronize() const {
     C10_XPU_CHECK(queue->wait());
     C10_XPU_CHECK(queue->throw_asynchronous());
   }
+  impl::countComplete();
   impl::raiseAsyncErrors(device_index());
 }
 
@@ -178,8 +184,10 @@ void syncStreamsOnDevice(DeviceIndex device) {
   const auto wait = [&error](sycl::queue& queue) {
     try {
       // See Note [Asking whether a stream is idle]
-      if (!impl::canAskEmpty(queue) ||
-          !C10_XPU_CHECK(queue.ext_oneapi_empty())) {
+      const bool idle = impl::canAskEmpty(queue)
+          ? C10_XPU_CHECK(queue.ext_oneapi_empty())
+          : impl::isComplete(C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()));
+      if (!idle) {
         C10_XPU_CHECK(queue.wait());
       }
       C10_XPU_CHECK(queue.throw_asynchronous());
@@ -193,6 +201,7 @@ void syncStreamsOnDevice(DeviceIndex device) {
   for (auto& queue : impl::externalQueues(device)) {
     wait(queue);
   }
+  impl::countComplete();
   if (C10_UNLIKELY(error != nullptr)) {
     std::rethrow_exception(error);
   }

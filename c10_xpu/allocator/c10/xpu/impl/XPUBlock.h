@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -44,7 +46,6 @@ enum class BlockState : uint8_t {
   Dead, // a node that describes no memory
   Free, // cached
   Allocated, // held by client code
-  Retiring, // being freed, its streams are being asked; see Arena::retire
   Held, // freed, but streams that used it have not finished
 };
 
@@ -58,8 +59,6 @@ struct BlockExtra {
   uint32_t stamp = 0;
   // First blocks of a segment: position in the arena's list of segments.
   uint32_t segment_index = 0;
-  // Held blocks: events that have not completed.
-  uint32_t pending = 0;
   // Streams other than the arena's that use the block. Cleared but never
   // shrunk, so that a reused node needs no memory here.
   std::vector<StreamTag> uses;
@@ -78,7 +77,8 @@ struct alignas(64) Block {
   // long as the segment.
   Block* prev;
   Block* next;
-  // Free blocks: links of the bin. Dead nodes: bin_next links the pool.
+  // Free blocks: links of the bin. Dead nodes: bin_next links the pool. Held
+  // blocks: it links those that are held for the same reason.
   Block* bin_prev;
   Block* bin_next;
   // nullptr for most; it stays with the node.
@@ -105,8 +105,8 @@ class NodePool final {
   NodePool(const NodePool&) = delete;
   NodePool& operator=(const NodePool&) = delete;
   ~NodePool() {
-    for (Chunk* chunk : chunks_) {
-      std::free(chunk);
+    for (void* memory : memory_) {
+      std::free(memory);
     }
   }
 
@@ -156,14 +156,39 @@ class NodePool final {
   };
   static_assert(sizeof(Chunk) == kChunkSize, "");
 
-  void grow() {
-    chunks_.reserve(chunks_.size() + 1);
-    void* memory = std::aligned_alloc(kChunkSize, kChunkSize);
+  // Chunks come one by one at first. An arena with very many blocks cuts them
+  // out of huge pages: its nodes are touched at random, and with small pages
+  // most of the time would go into looking up where these are.
+  static constexpr size_t kSingleChunks = 32;
+  static constexpr size_t kHugePage = size_t{2} << 20;
+
+  void* obtain(size_t size) {
+    memory_.reserve(memory_.size() + 1);
+    void* memory = std::aligned_alloc(size, size);
     if (memory == nullptr) {
       throw std::bad_alloc();
     }
-    auto* chunk = new (memory) Chunk{&arena_, {}};
-    chunks_.push_back(chunk);
+    memory_.push_back(memory);
+    return memory;
+  }
+
+  void* newChunk() {
+    if (memory_.size() < kSingleChunks) {
+      return obtain(kChunkSize);
+    }
+    if (huge_left_ == 0) {
+      huge_ = static_cast<char*>(obtain(kHugePage));
+      huge_left_ = kHugePage;
+#ifdef MADV_HUGEPAGE
+      madvise(huge_, kHugePage, MADV_HUGEPAGE); // it does without as well
+#endif
+    }
+    huge_left_ -= kChunkSize;
+    return huge_ + huge_left_;
+  }
+
+  void grow() {
+    auto* chunk = new (newChunk()) Chunk{&arena_, {}};
     // In order of address: neighbours in a segment tend to be neighbours here.
     for (size_t i = std::size(chunk->nodes); i > 0; --i) {
       put(&chunk->nodes[i - 1]);
@@ -172,7 +197,9 @@ class NodePool final {
 
   ArenaBase& arena_;
   Block* free_ = nullptr;
-  std::vector<Chunk*> chunks_;
+  std::vector<void*> memory_; // of all chunks
+  char* huge_ = nullptr;
+  size_t huge_left_ = 0; // what is not cut yet
   std::deque<BlockExtra> extras_; // which do not move
 };
 

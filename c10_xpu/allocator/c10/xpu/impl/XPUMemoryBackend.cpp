@@ -2,6 +2,7 @@
 
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/queue.hpp>
@@ -13,12 +14,6 @@ namespace {
 
 DeviceIndex indexOf(int device) {
   return static_cast<DeviceIndex>(device);
-}
-
-bool isComplete(const sycl::event& event) {
-  return C10_XPU_CHECK(
-      event.get_info<sycl::info::event::command_execution_status>() ==
-      sycl::info::event_command_status::complete);
 }
 
 } // namespace
@@ -46,8 +41,13 @@ void MemoryBackend::deallocate(int /*device*/, void* ptr) {
   C10_XPU_CHECK(sycl::free(ptr, get_device_context()));
 }
 
-bool MemoryBackend::idle(const StreamTag& stream) {
-  return isIdle(indexOf(stream.device), stream.id);
+bool MemoryBackend::lasting(const StreamTag& stream) {
+  const auto parts = decodeStreamId(stream.id);
+  return parts && parts->kind != StreamKind::External;
+}
+
+uint64_t MemoryBackend::progress() {
+  return seen_complete.load(std::memory_order_relaxed);
 }
 
 // See Note [Asking whether a stream is idle]
@@ -67,7 +67,7 @@ std::optional<MemoryBackend::Event> MemoryBackend::fence(
 }
 
 bool MemoryBackend::complete(const Event& event) {
-  return isComplete(event);
+  return impl::isComplete(event);
 }
 
 void MemoryBackend::wait(const Event& event) {

@@ -5,6 +5,7 @@
 #include <sycl/event.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 namespace c10::xpu::impl {
@@ -16,7 +17,10 @@ struct MemoryBackend {
 
   void* allocate(int device, size_t size);
   void deallocate(int device, void* ptr);
-  bool idle(const StreamTag& stream);
+  /// Whether the queue of the stream exists until the process ends.
+  bool lasting(const StreamTag& stream);
+  /// See Note [What the host has seen complete]
+  uint64_t progress();
   std::optional<Event> fence(const StreamTag& stream, bool ask);
   bool complete(const Event& event);
   void wait(const Event& event);

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <c10/core/Allocator.h>
-#include <c10/util/Exception.h>
 #include <c10/xpu/XPUAllocatorStats.h>
 #include <c10/xpu/impl/XPUAllocatorConfig.h>
 #include <c10/xpu/impl/XPUArena.h>
+#include <c10/xpu/impl/XPUMemoryReport.h>
 #include <c10/xpu/impl/XPUReserve.h>
 #include <c10/xpu/impl/XPUStreamMap.h>
 
@@ -135,7 +134,8 @@ class MemoryPool final {
   void snapshot(std::vector<SegmentInfo>& result) {
     for (ArenaType* arena : arenas_.all()) {
       arena->forEachSegment([&](const Block* first) {
-        result.push_back(describe(*arena, first));
+        result.push_back(describe(
+            arena->stream(), first, epoch_.load(std::memory_order_relaxed)));
       });
     }
   }
@@ -358,67 +358,16 @@ class MemoryPool final {
   // ---- reports ----
 
   [[noreturn]] void throwOutOfMemory(size_t size) {
-    const auto allocated = static_cast<size_t>(allocatedBytes());
-    const size_t reserved = reserve_.bytes();
-    const size_t limit = reserve_.limit();
-    const size_t total = backend_.totalMemory(device_);
-    size_t free = backend_.freeMemory(device_);
-    if (free == 0) { // the device does not tell
-      free = total > reserved ? total - reserved : 0;
-    }
     reserve_.countOutOfMemory();
-    const c10::Device device(
-        c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(device_));
-    c10::reportOutOfMemoryToProfiler(
-        static_cast<int64_t>(size),
-        static_cast<int64_t>(allocated),
-        static_cast<int64_t>(reserved),
-        device);
-    TORCH_CHECK_WITH(
-        OutOfMemoryError,
-        false,
-        "XPU out of memory. Tried to allocate ",
-        formatSize(size),
-        " (",
-        device,
-        "; ",
-        formatSize(total),
-        " total capacity; ",
-        formatSize(allocated),
-        " already allocated; ",
-        formatSize(free),
-        " free; ",
-        limit == Reserve::kNoLimit ? "no limit set"
-                                   : formatSize(limit) + " allowed",
-        "; ",
-        formatSize(reserved),
-        " reserved in total by PyTorch). If reserved memory is much larger than"
-        " allocated memory, try max_split_size_mb in PYTORCH_XPU_ALLOC_CONF to"
-        " avoid fragmentation.");
-  }
-
-  SegmentInfo describe(const ArenaType& arena, const Block* first) const {
-    SegmentInfo segment;
-    segment.device = device_;
-    segment.address =
-        static_cast<int64_t>(reinterpret_cast<uintptr_t>(first->ptr));
-    segment.stream = arena.stream().id;
-    segment.is_large = first->pool == Pool::Large;
-    for (const Block* b = first; b != nullptr; b = b->next) {
-      XPUCachingAllocator::BlockInfo block;
-      block.size = static_cast<int64_t>(b->size);
-      block.allocated =
-          b->state == BlockState::Allocated || b->state == BlockState::Retiring;
-      block.active = b->state != BlockState::Free;
-      block.gc_counter = block.active || b->is_split()
-          ? 0
-          : static_cast<int32_t>(epoch_.load() - b->extra->stamp);
-      segment.total_size += block.size;
-      segment.allocated_size += block.allocated ? block.size : 0;
-      segment.active_size += block.active ? block.size : 0;
-      segment.blocks.push_back(block);
-    }
-    return segment;
+    OutOfMemory facts;
+    facts.device = device_;
+    facts.requested = size;
+    facts.allocated = static_cast<size_t>(allocatedBytes());
+    facts.reserved = reserve_.bytes();
+    facts.limit = reserve_.limit();
+    facts.total = backend_.totalMemory(device_);
+    facts.free = backend_.freeMemory(device_);
+    impl::throwOutOfMemory(facts);
   }
 
   static constexpr size_t kTrimSlack = size_t{32} << 20;

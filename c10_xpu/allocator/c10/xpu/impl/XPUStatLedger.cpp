@@ -83,6 +83,7 @@ void StatLedger::setLimits(ArenaBase& arena, const Totals& limits) noexcept {
         account.room,
         {std::min(to[kAllocation], to[kActive] - account.held.count),
          std::min(to[kAllocatedBytes], to[kActiveBytes] - account.held.bytes)});
+    account.lent = {};
     move(
         account.split_limit,
         account.split_room,

@@ -6,6 +6,7 @@
 #include <c10/xpu/impl/XPUBlock.h>
 #include <c10/xpu/impl/XPUSpinLock.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -117,6 +118,8 @@ struct ArenaBase {
       account->limit.bytes -= bytes;
       account->room.count -= 1;
       account->room.bytes -= bytes;
+      account->lent.count += 1;
+      account->lent.bytes += bytes;
     }
     finish(mine, both);
   }
@@ -128,6 +131,15 @@ struct ArenaBase {
     for (Account* account : {&mine, &both}) {
       account->held.count -= 1;
       account->held.bytes -= bytes;
+      const Amount back = {
+          std::min<int64_t>(account->lent.count, 1),
+          std::min(account->lent.bytes, bytes)};
+      account->lent.count -= back.count;
+      account->lent.bytes -= back.bytes;
+      account->limit.count += back.count;
+      account->limit.bytes += back.bytes;
+      account->room.count += back.count;
+      account->room.bytes += back.bytes;
     }
     chargeSplits(mine, both, splits);
     finish(mine, both);
@@ -141,14 +153,17 @@ struct ArenaBase {
   // limit, so that whether a limit is passed is a matter of signs:
   //   allocated = limit - room, splits = split_limit - split_room
   // `limit` is the lower one of the limits for allocated and, less what is held
-  // back, for active blocks. `freed` counts allocations; those held back are
-  // not yet freed as active blocks.
+  // back, for active blocks. `lent` is what blocks that were held back since
+  // the limit was set have taken from it; those that come free give that much
+  // back. `freed` counts allocations; those held back are not yet freed as
+  // active blocks.
   struct Account {
     Amount room;
     Amount split_room;
     Amount freed;
     Amount splits_freed;
     Amount held;
+    Amount lent;
     Amount limit;
     Amount split_limit;
   };

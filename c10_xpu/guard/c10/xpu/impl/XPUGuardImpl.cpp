@@ -2,10 +2,11 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
+#include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUGuardImpl.h>
 
 #include <memory>
-#include <vector>
+#include <utility>
 
 namespace c10 {
 namespace xpu {
@@ -14,7 +15,7 @@ namespace impl {
 // Note [Events of the XPU guard]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // c10::Event keeps a `void*` that is null until the first record. For XPU it
-// points to a sycl::event on the heap:
+// points to an AwaitedEvent on the heap:
 //
 //   record   submits a barrier to the stream's in-order queue and assigns the
 //            barrier's event to the heap object. The object keeps its address
@@ -22,8 +23,9 @@ namespace impl {
 //            name of the event); a second record replaces the value in it. A
 //            stream that waits on the former record is not affected, since the
 //            barrier which it waits for holds its own reference.
-//   block    submits to the other queue a barrier that depends on the event.
-//            All devices share one sycl::context, so this holds across devices.
+//   block    submits to the other queue a barrier that depends on the event,
+//            see Note [Waiting for an event without blocking the host]. All
+//            devices share one sycl::context, so this holds across devices.
 //   query    asks for the execution status.
 //   destroy  deletes the object; work that depends on the event goes on.
 //
@@ -47,8 +49,8 @@ C10_REGISTER_GUARD_IMPL(XPU, XPUGuardImpl);
 
 namespace {
 
-sycl::event* asEvent(void* event) {
-  return static_cast<sycl::event*>(event);
+AwaitedEvent* asEvent(void* event) {
+  return static_cast<AwaitedEvent*>(event);
 }
 
 uintptr_t traceName(const void* object) {
@@ -144,14 +146,18 @@ void XPUGuardImpl::record(
   const XPUStream xpu_stream(stream);
   sycl::queue& queue = xpu_stream.queue();
 
-  std::unique_ptr<sycl::event> created;
-  sycl::event* target = asEvent(*event);
+  std::unique_ptr<AwaitedEvent> created;
+  AwaitedEvent* target = asEvent(*event);
   if (!target) {
     checkFlag(flag);
-    created = std::make_unique<sycl::event>();
+  }
+  auto barrier = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+  if (target) {
+    target->replace(std::move(barrier));
+  } else {
+    created = std::make_unique<AwaitedEvent>(std::move(barrier));
     target = created.get();
   }
-  *target = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
 
   const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(interp)) {
@@ -170,7 +176,7 @@ void XPUGuardImpl::block(void* event, const Stream& stream) const {
   }
   const XPUStream xpu_stream(stream);
   sycl::queue& queue = xpu_stream.queue();
-  C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({*asEvent(event)}));
+  asEvent(event)->submitBarrierTo(queue);
 
   const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(interp)) {
@@ -179,12 +185,11 @@ void XPUGuardImpl::block(void* event, const Stream& stream) const {
 }
 
 bool XPUGuardImpl::queryEvent(void* event) const {
-  if (!event) {
-    return true;
+  const bool complete = !event || isComplete(asEvent(event)->get());
+  if (complete) {
+    countComplete();
   }
-  using Status = sycl::info::event::command_execution_status;
-  return C10_XPU_CHECK(asEvent(event)->get_info<Status>()) ==
-      sycl::info::event_command_status::complete;
+  return complete;
 }
 
 bool XPUGuardImpl::queryStream(const Stream& stream) const {

@@ -299,7 +299,9 @@ sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
 }
 
 bool canAskEmpty(const sycl::queue& queue) {
-  return queue.get_backend() != sycl::backend::opencl;
+  // All queues are on the one context, and so of one backend.
+  static const bool can = queue.get_backend() != sycl::backend::opencl;
+  return can;
 }
 
 bool isIdle(DeviceIndex device, StreamId id) {

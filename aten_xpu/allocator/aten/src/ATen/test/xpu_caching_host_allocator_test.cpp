@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <ATen/Context.h>
 #include <ATen/detail/XPUHooksInterface.h>
@@ -32,91 +32,11 @@ using c10::DeviceIndex;
 using c10::xpu::device_count;
 using c10::xpu::getStreamFromPool;
 using c10::xpu::XPUStream;
+using namespace c10::xpu::test;
 
 namespace {
 
 constexpr size_t kMiB = size_t(1) << 20;
-
-// Only the mapping to GPUs may find nothing.
-bool mayHaveNoDevice() {
-  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
-  return !mapping || std::string(mapping) == "GPU";
-}
-
-#define REQUIRE_DEVICES(n)                                        \
-  do {                                                            \
-    if (device_count() == 0 && mayHaveNoDevice()) {               \
-      GTEST_SKIP() << "the mapping to GPUs finds no device here"; \
-    }                                                             \
-    ASSERT_GT(device_count(), 0);                                 \
-    if (device_count() < (n)) {                                   \
-      GTEST_SKIP() << "needs " << (n) << " devices, there are "   \
-                   << static_cast<int>(device_count());           \
-    }                                                             \
-  } while (0)
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// Keeps all later work of a stream from running until release(). SYCL may run
-// host tasks in one thread: streams that are held at the same time must be
-// released in the order in which they were held.
-class HeldStream {
- public:
-  explicit HeldStream(XPUStream stream) : stream_(stream) {
-    auto opened = gate_.get_future().share();
-    stream_.queue().submit([&](sycl::handler& handler) {
-      handler.host_task([opened] { opened.wait(); });
-    });
-  }
-
-  ~HeldStream() {
-    release();
-  }
-
-  void release() {
-    if (!released_) {
-      released_ = true;
-      gate_.set_value();
-      stream_.synchronize();
-    }
-  }
-
- private:
-  XPUStream stream_;
-  std::promise<void> gate_;
-  bool released_ = false;
-};
-
-// While it lives, the first `times` guarded SYCL calls whose text has `part` in
-// it fail.
-class InjectedFault {
- public:
-  explicit InjectedFault(const char* part, int times = 1000) {
-    part_ = part;
-    left_ = times;
-    c10::xpu::impl::fault_hook = &fail;
-  }
-
-  ~InjectedFault() {
-    c10::xpu::impl::fault_hook = nullptr;
-  }
-
- private:
-  static void fail(const char* call) {
-    if (contains(call, part_) && left_-- > 0) {
-      throw sycl::exception(
-          sycl::make_error_code(sycl::errc::runtime), "fault");
-    }
-  }
-
-  static const char* part_;
-  static std::atomic<int> left_;
-};
-
-const char* InjectedFault::part_ = nullptr;
-std::atomic<int> InjectedFault::left_{0};
 
 bool isPinned(const void* ptr) {
   return at::detail::getXPUHooks().isPinnedPtr(ptr);
@@ -177,7 +97,7 @@ TEST_F(XPUCachingHostAllocatorTest, OneAllocatorUnderAllNames) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, MemoryIsUsable) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   for (size_t size : {size_t(1), size_t(511), size_t(513), 3 * kMiB + 1}) {
     const DataPtr data = HostAlloc(size);
     ASSERT_NE(data.get(), nullptr);
@@ -189,7 +109,7 @@ TEST_F(XPUCachingHostAllocatorTest, MemoryIsUsable) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, RoundingWastesAtMostAQuarter) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   size_t previous = 0;
   for (size_t size = 1; size < 100000; size = size * 9 / 8 + 1) {
     const DataPtr data = HostAlloc(size);
@@ -209,7 +129,7 @@ TEST_F(XPUCachingHostAllocatorTest, RoundingWastesAtMostAQuarter) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, FreedBlocksAreReused) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   DataPtr data = HostAlloc(kMiB);
   void* const address = data.get();
   const auto allocations = CachingHostAllocator_getStats().num_host_alloc;
@@ -228,7 +148,7 @@ TEST_F(XPUCachingHostAllocatorTest, FreedBlocksAreReused) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, LiveBlocksDoNotOverlap) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   std::vector<std::pair<DataPtr, size_t>> blocks;
   std::mt19937 random(1);
   for (const auto i : c10::irange(200)) {
@@ -245,7 +165,7 @@ TEST_F(XPUCachingHostAllocatorTest, LiveBlocksDoNotOverlap) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, IsPinned) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   DataPtr data = HostAlloc(1000);
   auto* bytes = static_cast<char*>(data.get());
   EXPECT_TRUE(isPinned(bytes));
@@ -271,7 +191,7 @@ TEST_F(XPUCachingHostAllocatorTest, IsPinned) {
 // The point of it all: an asynchronous copy reads the block after its owner has
 // freed it, and the next owner must not write into what is being read.
 TEST_F(XPUCachingHostAllocatorTest, BlockOfARunningCopyIsNotHandedOut) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   for (const auto i : c10::irange(device_count())) {
     const auto index = static_cast<DeviceIndex>(i);
     const XPUStream stream = getStreamFromPool(false, index);
@@ -279,7 +199,7 @@ TEST_F(XPUCachingHostAllocatorTest, BlockOfARunningCopyIsNotHandedOut) {
     auto* device =
         sycl::malloc_device(kMiB, c10::xpu::get_raw_device(index), context);
 
-    HeldStream held(stream);
+    Gate held(stream);
     DataPtr data = HostAlloc(kMiB);
     void* const address = data.get();
     std::memset(address, 'a', kMiB);
@@ -292,7 +212,7 @@ TEST_F(XPUCachingHostAllocatorTest, BlockOfARunningCopyIsNotHandedOut) {
     EXPECT_NE(meanwhile.get(), address);
     std::memset(meanwhile.get(), 'b', kMiB);
 
-    held.release();
+    held.finish();
     DataPtr afterwards = HostAlloc(kMiB);
     EXPECT_EQ(afterwards.get(), address);
     EXPECT_EQ(CachingHostAllocator_getStats().waiting_bytes, 0);
@@ -305,13 +225,13 @@ TEST_F(XPUCachingHostAllocatorTest, BlockOfARunningCopyIsNotHandedOut) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, EveryStreamIsWaitedFor) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream idle = getStreamFromPool(false, 0);
   const XPUStream busy = getStreamFromPool(false, last);
   ASSERT_NE(idle, busy);
   for (bool idle_is_first : {true, false}) {
-    HeldStream held(busy);
+    Gate held(busy);
     DataPtr data = HostAlloc(4096);
     void* const address = data.get();
     EXPECT_TRUE(recordOn(data, idle_is_first ? idle : busy));
@@ -320,7 +240,7 @@ TEST_F(XPUCachingHostAllocatorTest, EveryStreamIsWaitedFor) {
     data.clear();
     DataPtr other = HostAlloc(4096);
     EXPECT_NE(other.get(), address);
-    held.release();
+    held.finish();
     data = HostAlloc(4096);
     EXPECT_EQ(data.get(), address);
     data.clear();
@@ -332,7 +252,7 @@ TEST_F(XPUCachingHostAllocatorTest, EveryStreamIsWaitedFor) {
 // A buffer that is copied from for the whole run of a program is never freed:
 // what is kept for it must not grow.
 TEST_F(XPUCachingHostAllocatorTest, OneEventPerStreamIsKept) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   DataPtr data = HostAlloc(4096);
   for (const auto i : c10::irange(20)) {
@@ -354,31 +274,31 @@ TEST_F(XPUCachingHostAllocatorTest, OneEventPerStreamIsKept) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, TheLastRecordOfAStreamCounts) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   DataPtr data = HostAlloc(4096);
   void* const address = data.get();
   EXPECT_TRUE(recordOn(data, stream));
   stream.synchronize();
-  HeldStream held(stream);
+  Gate held(stream);
   EXPECT_TRUE(recordOn(data, stream));
   data.clear();
   DataPtr other = HostAlloc(4096);
   EXPECT_NE(other.get(), address);
-  held.release();
+  held.finish();
   data = HostAlloc(4096);
   EXPECT_EQ(data.get(), address);
 }
 
 TEST_F(XPUCachingHostAllocatorTest, OlderBlocksOfABusyStreamAreFound) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   DataPtr early = HostAlloc(4096);
   DataPtr late = HostAlloc(4096);
   void* const address = early.get();
   EXPECT_TRUE(recordOn(early, stream));
   stream.synchronize();
-  HeldStream held(stream);
+  Gate held(stream);
   EXPECT_TRUE(recordOn(late, stream));
   // The busy block is freed first and is looked at first.
   late.clear();
@@ -388,7 +308,7 @@ TEST_F(XPUCachingHostAllocatorTest, OlderBlocksOfABusyStreamAreFound) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, RecordFindsTheBlock) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   DataPtr data = HostAlloc(4096);
   auto* bytes = static_cast<char*>(data.get());
@@ -413,7 +333,7 @@ TEST_F(XPUCachingHostAllocatorTest, RecordFindsTheBlock) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, SecondFreeIsIgnored) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   DataPtr data = HostAlloc(4096);
   const auto deleter = data.get_deleter();
   void* const context = data.release_context();
@@ -426,9 +346,9 @@ TEST_F(XPUCachingHostAllocatorTest, SecondFreeIsIgnored) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, EmptyCacheKeepsWaitingBlocks) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
-  HeldStream held(stream);
+  Gate held(stream);
   DataPtr in_use = HostAlloc(kMiB);
   DataPtr waiting = HostAlloc(2 * kMiB);
   DataPtr cached = HostAlloc(4 * kMiB);
@@ -443,7 +363,7 @@ TEST_F(XPUCachingHostAllocatorTest, EmptyCacheKeepsWaitingBlocks) {
   EXPECT_EQ(stats.waiting_bytes, 2 * kMiB);
   EXPECT_EQ(stats.cached_bytes, 0);
   EXPECT_TRUE(isPinned(address));
-  held.release();
+  held.finish();
   CachingHostAllocator_emptyCache();
   stats = CachingHostAllocator_getStats();
   EXPECT_EQ(stats.reserved_bytes, kMiB);
@@ -452,7 +372,7 @@ TEST_F(XPUCachingHostAllocatorTest, EmptyCacheKeepsWaitingBlocks) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, ImpossibleSizesRaiseOutOfMemory) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   {
     DataPtr cached = HostAlloc(kMiB);
   }
@@ -474,7 +394,7 @@ TEST_F(XPUCachingHostAllocatorTest, ImpossibleSizesRaiseOutOfMemory) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, CacheIsFreedForALargerRequest) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's address space cannot be limited";
 #else
@@ -513,19 +433,19 @@ TEST_F(XPUCachingHostAllocatorTest, CacheIsFreedForALargerRequest) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, FailedSystemAllocation) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   {
     DataPtr cached = HostAlloc(kMiB);
   }
   {
     // One failure: the cache is freed and the second attempt succeeds.
-    InjectedFault fault("alloc_host", 1);
+    Fault fault("alloc_host", 0, 1);
     DataPtr data = HostAlloc(8 * kMiB);
     EXPECT_NE(data.get(), nullptr);
     EXPECT_EQ(CachingHostAllocator_getStats().reserved_bytes, 8 * kMiB);
   }
   {
-    InjectedFault fault("alloc_host");
+    Fault fault("alloc_host");
     EXPECT_THROW(HostAlloc(16 * kMiB), c10::Error);
   }
   EXPECT_EQ(CachingHostAllocator_getStats().reserved_bytes, 0);
@@ -534,14 +454,14 @@ TEST_F(XPUCachingHostAllocatorTest, FailedSystemAllocation) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, FailedSystemFree) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   DataPtr first = HostAlloc(kMiB);
   DataPtr second = HostAlloc(kMiB);
   first.clear();
   second.clear();
   {
     // One block goes, the other one stays in the cache.
-    InjectedFault fault("sycl::free", 1);
+    Fault fault("sycl::free", 0, 1);
     EXPECT_THROW(CachingHostAllocator_emptyCache(), c10::Error);
   }
   EXPECT_EQ(CachingHostAllocator_getStats().cached_bytes, kMiB);
@@ -555,13 +475,13 @@ TEST_F(XPUCachingHostAllocatorTest, FailedSystemFree) {
 }
 
 TEST_F(XPUCachingHostAllocatorTest, FailedRecordStillProtectsTheBlock) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
-  HeldStream held(stream);
+  Gate held(stream);
   DataPtr data = HostAlloc(4096);
   void* const address = data.get();
   {
-    InjectedFault fault("submit_barrier");
+    Fault fault("submit_barrier");
     EXPECT_THROW(recordOn(data, stream), c10::Error);
     data.clear();
     // The barrier is tried again and fails again: the error is reported and the
@@ -571,13 +491,13 @@ TEST_F(XPUCachingHostAllocatorTest, FailedRecordStillProtectsTheBlock) {
   EXPECT_EQ(CachingHostAllocator_getStats().waiting_bytes, 4096);
   DataPtr other = HostAlloc(4096);
   EXPECT_NE(other.get(), address);
-  held.release();
+  held.finish();
   data = HostAlloc(4096);
   EXPECT_EQ(data.get(), address);
 }
 
 TEST_F(XPUCachingHostAllocatorTest, FailedQueryKeepsTheBlocksWaiting) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   std::vector<DataPtr> blocks;
   for (const auto i : c10::irange(3)) {
@@ -588,7 +508,7 @@ TEST_F(XPUCachingHostAllocatorTest, FailedQueryKeepsTheBlocksWaiting) {
   stream.synchronize();
   blocks.clear();
   {
-    InjectedFault fault("get_info");
+    Fault fault("get_info");
     EXPECT_THROW(HostAlloc(4096), c10::Error);
     EXPECT_THROW(CachingHostAllocator_emptyCache(), c10::Error);
   }
@@ -600,7 +520,7 @@ TEST_F(XPUCachingHostAllocatorTest, FailedQueryKeepsTheBlocksWaiting) {
 // Each thread owns what it was given: a byte that another thread wrote means
 // that a block was handed out twice.
 TEST_F(XPUCachingHostAllocatorTest, ManyThreads) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   constexpr size_t kThreads = 4;
   constexpr size_t kRounds = 300;
   constexpr size_t kLive = 8;
@@ -644,12 +564,12 @@ TEST_F(XPUCachingHostAllocatorTest, ManyThreads) {
 
 // Two threads that record the same block: neither's use may be lost.
 TEST_F(XPUCachingHostAllocatorTest, ConcurrentRecordsOfOneBlock) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream first = getStreamFromPool(false, 0);
   const XPUStream second = getStreamFromPool(false, 0);
   ASSERT_NE(first, second);
-  HeldStream first_held(first);
-  HeldStream second_held(second);
+  Gate first_held(first);
+  Gate second_held(second);
   DataPtr data = HostAlloc(4096);
   void* const address = data.get();
   std::thread other([&] {
@@ -666,16 +586,18 @@ TEST_F(XPUCachingHostAllocatorTest, ConcurrentRecordsOfOneBlock) {
   data.clear();
   DataPtr meanwhile = HostAlloc(4096);
   EXPECT_NE(meanwhile.get(), address);
-  first_held.release();
+  first_held.finish();
   DataPtr later = HostAlloc(4096);
   EXPECT_NE(later.get(), address);
-  second_held.release();
+  second_held.finish();
   data = HostAlloc(4096);
   EXPECT_EQ(data.get(), address);
 }
 
-TEST_F(XPUCachingHostAllocatorTest, InitializingXPUMakesTheDeviceAllocatorReady) {
-  REQUIRE_DEVICES(1);
+TEST_F(
+    XPUCachingHostAllocatorTest,
+    InitializingXPUMakesTheDeviceAllocatorReady) {
+  C10_XPU_NEEDS_DEVICES(1);
   at::globalContext().lazyInitXPU();
   const DataPtr data = c10::GetAllocator(c10::kXPU)->allocate(1000);
   ASSERT_NE(data.get(), nullptr);

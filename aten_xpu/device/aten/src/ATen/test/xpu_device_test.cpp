@@ -1,4 +1,5 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUInChild.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
 #include <ATen/xpu/XPUContext.h>
@@ -7,36 +8,11 @@
 
 #include <sycl/usm.hpp>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <string>
 
+using namespace c10::xpu::test;
+
 namespace {
-
-/// What the environment of this run promises; the tests hold the runtime to
-/// it, so that a device that is not found fails them.
-bool expectsDevices() {
-  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
-  return mapping != nullptr && std::string(mapping) != "GPU";
-}
-
-int virtualDevices() {
-  const char* count = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
-  return count != nullptr ? std::atoi(count) : 1;
-}
-
-/// The message of the c10::Error that `action` must raise.
-template <typename Action>
-std::string errorOf(Action&& action) {
-  try {
-    action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
 
 const at::XPUHooksInterface& hooks() {
   return at::detail::getXPUHooks();
@@ -68,22 +44,8 @@ class Memory {
 
 } // namespace
 
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << (text)
-
-#define NEEDS_DEVICE()                                      \
-  if (!expectsDevices() && at::xpu::device_count() == 0) {  \
-    GTEST_SKIP() << "the mapping GPU finds no device here"; \
-  }                                                         \
-  ASSERT_GT(at::xpu::device_count(), 0)
-
-#define NEEDS_NO_DEVICE()                                \
-  if (expectsDevices() || at::xpu::device_count() > 0) { \
-    GTEST_SKIP() << "the mapping finds a device";        \
-  }
-
 TEST(XPUDeviceTest, InitializedMoreThanOnceIsHarmless) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   at::globalContext().lazyInitXPU();
   at::globalContext().lazyInitXPU();
   EXPECT_TRUE(c10::xpu::is_device_pool_initialized());
@@ -91,7 +53,7 @@ TEST(XPUDeviceTest, InitializedMoreThanOnceIsHarmless) {
 
 TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
   const auto count = at::xpu::device_count();
-  if (expectsDevices()) {
+  if (!mayHaveNoDevice()) {
     ASSERT_GT(count, 0);
   }
   EXPECT_EQ(count % virtualDevices(), 0);
@@ -102,7 +64,7 @@ TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
 }
 
 TEST(XPUDeviceTest, CurrentDeviceIsC10s) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   for (const auto i : c10::irange(at::xpu::device_count())) {
     c10::xpu::set_device(i);
     EXPECT_EQ(at::xpu::current_device(), i);
@@ -114,7 +76,7 @@ TEST(XPUDeviceTest, CurrentDeviceIsC10s) {
 }
 
 TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   for (const auto i : c10::irange(at::xpu::device_count())) {
     const auto* prop = at::xpu::getDeviceProperties(i);
     ASSERT_NE(prop, nullptr);
@@ -126,7 +88,7 @@ TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
 }
 
 TEST(XPUDeviceTest, GlobalIndexPointsIntoSYCLsList) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   const auto all = sycl::device::get_devices();
   for (const auto i : c10::irange(at::xpu::device_count())) {
     const auto index = at::xpu::getGlobalIdxFromDevice(i);
@@ -148,7 +110,7 @@ TEST(XPUDeviceTest, GlobalIndexIsOfAnXPUDeviceWithAnIndex) {
 }
 
 TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   const int count = at::xpu::device_count();
   for (const int bad : {-1, -128, count, 127}) {
     const auto index = static_cast<c10::DeviceIndex>(bad);
@@ -162,7 +124,7 @@ TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
 }
 
 TEST(XPUDeviceTest, PointersHaveTheirDevice) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   for (const auto kind : {sycl::usm::alloc::device, sycl::usm::alloc::shared}) {
     const Memory memory(kind);
     ASSERT_NE(memory.get(), nullptr);
@@ -175,7 +137,7 @@ TEST(XPUDeviceTest, PointersHaveTheirDevice) {
 }
 
 TEST(XPUDeviceTest, HostMemoryHasNoDevice) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   int local = 0;
   const Memory pinned(sycl::usm::alloc::host);
   for (void* ptr : {static_cast<void*>(&local), pinned.get()}) {
@@ -186,7 +148,7 @@ TEST(XPUDeviceTest, HostMemoryHasNoDevice) {
 }
 
 TEST(XPUDeviceTest, OnlyUSMHostMemoryIsPinned) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   int local = 0;
   const Memory host(sycl::usm::alloc::host);
   const Memory device(sycl::usm::alloc::device);
@@ -216,23 +178,20 @@ TEST(XPUDeviceTest, ManualSeedWorksWhateverThereIs) {
 }
 
 TEST(XPUDeviceTest, AForkedChildMayAskWhatNeedsNoDevice) {
-  NEEDS_DEVICE();
-  const pid_t child = fork();
-  ASSERT_NE(child, -1);
-  if (child == 0) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const auto ended = inChild({}, []() -> std::string {
     int local = 0;
-    const bool fine = at::hasXPU() && !at::Context::isPinnedPtr(&local) &&
-        errorOf([] { at::xpu::device_count(); }).find("forked") !=
-            std::string::npos;
-    _exit(fine ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    if (!at::hasXPU() || at::Context::isPinnedPtr(&local)) {
+      return "wrong answer";
+    }
+    const auto text = errorOf([] { at::xpu::device_count(); });
+    return contains(text, "forked") ? "" : text;
+  });
+  EXPECT_EQ(ended.code, 0) << ended.output;
 }
 
 TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
-  NEEDS_NO_DEVICE();
+  C10_XPU_NEEDS_NO_DEVICE();
   EXPECT_FALSE(at::xpu::is_available());
   EXPECT_EQ(hooks().current_device(), -1);
   int local = 0;

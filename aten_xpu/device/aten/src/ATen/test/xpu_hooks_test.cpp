@@ -1,12 +1,13 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
 #include <ATen/detail/XPUHooksInterface.h>
 #include <c10/util/Type.h>
-#include <c10/xpu/XPUFunctions.h>
 
 #include <string>
 #include <typeinfo>
+
+using namespace c10::xpu::test;
 
 // Everything here holds without a device, and must not start the SYCL runtime:
 // a test at the end checks that.
@@ -18,22 +19,14 @@ const at::XPUHooksInterface& withoutLibrary() {
   return base;
 }
 
-/// The error of a request that the base class cannot meet.
-template <typename Request>
-std::string errorOf(Request&& request) {
-  try {
-    request(withoutLibrary());
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
 } // namespace
 
 #define EXPECT_REFUSED(what, request)                                     \
   EXPECT_EQ(                                                              \
-      errorOf([](const at::XPUHooksInterface& hooks) { request; }),       \
+      errorOf([] {                                                        \
+        const auto& hooks = withoutLibrary();                             \
+        request;                                                          \
+      }),                                                                 \
       "Cannot " what                                                      \
       ": libtorch_xpu is not loaded in this process. Use a PyTorch that " \
       "was built with USE_XPU=1; a C++ program also has to link the "     \

@@ -14,31 +14,33 @@ namespace at {
 namespace xpu {
 
 using c10::xpu::XPUStream;
+using c10::xpu::impl::AwaitedEvent;
 using c10::xpu::impl::isComplete;
 
 namespace detail {
 
 struct EventState {
   explicit EventState(const XPUStream& stream, sycl::event e)
-      : device_index(stream.device_index()), event(std::move(e)) {}
-
-  void setEvent(sycl::event e) {
-    event = std::move(e);
-    complete.store(false, std::memory_order_release);
-  }
+      : device_index(stream.device_index()), awaited(std::move(e)) {}
 
   const c10::DeviceIndex device_index;
-  sycl::event event;
   // What was seen to be complete stays so until the next record, and is
   // cheaper not to be asked again.
   std::atomic<bool> complete{false};
-  // Of an event with timing. See Note [Timing of events]
-  c10::optional<sycl::event> time;
+  // What is complete last, and what other streams wait for. Of an event with
+  // timing this is what has the time, so that the time of whatever follows is
+  // not before this one's. See Note [Timing of events]
+  AwaitedEvent awaited;
+  // Of an event with timing: complete when the work before the record is.
+  c10::optional<sycl::event> work;
 
-  /// What is complete last, and what others wait for: so the time of whatever
-  /// follows is not before this one's.
-  sycl::event& last() {
-    return time ? *time : event;
+  void setEvent(sycl::event e) {
+    awaited.replace(std::move(e));
+    complete.store(false, std::memory_order_release);
+  }
+
+  sycl::event& event() {
+    return work ? *work : awaited.get();
   }
 };
 
@@ -52,6 +54,7 @@ bool seenComplete(const detail::EventState& state) {
 
 void setComplete(detail::EventState& state) {
   state.complete.store(true, std::memory_order_release);
+  c10::xpu::impl::countComplete();
 }
 
 const c10::impl::PyInterpreter* tracer() {
@@ -108,18 +111,20 @@ sycl::event& XPUEvent::event() const {
       state_,
       "This XPU event has no SYCL event: it gets one when it is recorded. "
       "Call record first");
-  return state_->event;
+  return state_->event();
 }
 
 bool XPUEvent::query() const {
   if (!state_ || seenComplete(*state_)) {
     return true;
   }
-  if (!isComplete(state_->event)) {
+  if (!isComplete(state_->event())) {
     return false;
   }
-  if (!state_->time || isComplete(*state_->time)) {
+  if (!state_->work || isComplete(state_->awaited.get())) {
     setComplete(*state_);
+  } else {
+    c10::xpu::impl::countComplete();
   }
   return true;
 }
@@ -137,23 +142,20 @@ void XPUEvent::record(const XPUStream& stream) {
       static_cast<int>(stream.device_index()),
       ", the device of the stream: use another event there");
   const bool first = !state_;
-  if (enable_timing_) {
-    auto timed = detail::submitTimedEvent(stream);
-    if (first) {
-      state_ =
-          std::make_unique<detail::EventState>(stream, std::move(timed.event));
-    } else {
-      state_->setEvent(std::move(timed.event));
-    }
-    state_->time = std::move(timed.time);
-  } else {
-    sycl::queue& queue = stream.queue();
-    auto event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+  const auto set = [&](sycl::event event) {
     if (first) {
       state_ = std::make_unique<detail::EventState>(stream, std::move(event));
     } else {
       state_->setEvent(std::move(event));
     }
+  };
+  if (enable_timing_) {
+    auto timed = detail::submitTimedEvent(stream);
+    set(std::move(timed.time));
+    state_->work = std::move(timed.event);
+  } else {
+    sycl::queue& queue = stream.queue();
+    set(C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()));
   }
   if (C10_UNLIKELY(tracer())) {
     if (first) {
@@ -178,7 +180,7 @@ void XPUEvent::block(const XPUStream& stream) const {
   // Nothing waits for what is known to be complete. It is not worth asking:
   // that would be a twentieth of the barrier where it is not.
   if (!seenComplete(*state_)) {
-    c10::xpu::impl::submitBarrierAfter(queue, state_->last());
+    state_->awaited.submitBarrierTo(queue);
   }
   if (C10_UNLIKELY(tracer())) {
     (*tracer())->trace_gpu_event_wait(
@@ -193,9 +195,9 @@ void XPUEvent::synchronize() const {
   if (C10_UNLIKELY(tracer())) {
     (*tracer())->trace_gpu_event_synchronization(traceName(state_.get()));
   }
-  C10_XPU_CHECK(state_->event.wait_and_throw());
-  if (state_->time) {
-    C10_XPU_CHECK(state_->time->wait());
+  C10_XPU_CHECK(state_->event().wait_and_throw());
+  if (state_->work) {
+    C10_XPU_CHECK(state_->awaited.get().wait());
   }
   setComplete(*state_);
   c10::xpu::impl::raiseAsyncErrors(state_->device_index);
@@ -232,7 +234,7 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
   }
   constexpr double kMillisecondsPerNanosecond = 1e-6;
   const int64_t nanoseconds =
-      timeOf(*other.state_->time) - timeOf(*state_->time);
+      timeOf(other.state_->awaited.get()) - timeOf(state_->awaited.get());
   return static_cast<double>(nanoseconds) * kMillisecondsPerNanosecond;
 }
 

@@ -1,4 +1,5 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUInChild.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -6,9 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUFunctions.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -23,42 +22,11 @@ using at::xpu::detail::createXPUGenerator;
 using at::xpu::detail::getDefaultXPUGenerator;
 using c10::DeviceIndex;
 using c10::xpu::device_count;
+using namespace c10::xpu::test;
 
 namespace {
 
 constexpr uint64_t kMaxOffset = std::numeric_limits<uint64_t>::max() - 3;
-
-// Only the mapping to GPUs may find nothing.
-bool mayHaveNoDevice() {
-  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
-  return !mapping || std::string(mapping) == "GPU";
-}
-
-#define REQUIRE_DEVICES(n)                                        \
-  do {                                                            \
-    if (device_count() == 0 && mayHaveNoDevice()) {               \
-      GTEST_SKIP() << "the mapping to GPUs finds no device here"; \
-    }                                                             \
-    ASSERT_GT(device_count(), 0);                                 \
-    if (device_count() < (n)) {                                   \
-      GTEST_SKIP() << "needs " << (n) << " devices, there are "   \
-                   << static_cast<int>(device_count());           \
-    }                                                             \
-  } while (0)
-
-template <typename F>
-std::string errorOf(F&& f) {
-  try {
-    f();
-  } catch (const c10::Error& e) {
-    return e.what_without_backtrace();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 XPUGeneratorImpl* implOf(const Generator& generator) {
   return at::check_generator<XPUGeneratorImpl>(generator);
@@ -144,8 +112,8 @@ TEST(XPUGeneratorTest, OffsetMustBeAMultipleOfFour) {
   for (uint64_t offset : {1, 2, 3, 9}) {
     const std::string error =
         errorOf([&] { generator.set_philox_offset_per_thread(offset); });
-    EXPECT_TRUE(contains(error, "multiple of 4")) << error;
-    EXPECT_TRUE(contains(error, std::to_string(offset))) << error;
+    EXPECT_CONTAINS(error, "multiple of 4");
+    EXPECT_CONTAINS(error, std::to_string(offset));
   }
   EXPECT_EQ(generator.philox_offset_per_thread(), 8);
 }
@@ -162,7 +130,7 @@ TEST(XPUGeneratorTest, OffsetDoesNotWrap) {
   EXPECT_EQ(generator.philox_offset_per_thread(), kMaxOffset);
   EXPECT_EQ(generator.philox_engine_inputs(0).second, kMaxOffset);
   const std::string error = errorOf([&] { generator.philox_engine_inputs(1); });
-  EXPECT_TRUE(contains(error, "Set a new seed")) << error;
+  EXPECT_CONTAINS(error, "Set a new seed");
 }
 
 TEST(XPUGeneratorTest, StateRoundTrip) {
@@ -203,27 +171,27 @@ TEST(XPUGeneratorTest, BadStatesAreRefusedWhole) {
   };
 
   std::string error = refused(byteTensor(1, 6));
-  EXPECT_TRUE(contains(error, "multiple of 4")) << error;
+  EXPECT_CONTAINS(error, "multiple of 4");
 
   for (int64_t size : {0, 8, 15, 17, 5056}) {
     error = refused(at::detail::empty_cpu({size}, at::kByte));
-    EXPECT_TRUE(contains(error, "16 bytes")) << error;
-    EXPECT_TRUE(contains(error, std::to_string(size))) << error;
+    EXPECT_CONTAINS(error, "16 bytes");
+    EXPECT_CONTAINS(error, std::to_string(size));
   }
 
   const auto of_floats = at::detail::empty_cpu({16}, at::kFloat);
   error = refused(of_floats);
-  EXPECT_TRUE(contains(error, "float")) << error;
+  EXPECT_CONTAINS(error, "float");
   EXPECT_THROW(
       generator.set_state(*of_floats.unsafeGetTensorImpl()), c10::TypeError);
 
   const auto elsewhere = at::detail::empty_meta({16}, at::kByte);
   error = refused(elsewhere);
-  EXPECT_TRUE(contains(error, "meta")) << error;
+  EXPECT_CONTAINS(error, "meta");
 
   const auto with_gaps = at::detail::empty_strided_cpu({16}, {2}, at::kByte);
   error = refused(with_gaps);
-  EXPECT_TRUE(contains(error, "contiguous")) << error;
+  EXPECT_CONTAINS(error, "contiguous");
 }
 
 TEST(XPUGeneratorTest, CloneIsIndependent) {
@@ -259,9 +227,7 @@ TEST(XPUGeneratorTest, ConsecutiveRequestsDoNotOverlap) {
 }
 
 TEST(XPUGeneratorTest, NoDeviceRaises) {
-  if (device_count() != 0) {
-    GTEST_SKIP() << "there are devices";
-  }
+  C10_XPU_NEEDS_NO_DEVICE();
   EXPECT_THROW(getDefaultXPUGenerator(), c10::Error);
   EXPECT_THROW(getDefaultXPUGenerator(0), c10::Error);
   EXPECT_THROW(createXPUGenerator(0), c10::Error);
@@ -271,7 +237,7 @@ TEST(XPUGeneratorTest, NoDeviceRaises) {
 }
 
 TEST(XPUGeneratorTest, SameNumbersOnEveryDevice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   auto reference = createXPUGenerator(0);
   reference.set_current_seed(2024);
   implOf(reference)->set_philox_offset_per_thread(8);
@@ -289,7 +255,7 @@ TEST(XPUGeneratorTest, SameNumbersOnEveryDevice) {
 }
 
 TEST(XPUGeneratorTest, CreateChecksTheDevice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   auto generator = createXPUGenerator();
   EXPECT_EQ(generator.device().index(), c10::xpu::current_device());
   EXPECT_EQ(generator.current_seed(), c10::default_rng_seed_val);
@@ -301,7 +267,7 @@ TEST(XPUGeneratorTest, CreateChecksTheDevice) {
 }
 
 TEST(XPUGeneratorTest, DefaultGeneratorIsOnePerDevice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   std::set<const c10::GeneratorImpl*> impls;
   for (const auto i : c10::irange(device_count())) {
     const auto index = static_cast<DeviceIndex>(i);
@@ -321,7 +287,7 @@ TEST(XPUGeneratorTest, DefaultGeneratorIsOnePerDevice) {
 }
 
 TEST(XPUGeneratorTest, ManualSeedSeedsEveryDevice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   at::manual_seed(77);
   for (const auto i : c10::irange(device_count())) {
     const auto& generator = getDefaultXPUGenerator(static_cast<DeviceIndex>(i));
@@ -330,8 +296,27 @@ TEST(XPUGeneratorTest, ManualSeedSeedsEveryDevice) {
   }
 }
 
+// torch.utils.data seeds everything in each of its worker processes.
+TEST(XPUGeneratorTest, AForkedChildSeedsWithoutTheDriver) {
+  C10_XPU_NEEDS_DEVICES(1);
+  at::manual_seed(1);
+  const auto ended = inChild({}, []() -> std::string {
+    at::manual_seed(99);
+    const auto last =
+        static_cast<DeviceIndex>(c10::xpu::device_count_across_fork() - 1);
+    const auto text = errorOf([] { device_count(); });
+    return getDefaultXPUGenerator().current_seed() != 99 ||
+            getDefaultXPUGenerator(last).current_seed() != 99
+        ? "not seeded"
+        : !contains(text, "forked") ? "the device is not refused: " + text
+                                    : "";
+  });
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(getDefaultXPUGenerator().current_seed(), 1) << "the parent's";
+}
+
 TEST(XPUGeneratorTest, DefaultGeneratorIsCreatedOnceByManyThreads) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   constexpr size_t kThreads = 8;
   std::vector<const Generator*> seen(kThreads);
   std::vector<std::thread> threads;
@@ -350,7 +335,7 @@ TEST(XPUGeneratorTest, DefaultGeneratorIsCreatedOnceByManyThreads) {
 }
 
 TEST(XPUGeneratorTest, ThreadsUnderTheMutexGetDisjointRanges) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   constexpr size_t kThreads = 4;
   constexpr size_t kRequests = 500;
   auto generator = createXPUGenerator(0);

@@ -163,27 +163,31 @@ struct DefaultGenerator {
   Generator generator;
 };
 
-// One slot per device. Never destroyed: a kernel that runs while the process
-// ends may still draw.
-std::vector<DefaultGenerator>& defaultGenerators() {
-  static auto* slots = new std::vector<DefaultGenerator>(
-      c10::xpu::device_count_ensure_non_zero());
-  return *slots;
+// A generator is two numbers on the host, and a forked child may use it though
+// it cannot use the device: programs that fork seed everything in the child.
+DeviceIndex resolveDevice(DeviceIndex device_index) {
+  const int count = c10::xpu::device_count_across_fork();
+  if (device_index == -1 && count > 0) {
+    return c10::xpu::impl::thread_device;
+  }
+  if (device_index < 0 || device_index >= count) {
+    c10::xpu::impl::raise_device_index(device_index, count);
+  }
+  return device_index;
 }
 
-DeviceIndex resolveDevice(DeviceIndex device_index) {
-  if (device_index == -1) {
-    return c10::xpu::current_device();
-  }
-  c10::xpu::check_device_index(device_index);
-  return device_index;
+// The slot of a device. Never destroyed: a kernel that runs while the process
+// ends may still draw.
+DefaultGenerator& slotOf(DeviceIndex device) {
+  static auto* slots =
+      new std::vector<DefaultGenerator>(c10::xpu::device_count_across_fork());
+  return (*slots)[device];
 }
 
 } // namespace
 
 const Generator& getDefaultXPUGenerator(DeviceIndex device_index) {
-  auto& slots = defaultGenerators();
-  auto& slot = slots[resolveDevice(device_index)];
+  auto& slot = slotOf(resolveDevice(device_index));
   c10::call_once(slot.created, [&] {
     auto generator = createXPUGenerator(device_index);
     generator.seed();

@@ -4,6 +4,7 @@
 #include <c10/xpu/impl/XPUBlock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,11 +59,12 @@ class FakeBackend {
     segments_.erase(it);
   }
 
-  bool idle(const StreamTag& stream) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    fault(Fault::Idle);
-    const Work& work = work_[key(stream)];
-    return work.enqueued == work.finished;
+  bool lasting(const StreamTag& stream) const {
+    return stream.id != kExternalStream;
+  }
+
+  uint64_t progress() const {
+    return progress_;
   }
 
   std::optional<Event> fence(const StreamTag& stream, bool ask) {
@@ -98,6 +100,14 @@ class FakeBackend {
   }
 
   // ---- for tests ----
+
+  /// A stream that may be gone after the free of what it uses.
+  static constexpr int64_t kExternalStream = 99;
+
+  /// The program has seen work complete.
+  void notice() {
+    ++progress_;
+  }
 
   void enqueue(StreamTag stream) {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -160,6 +170,7 @@ class FakeBackend {
   Fault fault_ = Fault::None;
   int fault_after_ = 0;
   uint64_t barriers_ = 0;
+  std::atomic<uint64_t> progress_{0};
 };
 
 } // namespace c10::xpu::impl

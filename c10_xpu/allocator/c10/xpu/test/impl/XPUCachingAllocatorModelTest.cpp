@@ -41,11 +41,6 @@ class CoreTarget {
     ArenaType& arena = arenaOf(block);
     pools_[arena.stream().device]->freed(arena.free(block, ptr));
   }
-  void abandon(void* ptr) {
-    Block* block = find(ptr);
-    ArenaType& arena = arenaOf(block);
-    pools_[arena.stream().device]->freed(arena.abandon(block, ptr));
-  }
   void recordStream(void* ptr, StreamTag stream) {
     Block* block = find(ptr);
     arenaOf(block).recordStream(block, ptr, stream);
@@ -55,6 +50,9 @@ class CoreTarget {
   }
   void finish(StreamTag stream, uint64_t count) {
     backend_.finish(stream, count);
+    if (count % 2 == 1) { // else the program does not know of it
+      backend_.notice();
+    }
   }
   bool busy(StreamTag stream) {
     return enqueued(stream) != finished(stream);

@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <c10/util/Exception.h>
-#include <c10/xpu/XPUException.h>
-#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <sycl/usm.hpp>
 
@@ -10,46 +6,10 @@
 #include <vector>
 
 using namespace c10::xpu;
-
-namespace {
-
-/// What the environment of this run promises; the tests hold the runtime to
-/// it, so that a device that is not found fails them.
-bool expectsDevices() {
-  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
-  return mapping && std::string(mapping) != "GPU";
-}
-
-int virtualDevices() {
-  const char* count = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
-  return count ? std::atoi(count) : 1;
-}
-
-/// The message of the c10::Error that `action` must raise.
-template <typename Action>
-std::string errorOf(Action&& action) {
-  try {
-    action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-} // namespace
-
-#define NEEDS_DEVICE()                                      \
-  if (!expectsDevices() && device_count() == 0) {           \
-    GTEST_SKIP() << "the mapping GPU finds no device here"; \
-  }                                                         \
-  ASSERT_GT(device_count(), 0)
+using namespace c10::xpu::test;
 
 TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
-  if (!expectsDevices()) {
+  if (mayHaveNoDevice()) {
     EXPECT_EQ(device_count() % virtualDevices(), 0);
     return;
   }
@@ -73,12 +33,12 @@ TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
         errorOf([] { get_raw_device(0); }),
         errorOf([] { get_device_context(); })}) {
     EXPECT_TRUE(contains(text, "No XPU device is available (mapping ")) << text;
-    EXPECT_TRUE(contains(text, "TORCH_XPU_MAPPING")) << text;
+    EXPECT_CONTAINS(text, "TORCH_XPU_MAPPING");
   }
 }
 
 TEST(XPUDeviceTest, CurrentDeviceIsPerThread) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   const auto last = static_cast<c10::DeviceIndex>(device_count() - 1);
   set_device(last);
   EXPECT_EQ(current_device(), last);
@@ -95,7 +55,7 @@ TEST(XPUDeviceTest, CurrentDeviceIsPerThread) {
 }
 
 TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   const int count = device_count();
   set_device(0);
   for (int bad : {-1, -128, count, 127}) {
@@ -114,14 +74,14 @@ TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
           errorOf([&] { check_device_index(index); }),
           errorOf([&] { get_raw_device(index); }),
           errorOf([&] { get_device_properties(&prop, index); })}) {
-      EXPECT_TRUE(contains(text, expected)) << text;
+      EXPECT_CONTAINS(text, expected);
     }
   }
   EXPECT_EQ(current_device(), 0);
 }
 
 TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   for (int index = 0; index < device_count(); ++index) {
     const auto device = static_cast<c10::DeviceIndex>(index);
     DeviceProp prop;
@@ -145,7 +105,7 @@ TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
 }
 
 TEST(XPUDeviceTest, PropertiesAreAskedOfTheDriverOnce) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   const auto& first = get_device_properties(0);
   static int calls = 0;
   impl::fault_hook = [](const char*) { ++calls; };
@@ -156,7 +116,7 @@ TEST(XPUDeviceTest, PropertiesAreAskedOfTheDriverOnce) {
 }
 
 TEST(XPUDeviceTest, OrdinalsOverOneRootShareItsDeviceAndContext) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   EXPECT_EQ(&get_raw_device(0), &get_raw_device(virtualDevices() - 1));
   const auto devices = get_device_context().get_devices();
   EXPECT_EQ(
@@ -165,7 +125,7 @@ TEST(XPUDeviceTest, OrdinalsOverOneRootShareItsDeviceAndContext) {
 }
 
 TEST(XPUDeviceTest, PointersHaveAnOwner) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   auto& context = get_device_context();
   void* device = sycl::malloc_device(64, get_raw_device(0), context);
   void* shared = sycl::malloc_shared(64, get_raw_device(0), context);
@@ -187,7 +147,7 @@ TEST(XPUDeviceTest, PointersHaveAnOwner) {
 }
 
 TEST(XPUDeviceTest, TheAllocatorsRecordsComeFirst) {
-  NEEDS_DEVICE();
+  C10_XPU_NEEDS_DEVICES(1);
   static void* known = nullptr;
   int mine = 0;
   known = &mine;
@@ -202,16 +162,12 @@ TEST(XPUDeviceTest, TheAllocatorsRecordsComeFirst) {
 }
 
 TEST(XPUDeviceTest, ErrorsOfSyclLeaveAsErrorsOfPyTorch) {
-  NEEDS_DEVICE();
-  impl::fault_hook = [](const char*) {
-    throw sycl::exception(sycl::make_error_code(sycl::errc::runtime), "broken");
-  };
+  C10_XPU_NEEDS_DEVICES(1);
+  Fault fault("get_pointer_type");
   int local = 0;
   const auto text = errorOf([&] { get_device_idx_from_pointer(&local); });
-  impl::fault_hook = nullptr;
-  EXPECT_TRUE(contains(text, "XPU error: broken (SYCL error code 1, in "))
-      << text;
-  EXPECT_TRUE(contains(text, "get_pointer_type")) << text;
+  EXPECT_CONTAINS(text, "XPU error: injected (SYCL error code 1, in ");
+  EXPECT_CONTAINS(text, "get_pointer_type");
 }
 
 TEST(XPUDeviceTest, TheMappingIsFixedAfterTheFirstUse) {

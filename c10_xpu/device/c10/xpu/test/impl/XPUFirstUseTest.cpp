@@ -1,12 +1,7 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUInChild.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
-#include <c10/util/Exception.h>
-#include <c10/xpu/XPUException.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUDevicePool.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -21,67 +16,12 @@
 // forks, and the child's exit code and output are the result.
 
 using namespace c10::xpu;
+using namespace c10::xpu::test;
 
 namespace {
 
-struct Ended {
-  int code;
-  std::string output;
-};
-
-/// Runs `body` in a child with these variables set ("" unsets one). A child
-/// passes by returning an empty string; what it returns is the failure. One
-/// that hangs is ended by a signal.
-Ended inChild(
-    const std::vector<std::pair<std::string, std::string>>& environment,
-    const std::function<std::string()>& body) {
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    close(ends[0]);
-    dup2(ends[1], STDERR_FILENO);
-    for (const auto& [name, value] : environment) {
-      value.empty() ? unsetenv(name.c_str())
-                    : setenv(name.c_str(), value.c_str(), 1);
-    }
-    std::string failure;
-    try {
-      failure = body();
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-    const std::string text = "[" + failure + "]";
-    const auto written = write(ends[1], text.data(), text.size());
-    _exit(failure.empty() && written > 0 ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string output;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    output.append(buffer, static_cast<size_t>(n));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), output};
-}
-
-/// The message of the c10::Error that `action` raises.
-std::string errorOf(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
 std::string expectText(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos
-      ? ""
-      : "'" + part + "' is not in: " + text;
+  return contains(text, part) ? "" : "'" + part + "' is not in: " + text;
 }
 
 std::string expectCount(int expected) {

@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -22,6 +22,7 @@
 
 using namespace c10;
 using namespace c10::xpu;
+using namespace c10::xpu::test;
 
 namespace {
 
@@ -53,93 +54,6 @@ Device deviceAt(DeviceIndex index) {
   return Device(kXPU, index);
 }
 
-// Only the mapping to GPUs may find nothing.
-bool mayHaveNoDevice() {
-  const char* mapping = std::getenv("TORCH_XPU_MAPPING");
-  return !mapping || std::string(mapping) == "GPU";
-}
-
-#define REQUIRE_DEVICES(n)                                        \
-  do {                                                            \
-    if (device_count() == 0 && mayHaveNoDevice()) {               \
-      GTEST_SKIP() << "the mapping to GPUs finds no device here"; \
-    }                                                             \
-    ASSERT_GT(device_count(), 0);                                 \
-    if (device_count() < (n)) {                                   \
-      GTEST_SKIP() << "needs " << (n) << " devices, there are "   \
-                   << static_cast<int>(device_count());           \
-    }                                                             \
-  } while (0)
-
-template <typename F>
-std::string errorOf(F&& f) {
-  try {
-    f();
-  } catch (const c10::Error& e) {
-    return e.what_without_backtrace();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// Keeps all later work of a stream from running until release(). SYCL may run
-// host tasks in one thread: streams that are held at the same time must be
-// released in the order in which they were held.
-class HeldStream {
- public:
-  explicit HeldStream(XPUStream stream) : stream_(stream) {
-    auto opened = gate_.get_future().share();
-    stream_.queue().submit([&](sycl::handler& handler) {
-      handler.host_task([opened] { opened.wait(); });
-    });
-  }
-
-  ~HeldStream() {
-    release();
-  }
-
-  void release() {
-    if (!released_) {
-      released_ = true;
-      gate_.set_value();
-      stream_.synchronize();
-    }
-  }
-
- private:
-  XPUStream stream_;
-  std::promise<void> gate_;
-  bool released_ = false;
-};
-
-// While it lives, guarded SYCL calls whose text has `part` in it fail.
-class InjectedFault {
- public:
-  explicit InjectedFault(const char* part) {
-    part_ = part;
-    c10::xpu::impl::fault_hook = &fail;
-  }
-
-  ~InjectedFault() {
-    c10::xpu::impl::fault_hook = nullptr;
-  }
-
- private:
-  static void fail(const char* call) {
-    if (contains(call, part_)) {
-      throw sycl::exception(
-          sycl::make_error_code(sycl::errc::runtime), "fault");
-    }
-  }
-
-  static const char* part_;
-};
-
-const char* InjectedFault::part_ = nullptr;
-
 const c10::impl::DeviceGuardImplInterface* guardImpl() {
   return c10::impl::getDeviceGuardImpl(kXPU);
 }
@@ -153,9 +67,7 @@ TEST(XPUGuardTest, IsRegistered) {
 }
 
 TEST(XPUGuardTest, NoDeviceRaises) {
-  if (device_count() != 0) {
-    GTEST_SKIP() << "there are devices";
-  }
+  C10_XPU_NEEDS_NO_DEVICE();
   EXPECT_EQ(guardImpl()->deviceCount(), 0);
   EXPECT_THROW(XPUGuard guard(DeviceIndex(0)), c10::Error);
   EXPECT_THROW(DeviceGuard guard(deviceAt(0)), c10::Error);
@@ -171,8 +83,8 @@ TEST(XPUGuardTest, NoDeviceRaises) {
 
 TEST(XPUGuardTest, ForeignDeviceTypeRaises) {
   const std::string error = errorOf([] { XPUGuard guard{Device(kCPU)}; });
-  EXPECT_TRUE(contains(error, "cpu")) << error;
-  EXPECT_TRUE(contains(error, "expected xpu")) << error;
+  EXPECT_CONTAINS(error, "cpu");
+  EXPECT_CONTAINS(error, "expected xpu");
   EXPECT_THROW(OptionalXPUGuard guard(Device(kCUDA, 0)), c10::Error);
   EXPECT_THROW(
       XPUStreamGuard guard(Stream(Stream::DEFAULT, Device(kCPU))), c10::Error);
@@ -182,7 +94,7 @@ TEST(XPUGuardTest, ForeignDeviceTypeRaises) {
 }
 
 TEST(XPUGuardTest, DeviceGuardOnOneDevice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   {
     XPUGuard guard(DeviceIndex(0));
@@ -196,7 +108,7 @@ TEST(XPUGuardTest, DeviceGuardOnOneDevice) {
 }
 
 TEST(XPUGuardTest, InvalidIndexChangesNothing) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   XPUGuard guard(last);
   const auto beyond = device_count();
@@ -212,7 +124,7 @@ TEST(XPUGuardTest, InvalidIndexChangesNothing) {
 }
 
 TEST(XPUGuardTest, DeviceGuardSetsAndRestores) {
-  REQUIRE_DEVICES(2);
+  C10_XPU_NEEDS_DEVICES(2);
   set_device(0);
   {
     XPUGuard guard(deviceAt(1));
@@ -231,7 +143,7 @@ TEST(XPUGuardTest, DeviceGuardSetsAndRestores) {
 }
 
 TEST(XPUGuardTest, DeviceGuardRestoresOnException) {
-  REQUIRE_DEVICES(2);
+  C10_XPU_NEEDS_DEVICES(2);
   set_device(0);
   EXPECT_THROW(
       {
@@ -243,7 +155,7 @@ TEST(XPUGuardTest, DeviceGuardRestoresOnException) {
 }
 
 TEST(XPUGuardTest, OptionalDeviceGuard) {
-  REQUIRE_DEVICES(2);
+  C10_XPU_NEEDS_DEVICES(2);
   set_device(0);
   {
     OptionalXPUGuard guard;
@@ -269,7 +181,7 @@ TEST(XPUGuardTest, OptionalDeviceGuard) {
 }
 
 TEST(XPUGuardTest, StreamGuardSetsAndRestores) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const XPUStream original = getCurrentXPUStream();
   const XPUStream first = getStreamFromPool();
@@ -292,7 +204,7 @@ TEST(XPUGuardTest, StreamGuardSetsAndRestores) {
 }
 
 TEST(XPUGuardTest, StreamGuardAcrossDevices) {
-  REQUIRE_DEVICES(2);
+  C10_XPU_NEEDS_DEVICES(2);
   set_device(0);
   const XPUStream original0 = getCurrentXPUStream(0);
   const XPUStream original1 = getCurrentXPUStream(1);
@@ -316,7 +228,7 @@ TEST(XPUGuardTest, StreamGuardAcrossDevices) {
 }
 
 TEST(XPUGuardTest, OptionalStreamGuard) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const XPUStream original = getCurrentXPUStream();
   const XPUStream stream = getStreamFromPool();
@@ -342,7 +254,7 @@ TEST(XPUGuardTest, OptionalStreamGuard) {
 }
 
 TEST(XPUGuardTest, MultiStreamGuard) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   std::vector<XPUStream> originals;
   std::vector<XPUStream> streams;
@@ -364,7 +276,7 @@ TEST(XPUGuardTest, MultiStreamGuard) {
 }
 
 TEST(XPUGuardTest, MultiStreamGuardWithOneDeviceTwice) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const XPUStream original = getCurrentXPUStream();
   const std::vector<XPUStream> streams = {
@@ -377,7 +289,7 @@ TEST(XPUGuardTest, MultiStreamGuardWithOneDeviceTwice) {
 }
 
 TEST(XPUGuardTest, GuardsDoNotAllocate) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream stream = getStreamFromPool(false, last);
@@ -397,7 +309,7 @@ TEST(XPUGuardTest, GuardsDoNotAllocate) {
 }
 
 TEST(XPUGuardTest, StateIsPerThread) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream stream = getStreamFromPool(false, last);
@@ -413,7 +325,7 @@ TEST(XPUGuardTest, StateIsPerThread) {
 }
 
 TEST(XPUGuardTest, VirtualGuards) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream original = getCurrentXPUStream(last);
@@ -458,7 +370,7 @@ TEST(XPUGuardTest, VirtualGuards) {
 }
 
 TEST(XPUGuardTest, NoexceptMembersKeepTheState) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const XPUStream original = getCurrentXPUStream();
   const Device beyond = deviceAt(device_count());
@@ -474,7 +386,7 @@ TEST(XPUGuardTest, NoexceptMembersKeepTheState) {
 }
 
 TEST(XPUGuardTest, StreamsOfTheInterface) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   for (const auto i : c10::irange(device_count())) {
     const auto index = static_cast<DeviceIndex>(i);
@@ -503,17 +415,17 @@ TEST(XPUGuardTest, StreamsOfTheInterface) {
 }
 
 TEST(XPUGuardTest, QueryAndSynchronizeStream) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
-  HeldStream held(stream);
+  Gate held(stream);
   EXPECT_FALSE(stream.unwrap().query());
-  held.release();
+  held.finish();
   stream.unwrap().synchronize();
   EXPECT_TRUE(stream.unwrap().query());
 }
 
 TEST(XPUGuardTest, EventBeforeAnyRecord) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   c10::Event event(kXPU);
   EXPECT_TRUE(event.query());
   EXPECT_FALSE(event.was_marked_for_recording());
@@ -526,44 +438,44 @@ TEST(XPUGuardTest, EventBeforeAnyRecord) {
 }
 
 TEST(XPUGuardTest, EventQueryFollowsTheStream) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream stream = getStreamFromPool(false, last);
   c10::Event event(kXPU, EventFlag::BACKEND_DEFAULT);
-  HeldStream held(stream);
+  Gate held(stream);
   event.record(stream);
   EXPECT_EQ(event.device_index(), last);
   EXPECT_FALSE(event.query());
   event.recordOnce(getCurrentXPUStream(last));
   EXPECT_FALSE(event.query()) << "recordOnce must not record again";
-  held.release();
+  held.finish();
   EXPECT_TRUE(event.query());
 
   // A second record replaces the first.
-  HeldStream again(stream);
+  Gate again(stream);
   event.record(stream);
   EXPECT_FALSE(event.query());
   c10::Event moved(std::move(event));
   EXPECT_FALSE(moved.query());
-  again.release();
+  again.finish();
   EXPECT_TRUE(moved.query());
 }
 
 TEST(XPUGuardTest, EventOutlivedByItsWork) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
-  HeldStream held(stream);
+  Gate held(stream);
   {
     c10::Event event(kXPU);
     event.record(stream);
   }
   EXPECT_FALSE(stream.query());
-  held.release();
+  held.finish();
   EXPECT_TRUE(stream.query());
 }
 
 TEST(XPUGuardTest, EventBlocksAnotherStream) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream producer = getStreamFromPool(false, 0);
   const XPUStream consumer = getStreamFromPool(false, last);
@@ -575,48 +487,34 @@ TEST(XPUGuardTest, EventBlocksAnotherStream) {
   numbers[1] = 1;
   numbers[2] = -1;
 
-  HeldStream held(producer);
+  Gate held(producer);
   producer.queue().memcpy(&numbers[0], &numbers[1], sizeof(int));
   c10::Event event(kXPU);
   event.record(producer);
 
-  // In a thread of its own: to submit a barrier that depends on a host task of
-  // another queue may itself wait for the task.
-  std::promise<void> begun;
-  std::promise<void> done;
-  auto consumed = done.get_future();
-  std::thread other([&] {
-    begun.set_value();
-    event.block(consumer);
-    consumer.queue().memcpy(&numbers[2], &numbers[0], sizeof(int));
-    consumer.synchronize();
-    done.set_value();
-  });
-  begun.get_future().wait();
-  // Without the dependency the consumer would be done at once. The time only
-  // gives it the chance to be; it cannot make the good case fail.
-  EXPECT_EQ(
-      consumed.wait_for(std::chrono::milliseconds(50)),
-      std::future_status::timeout);
-  held.release();
-  other.join();
+  // Returns though the event depends on a host task that has yet to end.
+  event.block(consumer);
+  consumer.queue().memcpy(&numbers[2], &numbers[0], sizeof(int));
+  EXPECT_FALSE(consumer.query());
+  held.finish();
+  consumer.synchronize();
   EXPECT_EQ(numbers[2], 1);
   sycl::free(numbers, context);
 }
 
 TEST(XPUGuardTest, EventStaysWithItsDevice) {
-  REQUIRE_DEVICES(2);
+  C10_XPU_NEEDS_DEVICES(2);
   c10::Event event(kXPU);
   event.record(getStreamFromPool(false, 0));
   const std::string error =
       errorOf([&] { event.record(getStreamFromPool(false, 1)); });
-  EXPECT_TRUE(contains(error, "xpu:0")) << error;
-  EXPECT_TRUE(contains(error, "xpu:1")) << error;
+  EXPECT_CONTAINS(error, "xpu:0");
+  EXPECT_CONTAINS(error, "xpu:1");
   EXPECT_EQ(event.device_index(), 0);
 }
 
 TEST(XPUGuardTest, EventRefusesForeignStreamsAndFlags) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   c10::Event event(kXPU);
   const Stream cpu(Stream::DEFAULT, Device(kCPU));
@@ -632,51 +530,51 @@ TEST(XPUGuardTest, EventRefusesForeignStreamsAndFlags) {
         EventFlag::INVALID}) {
     c10::Event foreign(kXPU, flag);
     const std::string error = errorOf([&] { foreign.record(stream); });
-    EXPECT_TRUE(contains(error, "PYTORCH_DEFAULT")) << error;
+    EXPECT_CONTAINS(error, "PYTORCH_DEFAULT");
     EXPECT_FALSE(foreign.was_marked_for_recording());
   }
 }
 
 TEST(XPUGuardTest, FailedRecordLeavesTheEventAsItWas) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool(false, 0);
   c10::Event event(kXPU);
   {
-    InjectedFault fault("submit_barrier");
+    Fault fault("submit_barrier");
     const std::string error = errorOf([&] { event.record(stream); });
-    EXPECT_TRUE(contains(error, "fault")) << error;
+    EXPECT_CONTAINS(error, "injected");
   }
   EXPECT_FALSE(event.was_marked_for_recording());
   EXPECT_TRUE(event.query());
   // It takes the device of the first record that succeeds.
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   const XPUStream other = getStreamFromPool(false, last);
-  HeldStream held(other);
+  Gate held(other);
   event.record(other);
   EXPECT_EQ(event.device_index(), last);
   {
-    InjectedFault fault("submit_barrier");
+    Fault fault("queue.");
     EXPECT_THROW(event.record(other), c10::Error);
     EXPECT_THROW(event.block(stream), c10::Error);
   }
   EXPECT_FALSE(event.query()) << "the former record must still count";
   {
-    InjectedFault fault("get_info");
+    Fault fault("get_info");
     EXPECT_THROW(event.query(), c10::Error);
   }
-  held.release();
+  held.finish();
   EXPECT_TRUE(event.query());
 }
 
 TEST(XPUGuardTest, RecordDataPtrOnStream) {
-  REQUIRE_DEVICES(1);
+  C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   constexpr size_t kBytes = size_t(1) << 20;
   XPUCachingAllocator::init(device_count());
   Allocator* allocator = GetAllocator(kXPU);
   ASSERT_NE(allocator, nullptr);
   const XPUStream stream = getStreamFromPool(false, 0);
-  HeldStream held(stream);
+  Gate held(stream);
   DataPtr data = allocator->allocate(kBytes);
   void* const address = data.get();
   guardImpl()->recordDataPtrOnStream(data, stream);
@@ -684,7 +582,7 @@ TEST(XPUGuardTest, RecordDataPtrOnStream) {
   // The other stream may still work with the block.
   DataPtr meanwhile = allocator->allocate(kBytes);
   EXPECT_NE(meanwhile.get(), address);
-  held.release();
+  held.finish();
   DataPtr afterwards = allocator->allocate(kBytes);
   EXPECT_EQ(afterwards.get(), address);
 }

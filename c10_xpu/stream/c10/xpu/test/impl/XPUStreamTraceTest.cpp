@@ -1,3 +1,4 @@
+#include <c10/xpu/test/impl/XPUInChild.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 #include <c10/xpu/test/impl/XPUTraceRecorder.h>
 
@@ -8,35 +9,38 @@ using namespace c10::xpu;
 using namespace c10::xpu::test;
 
 TEST(XPUStreamTraceTest, HooksFire) {
-  C10_XPU_NEEDS_DEVICES(1);
-  auto& recorder = TraceRecorder::get();
-  const XPUStream standard = getDefaultXPUStream();
-  const XPUStream stream = getStreamFromPool(-1);
-  std::vector<std::string> expected;
-  for (const auto i : c10::irange(32)) {
-    // the pool begins with `stream` and comes round to it
-    const XPUStream each = i == 0 ? stream : getStreamFromPool(-1);
-    expected.push_back(TraceRecorder::call("stream_creation", &each.queue()));
-  }
-  EXPECT_EQ(recorder.take(), expected);
+  inFreshProcess([] {
+    C10_XPU_NEEDS_DEVICES(1);
+    auto& recorder = TraceRecorder::get();
+    const XPUStream standard = getDefaultXPUStream();
+    const XPUStream stream = getStreamFromPool(-1);
+    std::vector<std::string> expected;
+    for (const auto i : c10::irange(32)) {
+      // the pool begins with `stream` and comes round to it
+      const XPUStream each = i == 0 ? stream : getStreamFromPool(-1);
+      expected.push_back(TraceRecorder::call("stream_creation", &each.queue()));
+    }
+    EXPECT_EQ(recorder.take(), expected);
 
-  const auto* queue = &standard.queue();
-  EXPECT_EQ(
-      recorder.take(),
-      std::vector<std::string>{TraceRecorder::call("stream_creation", queue)});
+    const auto* queue = &standard.queue();
+    EXPECT_EQ(
+        recorder.take(),
+        std::vector<std::string>{
+            TraceRecorder::call("stream_creation", queue)});
 
-  stream.synchronize();
-  standard.synchronize();
-  syncStreamsOnDevice();
-  expected = {
-      TraceRecorder::call("stream_synchronization", &stream.queue()),
-      TraceRecorder::call("stream_synchronization", queue),
-      "device_synchronization"};
-  EXPECT_EQ(recorder.take(), expected);
+    stream.synchronize();
+    standard.synchronize();
+    syncStreamsOnDevice();
+    expected = {
+        TraceRecorder::call("stream_synchronization", &stream.queue()),
+        TraceRecorder::call("stream_synchronization", queue),
+        "device_synchronization"};
+    EXPECT_EQ(recorder.take(), expected);
 
-  getStreamFromPool(-1);
-  setCurrentXPUStream(stream);
-  getCurrentXPUStream();
-  stream.query();
-  EXPECT_EQ(recorder.take(), std::vector<std::string>());
+    getStreamFromPool(-1);
+    setCurrentXPUStream(stream);
+    getCurrentXPUStream();
+    stream.query();
+    EXPECT_EQ(recorder.take(), std::vector<std::string>());
+  });
 }

@@ -16,6 +16,12 @@ namespace xpu {
 namespace detail {
 
 void XPUHooks::initXPU() const {
+  if (c10::xpu::device_count_across_fork() > 0 &&
+      !c10::xpu::is_device_pool_initialized()) {
+    // A forked child, which has nothing to initialize: what needs no driver,
+    // such as seeding, works there, and what needs it raises by itself.
+    return;
+  }
   c10::xpu::device_count_ensure_non_zero();
 }
 
@@ -38,7 +44,8 @@ std::string XPUHooks::showConfig() const {
 }
 
 DeviceIndex XPUHooks::getNumDevices() const {
-  return c10::xpu::device_count();
+  // at::manual_seed asks, also in a forked child.
+  return c10::xpu::device_count_across_fork();
 }
 
 DeviceIndex XPUHooks::current_device() const {

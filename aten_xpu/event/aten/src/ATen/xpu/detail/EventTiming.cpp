@@ -73,7 +73,7 @@ TimedEvent submitTimedEvent(const c10::xpu::XPUStream& stream) {
     return {event, event};
   }
   auto event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-  auto time = c10::xpu::impl::submitBarrierAfter(*companion, event);
+  auto time = c10::xpu::impl::AwaitedEvent(event).submitBarrierTo(*companion);
   return {std::move(event), std::move(time)};
 }
 

@@ -63,7 +63,10 @@ CONTEXT = "int context;\n" + "".join(f"int member_{number};\n" for number in ran
 
 
 def git(folder: Path, *words: str, check: bool = True) -> str:
-    """The real git, with a fixed identity and date and no configuration of the machine."""
+    """The real git, with a fixed identity and date and no configuration of the machine.
+
+    A collection of garbage in the background would outlive the test that removes its folder.
+    """
     env = {
         **os.environ,
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -76,7 +79,7 @@ def git(folder: Path, *words: str, check: bool = True) -> str:
         "GIT_COMMITTER_DATE": "@1600000000 +0000",
     }
     done = subprocess.run(
-        ["git", "-c", "commit.gpgSign=false", *words],
+        ["git", "-c", "commit.gpgSign=false", "-c", "gc.auto=0", *words],
         cwd=folder,
         env=env,
         capture_output=True,

@@ -5,12 +5,15 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import Project, write
 from workspace import workspace
-from xpu_stack import pytests
+from xpu_stack import onetest, pytests
 from xpu_stack.build import Build, Mode, Sanitizer
 from xpu_stack.console import progress
+from xpu_stack.errors import ToolError
+from xpu_stack.onetest import Verdict
 from xpu_stack.packages import Sycl
+from xpu_stack.testing import CONFIGURATIONS, run_one
 
 TESTS = """
 import os
@@ -84,3 +87,39 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
     }
     assert any("as it should" in line for line in output)
     assert [path.name for path in test.parent.iterdir()] == ["test_sample.py"]
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("name", "verdict", "says"),
+    [
+        ("test/test_sample.py", Verdict.FAILED, ""),
+        ("test_sample.py::TestSample::test_fails", Verdict.FAILED, "as it should"),
+        ("test_sample.py::TestSample::test_has_the_mapping", Verdict.PASSED, ""),
+        ("test_sample.py::TestSample::test_is_skipped", Verdict.SKIPPED, ""),
+        ("test_sample.py::TestSample::test_dies", Verdict.FAILED, "crashed"),
+        ("test_sample.py::TestSample::test_has", Verdict.ABSENT, ""),
+        ("test_sample.py::TestNothing", Verdict.ABSENT, ""),
+    ],
+)
+def test_one_test_alone(
+    project: Project, tmp_path: Path, name: str, verdict: Verdict, says: str
+) -> None:
+    write(project.folder, {"aten_xpu/device/test/test_sample.py": "# of the change device/aten\n"})
+    text = TESTS.replace("{sycl}", str(tmp_path / "sycl"))
+    write(project.checkout, {"test/test_sample.py": text})
+    runs = [one for one in CONFIGURATIONS if one.name == "CPU"]
+    with workspace(project) as work:
+        test = onetest.find(name, list(work.series.all_changes()), [])
+        assert test.change == "device/aten"
+        this = built(work, tmp_path)
+        run_one(this, test.program, test.cases, runs, tmp_path / "alone", python=True)
+    seen = onetest.read(test, [tmp_path / "alone"], runs)
+    assert seen is not None
+    assert seen.verdict is verdict
+    assert says in seen.output
+
+
+def test_a_file_that_the_series_does_not_have(project: Project) -> None:
+    with workspace(project) as work, pytest.raises(ToolError, match=r"has no test 'test_no\.py'"):
+        onetest.find("test_no.py", list(work.series.all_changes()), [])

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xpu_stack import applying, cmake, conflict, onetest, testing, versions
+from xpu_stack import applying, cmake, conflict, onetest, pytests, testing, versions
 from xpu_stack import build as building
 from xpu_stack.applying import Workspace
 from xpu_stack.console import say
@@ -22,7 +22,7 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Repository
 from xpu_stack.onetest import OneTest, Seen, Verdict
 from xpu_stack.returning import put_back
-from xpu_stack.series import Series
+from xpu_stack.series import Change, Series
 from xpu_stack.testing import Configuration
 
 _SHOWN = 60  # lines of a failure that are shown; JUnit has all
@@ -136,12 +136,22 @@ class Judge:
             return known
         applying.apply(work, place.point)
         this = building.prepare(work, place.point, self.mode)
-        if not building.build_program(this, self.test.program):
+        if not self._build(this, work.series.changes(place.point)):
             return Seen(Verdict.ABSENT)
-        testing.run_one(this, self.test.program, self.test.cases, self.runs, alone)
+        test = self.test
+        testing.run_one(this, test.program, test.cases, self.runs, alone, python=test.python)
         seen = onetest.read(self.test, [alone], self.runs)
         assert seen is not None
         return seen
+
+    def _build(self, this: building.Build, changes: list[Change]) -> bool:
+        """Builds what the test needs; False: it is not there."""
+        if not self.test.python:
+            return building.build_program(this, self.test.program)
+        if self.test.program not in pytests.owners(changes):
+            return False
+        building.build(this, changes, python=True)
+        return True
 
     def show(self, place: Place) -> None:
         """Prints the failure there, with the files named as in the checkout."""

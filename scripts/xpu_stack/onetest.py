@@ -1,8 +1,9 @@
 """One test: found by the name a person types, run alone, judged by its JUnit.
 
-A name is a test program (c10_xpu_XPUStreamTest), or a case of GoogleTest
+A name is a test program (c10_xpu_XPUStreamTest), a case of GoogleTest
 (XPUStreamTest.Priorities, with or without the parts that parameters and types
-add to it).
+add to it), a file of Python tests (test/test_xpu.py), or a class or a test in
+one (test/test_xpu.py::TestXpu::test_device).
 """
 
 import difflib
@@ -14,12 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import cmake
+from xpu_stack import cmake, pytests
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.series import Change
 from xpu_stack.testing import Configuration, reason
 
 _CASE = re.compile(r"(?:[\w/]+/)?(?P<suite>\w+)(?:/\w+)?\.(?P<case>\w+)(?:/\w+)?\Z")
+_PYTHON = re.compile(r"(?:test/)?(?P<file>test_\w+)\.py(?:::(?P<case>[\w:]+))?\Z")
 _DECLARED = re.compile(r"^\s*\w*TEST\w*\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 
 
@@ -47,9 +49,10 @@ class OneTest:
     """A test that a person has named."""
 
     name: str
-    program: str  # its CMake target
-    cases: str  # GoogleTest's filter for it
+    program: str  # its CMake target, or the Python file without .py
+    cases: str  # the filter that chooses it there: of GoogleTest, of pytest
     change: str  # that brought it
+    python: bool = False
 
     @property
     def key(self) -> str:
@@ -57,9 +60,13 @@ class OneTest:
         return hashlib.sha256(f"{self.program} {self.cases}".encode()).hexdigest()[:12]
 
     def matches(self, classname: str, name: str) -> bool:
+        full = f"{classname}.{name}"
+        if self.python:
+            asked = self.name.partition("::")[2].replace("::", ".")
+            wanted = rf"\b{self.program}\." + (rf"{re.escape(asked)}(\.|\[|$)" if asked else "")
+            return re.search(wanted, full) is not None
         if self.cases == "*":
             return True
-        full = f"{classname}.{name}"
         return full == self.name or re.fullmatch(_with_parameters(self.name), full) is not None
 
 
@@ -70,6 +77,9 @@ def _with_parameters(name: str) -> str:
 
 def find(name: str, changes: list[Change], targets: list[cmake.Target]) -> OneTest:
     """The test of that name, in a configured build at the last of `changes`."""
+    python = _PYTHON.match(name)
+    if python:
+        return _find_python(name, python, changes)
     owners = {file.target: change.id for change in changes for file in change.files}
     programs = {
         target.name: (target, owners[source])
@@ -91,6 +101,14 @@ def find(name: str, changes: list[Change], targets: list[cmake.Target]) -> OneTe
     raise _unknown(name, known)
 
 
+def _find_python(name: str, parts: re.Match[str], changes: list[Change]) -> OneTest:
+    files = pytests.owners(changes)
+    if parts["file"] not in files:
+        raise _unknown(name, [f"test/{one}.py" for one in files])
+    cases = " and ".join((parts["case"] or "").split("::"))
+    return OneTest(name, parts["file"], cases, files[parts["file"]], python=True)
+
+
 def _declared(changes: list[Change]) -> dict[tuple[str, str], str]:
     """(suite, case) -> the file of PyTorch's tree that declares it."""
     return {
@@ -107,7 +125,7 @@ def _unknown(name: str, known: list[str]) -> ToolError:
     return ToolError(
         f"The series has no test '{name}' here.",
         why=f"the nearest names: {', '.join(near)}" if near else f"it has {len(known)} others",
-        next="name a test program, or Suite.Case of GoogleTest",
+        next="name a program, Suite.Case of GoogleTest, or test/test_x.py::Class::test",
         code=ExitCode.USAGE,
     )
 
@@ -137,7 +155,7 @@ def _cases(test: OneTest, folders: list[Path]) -> list[ElementTree.Element] | No
             continue  # its program was killed while it wrote
         mine = [one for one in cases if test.matches(one.get("classname", ""), one.get("name", ""))]
         # A program that died says nothing of its single cases, unless it ran this one alone.
-        died = [one for one in cases if one.get("classname") is None]
+        died = [one for one in cases if not one.get("classname")]
         if died and not mine and test.key not in folder.parts:
             continue
         return mine or died

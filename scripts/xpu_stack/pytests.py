@@ -22,12 +22,18 @@ def owners(changes: list[Change]) -> dict[str, str]:
 
 
 def run(
-    this: Build, environment: dict[str, str], names: list[str], folder: Path, bar: Bar
+    this: Build,
+    environment: dict[str, str],
+    names: list[str],
+    folder: Path,
+    bar: Bar,
+    cases: str = "",
 ) -> list[str]:
     """Runs the test files `names` in `environment`; what pytest printed of failures.
 
     Each writes <folder>/<name>.xml. They run in worker processes: of a test
     that ends its process it is known which one it was, and the others go on.
+    cases: only these, a part of pytest's expression for -k.
     """
     if names:
         packages.need_python("test")
@@ -37,7 +43,7 @@ def run(
         printed: list[str] = []
         junit = folder / f"{name}.xml"
         code = shell.follow(
-            [*_command(this, name, junit), f"{name}.py"],
+            [*_command(this, name, junit), f"{name}.py", *(["-k", cases] if cases else [])],
             printed.append,
             cwd=this.work.repository.folder / "test",
             env=environment | runtime.python_environment(this) | {"PYTHONDONTWRITEBYTECODE": "1"},

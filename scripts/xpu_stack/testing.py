@@ -102,15 +102,25 @@ def test(this: Build, changes: list[Change]) -> Record:
 
 
 def run_one(
-    this: Build, program: str, cases: str, runs: Iterable[Configuration], junit: Path
+    this: Build,
+    name: str,
+    cases: str,
+    runs: Iterable[Configuration],
+    junit: Path,
+    *,
+    python: bool,
 ) -> None:
-    """Runs one program in `runs`, with GoogleTest's filter `cases`; JUnit goes to `junit`."""
+    """Runs some cases of one program or Python file in `runs`; JUnit goes to `junit`."""
     runs = list(runs)
-    with progress(len(runs), f"testing {program}") as bar:
+    with progress(len(runs), f"testing {name}") as bar:
         for configuration in runs:
-            shutil.rmtree(junit / configuration.name, ignore_errors=True)
-            (junit / configuration.name).mkdir(parents=True)
-            _run(this, configuration, [program], junit, bar, cases)
+            folder = junit / configuration.name
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            if python:
+                pytests.run(this, configuration.environment, [name], folder, bar, cases)
+            else:
+                _run(this, configuration, [name], junit, bar, cases)
 
 
 def _run(

@@ -79,7 +79,7 @@ def _test_tree(
 
 
 @cli.command("bisect", epilog=EPILOG)
-@click.option("--test", "name", required=True, help="A test program, or Suite.Case.")
+@click.option("--test", "name", required=True, help="A program, Suite.Case, or a Python test.")
 @click.option("--good", help="A stage or change at which it passes; or a commit of the series.")
 @click.option("--bad", help="One at which it fails. Default: the last there is.")
 @stage_option

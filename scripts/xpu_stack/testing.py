@@ -83,7 +83,10 @@ def test(this: Build, changes: list[Change]) -> Record:
     record = Record(built=True, tests={change.id: Outcome() for change in changes})
     assert record.tests is not None
     output: list[str] = []
-    scripts = pytests.owners(changes) if this.sanitizer is Sanitizer.NONE else {}
+    scripts = pytests.owners(changes)
+    if scripts and this.sanitizer is not Sanitizer.NONE:
+        say("Python tests are left out: the interpreter is built without the sanitizer")
+        scripts = {}
     if owners or scripts:
         runs = configurations(this.sanitizer)
         with progress(len(runs) * len(owners | scripts), "testing") as bar:
@@ -116,7 +119,6 @@ def run_one(
         for configuration in runs:
             folder = junit / configuration.name
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
             if python:
                 pytests.run(this, configuration.environment, [name], folder, bar, cases)
             else:

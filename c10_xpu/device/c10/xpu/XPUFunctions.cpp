@@ -88,11 +88,19 @@ int enumerate() {
   return count;
 }
 
+void warn_no_device() {
+  TORCH_WARN_ONCE(
+      "No XPU device was found. The ",
+      gPool->search,
+      ". Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for "
+      "others.");
+}
+
 void raise_device_index(DeviceIndex index, int count) {
   TORCH_CHECK(
       count != 0,
-      "No XPU device is available (mapping ",
-      mapping(),
+      "No XPU device is available (",
+      gPool->search,
       "). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for "
       "other devices");
   TORCH_CHECK(
@@ -174,6 +182,10 @@ DeviceIndex get_device_idx_from_pointer(void* ptr) {
       "The pointer ",
       ptr,
       " is memory of a device that is no XPU device");
+}
+
+bool is_in_bad_fork() {
+  return gForked;
 }
 
 void set_mapping(const std::string& name) {

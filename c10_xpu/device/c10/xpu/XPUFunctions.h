@@ -72,6 +72,9 @@ extern C10_XPU_API __thread DeviceIndex thread_device
 /// Enumerates the devices unless another thread did; returns their number.
 C10_XPU_API int enumerate();
 
+/// Warns, once, that there is no device.
+C10_XPU_API void warn_no_device();
+
 /// Raises the error for an index that is not in [0, count).
 [[noreturn]] C10_XPU_API void raise_device_index(DeviceIndex index, int count);
 
@@ -86,7 +89,16 @@ inline int device_count() {
 /// looked for) where there are none. Raises when the devices cannot be
 /// enumerated.
 inline DeviceIndex device_count() {
-  return static_cast<DeviceIndex>(impl::device_count());
+  const int count = impl::device_count();
+  if (C10_UNLIKELY(count == 0)) {
+    impl::warn_no_device();
+  }
+  return static_cast<DeviceIndex>(count);
+}
+
+/// Whether there is a device. As device_count, without the warning.
+inline bool is_available() {
+  return impl::device_count() > 0;
 }
 
 /// As device_count; but in a forked child, where device_count raises, it is
@@ -163,6 +175,10 @@ C10_XPU_API void set_mapping(const std::string& name);
 
 /// The mapping in force, or that the first use will take.
 C10_XPU_API std::string mapping();
+
+/// Whether this process is the forked child of one that had started XPU. Every
+/// use of a device is an error then.
+C10_XPU_API bool is_in_bad_fork();
 
 /// Whether the devices have been enumerated in this process.
 inline bool is_device_pool_initialized() {

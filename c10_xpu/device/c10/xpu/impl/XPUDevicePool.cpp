@@ -141,9 +141,11 @@ void keepOnePlatform(std::vector<sycl::device>& devices) {
   }
 }
 
-void warnNoDevice(Mapping mapping, const std::vector<sycl::device>& all) {
-  TORCH_WARN(
-      "No XPU device was found. The mapping ",
+std::string describeSearch(
+    Mapping mapping,
+    const std::vector<sycl::device>& all) {
+  return c10::str(
+      "mapping ",
       mappingName(mapping),
       " looks for ",
       mapping == Mapping::GPU       ? "Level-Zero GPUs"
@@ -152,8 +154,7 @@ void warnNoDevice(Mapping mapping, const std::vector<sycl::device>& all) {
           ? "Level-Zero GPUs, then the SYCL CPU device"
           : "devices that can allocate device USM",
       "; SYCL sees: ",
-      describe(all),
-      ". Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for others.");
+      describe(all));
 }
 
 /// A descriptor of the device, or `fallback` where the device has none.
@@ -222,7 +223,7 @@ std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals) {
 
   auto pool = std::make_unique<DevicePool>();
   if (devices.empty()) {
-    C10_XPU_CHECK(warnNoDevice(mapping, all));
+    pool->search = C10_XPU_CHECK(describeSearch(mapping, all));
     return pool;
   }
   TORCH_CHECK(

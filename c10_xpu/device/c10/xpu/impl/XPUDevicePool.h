@@ -39,6 +39,8 @@ struct RootDevice {
 struct DevicePool {
   std::vector<std::unique_ptr<RootDevice>> roots;
   int ordinals_per_root = 1;
+  // What was looked for and what there is, where no device was found.
+  std::string search;
   // Made when it is first asked for: to make it costs the driver as much as to
   // enumerate, and who only counts devices needs none.
   std::unique_ptr<sycl::context> context;
@@ -53,8 +55,7 @@ struct DevicePool {
   }
 };
 
-/// Enumerates the devices of a mapping. Warns where there are none, or where
-/// some must be left out.
+/// Enumerates the devices of a mapping. Warns where some must be left out.
 std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals);
 
 /// The context of all devices of a pool that has some.

@@ -8,9 +8,9 @@
 namespace at {
 namespace xpu {
 
-/// Whether there is an XPU device.
+/// Whether there is an XPU device. See c10::xpu::is_available
 inline bool is_available() {
-  return c10::xpu::device_count() > 0;
+  return c10::xpu::is_available();
 }
 
 /// How many XPU devices there are. See c10::xpu::device_count

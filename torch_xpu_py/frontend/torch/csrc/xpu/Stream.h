@@ -1,0 +1,14 @@
+#pragma once
+
+#include <c10/xpu/XPUStream.h>
+#include <torch/csrc/python_headers.h>
+
+namespace torch {
+namespace xpu {
+
+/// The stream of an instance of torch._C._XpuStreamBase. TypeError for another
+/// object.
+c10::xpu::XPUStream streamOf(PyObject* object);
+
+} // namespace xpu
+} // namespace torch

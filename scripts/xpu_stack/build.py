@@ -181,7 +181,7 @@ def _generated(this: Build) -> Build:
     """The same, once all that PyTorch generates is there, each time byte for byte the same."""
     stamp = this.folder / "xpu-stack.generated"
     if not stamp.exists():  # what is there may have been generated in another order
-        ninja.clean(this.folder, list(_GENERATED))
+        ninja.clean(this.folder, [*_GENERATED, "gen_torch_version"])
     ninja.build(this.folder, list(_GENERATED), this.env, ninja.jobs())
     stamp.touch()
     return this

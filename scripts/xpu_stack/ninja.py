@@ -8,6 +8,7 @@ from xpu_stack import shell
 from xpu_stack.console import Bar, progress
 from xpu_stack.errors import ExitCode, ToolError
 
+_LOOK = "Re-checking globbed directories..."  # each time, and no work
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -22,6 +23,8 @@ class _Reader:
 
     def line(self, text: str) -> None:
         status = _STATUS.match(text)
+        if text.endswith(_LOOK):
+            return
         if status:
             self._in_failure = False
             self.steps = int(status[1])

@@ -25,6 +25,21 @@ TIMEOUT = 120  # seconds, for what would hang if threads waited for each other
 THREADS = 16
 
 
+def setUpModule():
+    other = [
+        name
+        for name, value in (
+            ("TORCH_XPU_MAPPING", "CPU"),
+            ("TORCH_XPU_VIRTUAL_DEVICES", "1"),
+        )
+        if os.environ.get(name, value) != value
+    ]
+    if other and CHILD not in os.environ:
+        raise unittest.SkipTest(
+            f"uses no device, and so is run once, without {' and '.join(other)}"
+        )
+
+
 def in_new_process(test):
     """What is tested is a state of the process: each test has its own."""
 

@@ -110,8 +110,11 @@ Stream XPUGuardImpl::getStreamFromGlobalPool(Device d, bool isHighPriority)
 }
 
 DeviceIndex XPUGuardImpl::deviceCount() const noexcept {
+  // Autograd asks this of every backend before it starts, also for work on the
+  // CPU alone. That there is no device, or in a forked child none that can be
+  // used, is no news there: nothing is said.
   try {
-    return device_count();
+    return is_in_bad_fork() ? 0 : static_cast<DeviceIndex>(impl::device_count());
   } catch (const std::exception& e) {
     warnIgnored("count the devices", Device(kXPU), e);
     return 0;

@@ -7,6 +7,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUGuard.h>
+#include <c10/xpu/test/impl/XPUInChild.h>
 
 #include <sycl/handler.hpp>
 #include <sycl/queue.hpp>
@@ -64,6 +65,15 @@ TEST(XPUGuardTest, IsRegistered) {
   ASSERT_TRUE(c10::impl::hasDeviceGuardImpl(kXPU));
   EXPECT_EQ(guardImpl()->type(), kXPU);
   EXPECT_EQ(guardImpl()->deviceCount(), device_count());
+}
+
+TEST(XPUGuardTest, AForkedChildHasNoDeviceToGuardAndNoWarning) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const auto ended = inChild({}, []() -> std::string {
+    return guardImpl()->deviceCount() == 0 ? "" : "it has devices";
+  });
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(ended.output, "[]");
 }
 
 TEST(XPUGuardTest, NoDeviceRaises) {

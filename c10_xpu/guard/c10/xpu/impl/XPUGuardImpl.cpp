@@ -114,7 +114,8 @@ DeviceIndex XPUGuardImpl::deviceCount() const noexcept {
   // CPU alone. That there is no device, or in a forked child none that can be
   // used, is no news there: nothing is said.
   try {
-    return is_in_bad_fork() ? 0 : static_cast<DeviceIndex>(impl::device_count());
+    return is_in_bad_fork() ? 0
+                            : static_cast<DeviceIndex>(impl::device_count());
   } catch (const std::exception& e) {
     warnIgnored("count the devices", Device(kXPU), e);
     return 0;

@@ -22,6 +22,7 @@ class Target:
     kind: str  # EXECUTABLE, SHARED_LIBRARY, ...
     sources: frozenset[str]  # relative to the checkout where they are in it
     artifact: Path | None
+    installed: bool  # by `cmake --install`
 
 
 def configure(
@@ -106,6 +107,7 @@ def targets(build: Path) -> list[Target]:
                 data["type"],
                 frozenset(source["path"] for source in data.get("sources", [])),
                 build / artifacts[0]["path"] if artifacts else None,
+                "install" in data,
             )
         )
     log.debug("%d targets in %s", len(found), build)

@@ -1,5 +1,7 @@
 """Verbs that make and try a wheel: wheel, test-wheel."""
 
+from contextlib import ExitStack
+
 import click
 
 from xpu_stack import applying
@@ -32,9 +34,11 @@ def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "wheel") as work:
-        applying.say_result(work, chosen, applying.apply(work, chosen))
-        making.make(work, chosen, Mode(mode))
+    with ExitStack() as held:
+        with applying.opened(layout, base, pytorch_src, "wheel") as work:
+            applying.say_result(work, chosen, applying.apply(work, chosen))
+            order = making.prepare(work, chosen, Mode(mode), held)
+        making.make(order)
 
 
 @cli.command("test-wheel", epilog=EPILOG)

@@ -8,18 +8,18 @@ from xpu_stack import cmake, compiling, ninja
 from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
 from xpu_stack.console import say
-from xpu_stack.wheel import setuppy, tree
+from xpu_stack.wheel import setuppy
 from xpu_stack.wheel.identity import Identity
+
+Environment = dict[str, str]
 
 # What setup.py says itself, or CMake finds out.
 _NOT_TOLD = ("PYTHON_EXECUTABLE", "CMAKE_EXPORT_COMPILE_COMMANDS")
 
 
-def install(work: Workspace, identity: Identity) -> tuple[Path, dict[str, str]]:
-    """Builds all and installs it below torch/ in the tree; the tree, and setup.py's environment."""
+def prepare(work: Workspace, identity: Identity, source: Path) -> Environment:
+    """Configures the tree; the environment in which it is built."""
     sycl = building.need(work, Mode.FULL)
-    source = tree.prepare(work, Mode.FULL)
-    build = source / "build"
     options = building.options_of(work, Mode.FULL, sycl) | {
         "BUILD_TEST": "OFF",
         # setup.py makes the extension modules itself
@@ -32,13 +32,17 @@ def install(work: Workspace, identity: Identity) -> tuple[Path, dict[str, str]]:
         **setuppy.environment(work, identity),
     }
     command = [sys.executable, "setup.py", "build", "--cmake", "--cmake-only"]
-    cmake.configure(source, build, told, env, extra=sycl.version, command=command)
-    tree.remove_installed(source)
+    cmake.configure(source, source / "build", told, env, extra=sycl.version, command=command)
+    say(f"SYCL runtime: {sycl.version} from {sycl.origin}")
+    return env
+
+
+def install(source: Path, env: Environment) -> None:
+    """Builds all and installs it below torch/ in the tree."""
+    build = source / "build"
     log = build / "ccache.log"
     steps = ninja.build(
         build, ["install"], env | compiling.tallied(log), compiling.jobs(), keep_going=True
     )
     compiling.say_tally(log)
     say(f"compiled here: everything, in {steps} step(s)")
-    say(f"SYCL runtime: {sycl.version} from {sycl.origin}")
-    return source, env

@@ -74,6 +74,12 @@ own-tests:
 shell:
 	@$(tool) shell $(stage) $(checkout) $(mode)
 
+wheel:
+	@$(tool) wheel $(stage) $(checkout) $(mode)
+
+test-wheel:
+	@$(tool) test-wheel $(stage) $(checkout) $(mode)
+
 tidy:
 	@$(tool) tidy $(stage) $(checkout)
 
@@ -103,6 +109,7 @@ lint:
 	@$(tool) --dev -m ruff check .
 	@$(tool) --dev -m ruff format --check .
 	@$(tool) --dev -m mypy
+	@$(tool) --dev -m check_jsonschema --builtin-schema vendor.github-workflows ci/workflows/*.yml
 
 self-test:
 	@$(tool) --dev -m pytest $(ARGS)

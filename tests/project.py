@@ -55,6 +55,11 @@ source_package: {{name: pytorch, tarball: base.tar.xz, sha256: "{sha256}"}}
 git: {{url: "{url}", tag: v1.13.1}}
 apt: []
 cmake: {{}}
+full:
+  apt: []
+  cmake: {{}}
+  headers: {{project: p, file: p.tar.gz, sha256: "{sha256}", folder: p, into: third_party/p, names: [p.h]}}
+wheel: {{requires: []}}
 prebuilt: {{apt: [], soversion: "1.13", targets: []}}
 """
 

@@ -54,6 +54,52 @@ class Prebuilt:
 
 
 @dataclass(frozen=True)
+class Headers:
+    """Headers that a source release on PyPI carries."""
+
+    project: str
+    file: str
+    sha256: str
+    folder: str  # in the release
+    into: str  # in PyTorch's tree
+    names: tuple[str, ...]
+
+    @classmethod
+    def read(cls, node: Node) -> "Headers":
+        node.fields({"project", "file", "sha256", "folder", "into", "names"})
+        _check_sha256(node)
+        return cls(
+            project=node["project"].text(),
+            file=node["file"].text(),
+            sha256=node["sha256"].text(),
+            folder=node["folder"].text(),
+            into=node["into"].text(),
+            names=tuple(node["names"].texts()),
+        )
+
+
+@dataclass(frozen=True)
+class Full:
+    """What compiling everything needs beside what every mode needs."""
+
+    apt: tuple[str, ...]
+    cmake: dict[str, str]
+    headers: Headers
+
+    @classmethod
+    def read(cls, node: Node) -> "Full":
+        node.fields({"apt", "cmake", "headers"})
+        return cls(
+            tuple(node["apt"].texts()), node["cmake"].text_map(), Headers.read(node["headers"])
+        )
+
+
+def _check_sha256(node: Node) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", node["sha256"].text()):
+        raise node["sha256"].error("'sha256' must be 64 hexadecimal digits")
+
+
+@dataclass(frozen=True)
 class Base:
     """One base, as patches/<base>/base.yaml has it."""
 
@@ -64,6 +110,8 @@ class Base:
     git: GitTag
     apt: tuple[str, ...]
     cmake: dict[str, str]
+    full: Full
+    wheel_requires: tuple[str, ...]
     prebuilt: Prebuilt
 
     @classmethod
@@ -78,8 +126,10 @@ class Base:
                 code=ExitCode.USAGE,
             )
         node = Node.load(folder / "base.yaml", f"patches/{name}/base.yaml")
-        node.fields({"name", "version", "source_package", "git", "apt", "cmake", "prebuilt"})
+        plain = {"name", "version", "source_package", "git", "apt", "cmake"}
+        node.fields({*plain, "full", "wheel", "prebuilt"})
         node["git"].fields({"url", "tag"})
+        node["wheel"].fields({"requires"})
         node["prebuilt"].fields({"apt", "soversion", "targets"})
         git, prebuilt = node["git"], node["prebuilt"]
         return cls(
@@ -90,6 +140,8 @@ class Base:
             git=GitTag(git["url"].text(), git["tag"].text()),
             apt=tuple(node["apt"].texts()),
             cmake=node["cmake"].text_map(),
+            full=Full.read(node["full"]),
+            wheel_requires=tuple(node["wheel"]["requires"].texts()),
             prebuilt=Prebuilt(
                 tuple(prebuilt["apt"].texts()),
                 prebuilt["soversion"].text(),

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import bench_page, ninja, packages, plot, shell
+from xpu_stack import bench_page, compiling, ninja, packages, plot, shell
 from xpu_stack.build import Build, Sanitizer
 from xpu_stack.console import out, progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -98,7 +98,7 @@ def _build(build: Build) -> list[Path]:
             code=ExitCode.BUILD,
             detail=configured.complaint,
         )
-    ninja.build(folder, [], build.env, ninja.jobs())
+    ninja.build(folder, [], build.env, compiling.jobs())
     # Those of a stage that is not applied are not among them.
     return [folder / name for name in (folder / "programs.txt").read_text().split()]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import baseline, cmake, ninja, packages, soundness, stack, view
+from xpu_stack import baseline, cmake, compiling, headers, ninja, packages, soundness, stack, view
 from xpu_stack.applying import Workspace
 from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
@@ -95,21 +95,18 @@ def prepare(
     work: Workspace, stage: str, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE
 ) -> Build:
     """Installs what the build needs and configures the checkout for `stage`."""
-    packages.need_apt(work.base.apt)
-    if mode is Mode.FAST:
-        packages.need_apt(work.base.prebuilt.apt)
-    sycl = packages.need_sycl(work.layout)
+    sycl = need(work, mode)
     checkout = work.repository.folder
     folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
-    _place_stand_ins(work)
-    env = cmake.environment(work.layout.ccache, checkout) | {
+    place_stand_ins(work, mode, work.repository)
+    env = compiling.environment(work.layout.ccache, checkout) | {
         # The source package's version.txt names the release before.
         "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
         "PYTORCH_BUILD_NUMBER": "1",
     }
-    options = _options(work, sycl)
+    options = options_of(work, mode, sycl)
     if mode is Mode.FAST:
         options |= _fast_options(work, stage, folder)
     if sanitizer.flags:
@@ -117,6 +114,13 @@ def prepare(
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
     cmake.configure(checkout, folder, options, env, extra=sycl.version)
     return Build(work, mode, sanitizer, folder, sycl, env)
+
+
+def need(work: Workspace, mode: Mode) -> packages.Sycl:
+    """Installs what a build in this mode needs."""
+    packages.need_apt(work.base.apt)
+    packages.need_apt(work.base.prebuilt.apt if mode is Mode.FAST else work.base.full.apt)
+    return packages.need_sycl(work.layout)
 
 
 def build(this: Build, changes: list[Change], *, python: bool | None = None) -> int:
@@ -135,7 +139,10 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     if python and changes and this.mode is Mode.FAST:
         soundness.prove(_generated(this), lambda: baseline_of(this))
     names = sorted({target.name for target in wanted})
-    steps = ninja.build(this.folder, names, this.env, ninja.jobs())
+    log = this.folder / "ccache.log"
+    env = {**this.env, **compiling.tallied(log)}
+    steps = ninja.build(this.folder, names, env, compiling.jobs())
+    compiling.say_tally(log)
     if python:
         view.refresh(this.work.repository.folder, this.folder)
     _say_origins(this, wanted)
@@ -152,7 +159,7 @@ def build_program(this: Build, name: str) -> bool:
     _build_cmake(this)
     if name not in [target.name for target in cmake.targets(this.folder)]:
         return False
-    ninja.build(this.folder, [name], this.env, ninja.jobs())
+    ninja.build(this.folder, [name], this.env, compiling.jobs())
     return True
 
 
@@ -182,7 +189,7 @@ def _generated(this: Build) -> Build:
     stamp = this.folder / "xpu-stack.generated"
     if not stamp.exists():  # what is there may have been generated in another order
         ninja.clean(this.folder, [*_GENERATED, "gen_torch_version"])
-    ninja.build(this.folder, list(_GENERATED), this.env, ninja.jobs())
+    ninja.build(this.folder, list(_GENERATED), this.env, compiling.jobs())
     stamp.touch()
     return this
 
@@ -192,8 +199,13 @@ def _build_cmake(this: Build) -> None:
     ninja.build(this.folder, ["build.ninja"], this.env, 1)
 
 
-def _options(work: Workspace, sycl: packages.Sycl) -> dict[str, str]:
+def options_of(work: Workspace, mode: Mode, sycl: packages.Sycl) -> dict[str, str]:
+    """How PyTorch's CMake is called, but for what the fast mode adds."""
     python = work.layout.python / "bin" / "python"
+    full = {
+        **work.base.full.cmake,
+        "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake", "full.cmake"),
+    }
     return {
         **work.base.cmake,
         "CMAKE_BUILD_TYPE": "Release",
@@ -203,6 +215,7 @@ def _options(work: Workspace, sycl: packages.Sycl) -> dict[str, str]:
         "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake"),
         "PYTHON_EXECUTABLE": str(python),
         "SYCL_ROOT": str(sycl.root),
+        **(full if mode is Mode.FULL else {}),
     }
 
 
@@ -215,6 +228,8 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     added = [name for name in new if name.endswith(SOURCES)]
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake", "fast.cmake"),
+        # Its install step would write into the checkout.
+        "BUILD_FUNCTORCH": "OFF",
         "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),
         "XPU_STACK_PREBUILT_VERSION": prebuilt.soversion,
         "XPU_STACK_PREBUILT_TARGETS": ";".join(prebuilt.targets),
@@ -249,11 +264,13 @@ def _prebuilt_folder(work: Workspace) -> Path:
     return found[0].parent
 
 
-def _place_stand_ins(work: Workspace) -> None:
+def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None:
     """Puts stand-ins where a third-party folder is empty, outside every commit."""
-    repository = work.repository
+    wanted = work.base.stand_ins
+    if mode is Mode.FULL:
+        wanted |= headers.fetched(work.layout, work.base.full.headers)
     placed = []
-    for name, source in work.base.stand_ins.items():
+    for name, source in wanted.items():
         target = repository.folder / name
         if target.exists() and name not in _ours(repository):
             continue  # the real thing

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,21 @@ class Target:
     kind: str  # EXECUTABLE, SHARED_LIBRARY, ...
     sources: frozenset[str]  # relative to the checkout where they are in it
     artifact: Path | None
+    installed: bool  # by `cmake --install`
 
 
 def configure(
-    source: Path, build: Path, options: dict[str, str], env: dict[str, str], extra: str
+    source: Path,
+    build: Path,
+    options: dict[str, str],
+    env: dict[str, str],
+    extra: str,
+    command: list[str] | None = None,
 ) -> bool:
     """Configures unless that was done with the same input; whether it was done now.
 
-    extra: further input that the configuration depends on.
+    extra: further input that the configuration depends on. command: what calls
+    CMake, run in `source`, where it is not called from here.
     """
     words = [f"-D{key}={value}" for key, value in sorted(options.items())]
     stamp = build / "xpu-stack.configured"
@@ -45,8 +51,8 @@ def configure(
     errors = _Errors()
     with progress(None, "configuring") as bar:
         errors.bar = bar
-        command = ["cmake", "-S", str(source), "-B", str(build), "-GNinja", *words]
-        code = shell.follow(command, errors.line, env=env)
+        own = ["cmake", "-S", str(source), "-B", str(build), "-GNinja", *words]
+        code = shell.follow(command or own, errors.line, cwd=source if command else None, env=env)
     if code:
         raise ToolError(
             "PyTorch's CMake could not configure the checkout.",
@@ -101,6 +107,7 @@ def targets(build: Path) -> list[Target]:
                 data["type"],
                 frozenset(source["path"] for source in data.get("sources", [])),
                 build / artifacts[0]["path"] if artifacts else None,
+                "install" in data,
             )
         )
     log.debug("%d targets in %s", len(found), build)
@@ -111,17 +118,3 @@ def command_of(build: Path, source: Path) -> str:
     """The command that compiles `source`."""
     commands = json.loads((build / "compile_commands.json").read_text())
     return next(str(one["command"]) for one in commands if Path(one["file"]) == source)
-
-
-def environment(ccache: Path, checkout: Path) -> dict[str, str]:
-    """The environment of configuring and building."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {
-        "PATH": path,
-        "CCACHE_DIR": os.environ.get("CCACHE_DIR") or str(ccache),
-        # One cache serves every checkout: paths below it are made relative.
-        "CCACHE_BASEDIR": str(checkout.parent),
-        "CCACHE_NOHASHDIR": "true",
-        # PyTorch's code generators write sets in the order of their hashes.
-        "PYTHONHASHSEED": "0",
-    }

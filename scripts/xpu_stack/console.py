@@ -15,7 +15,6 @@ from rich.progress import (
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from xpu_stack.errors import ToolError
@@ -80,7 +79,6 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
     ]
     log.info("%s ...", what)
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
@@ -89,6 +87,12 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
             bar.show()
         yield bar
     log.info("%s: done", what)
+
+
+def say_where_no_bar(text: str) -> None:
+    """How far long work is, for whoever reads it in a log."""
+    if not err.is_terminal:
+        err.print(escape(text))
 
 
 class Bar:

@@ -1,12 +1,13 @@
 """Running ninja: progress for the person, the first error in full."""
 
-import os
 import re
+import time
 from pathlib import Path
 
 from xpu_stack import shell
-from xpu_stack.console import Bar, progress
+from xpu_stack.console import Bar, progress, say_where_no_bar
 from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.pace import Pace, minutes
 
 _LOOK = "Re-checking globbed directories..."  # each time, and no work
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
@@ -20,6 +21,7 @@ class _Reader:
         self.steps = 0
         self.failure: list[str] = []  # the first failed step's output
         self._in_failure = False
+        self._pace = Pace(time.monotonic())
 
     def line(self, text: str) -> None:
         status = _STATUS.match(text)
@@ -28,11 +30,20 @@ class _Reader:
         if status:
             self._in_failure = False
             self.steps = int(status[1])
-            self.bar.at(done=int(status[1]), total=int(status[2]), what=_short(status[3]))
+            self._show(int(status[2]), _short(status[3]))
         elif text.startswith("FAILED: "):
             self._in_failure = not self.failure
         if self._in_failure:
             self.failure.append(text)
+
+    def _show(self, total: int, step: str) -> None:
+        self._pace.at(time.monotonic(), self.steps)
+        left = self._pace.left(total)
+        what = f"{step}, {minutes(left)} left" if left else step
+        self.bar.at(done=self.steps, total=total, what=what)
+        line = self._pace.to_say(total)
+        if line is not None:
+            say_where_no_bar(line)
 
 
 def _short(step: str) -> str:
@@ -41,12 +52,17 @@ def _short(step: str) -> str:
     return f"{words[0]} {name}"[:60]
 
 
-def build(folder: Path, targets: list[str], env: dict[str, str], jobs: int) -> int:
-    """Builds `targets`; how many steps it took. A failure is a ToolError."""
+def build(
+    folder: Path, targets: list[str], env: dict[str, str], jobs: int, *, keep_going: bool = False
+) -> int:
+    """Builds `targets`; how many steps it took. A failure is a ToolError.
+
+    keep_going: after a failure everything that does not need it is built still.
+    """
     with progress(None, "building", may_be_nothing=True) as bar:
         reader = _Reader(bar)
         code = shell.follow(
-            ["ninja", "-C", folder, f"-j{jobs}", *targets],
+            ["ninja", "-C", folder, f"-j{jobs}", f"-k{0 if keep_going else 1}", *targets],
             reader.line,
             env={**env, "NINJA_STATUS": "[%f/%t] "},
         )
@@ -67,28 +83,3 @@ def build(folder: Path, targets: list[str], env: dict[str, str], jobs: int) -> i
 def clean(folder: Path, targets: list[str]) -> None:
     """Removes what `targets` are made of, so that the next build makes it again."""
     shell.run(["ninja", "-C", folder, "-t", "clean", *targets])
-
-
-def jobs() -> int:
-    """How many compilers at once: JOBS, or what cores and memory allow."""
-    given = number("JOBS", "make build JOBS=2")
-    if given is not None:
-        return given
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    each = 2 << 30  # bytes: the largest of PyTorch's files take about that
-    return max(1, min(len(os.sched_getaffinity(0)), memory // each))
-
-
-def number(variable: str, example: str) -> int | None:
-    """What a person has set an environment variable to, a number of 1 or more."""
-    given = os.environ.get(variable)
-    if not given:
-        return None
-    if not given.isdigit() or int(given) < 1:
-        raise ToolError(
-            f"{variable}={given} is no number.",
-            why="it must be a whole number of 1 or more",
-            next=example,
-            code=ExitCode.USAGE,
-        )
-    return int(given)

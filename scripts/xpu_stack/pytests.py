@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xpu_stack import ninja, packages, runtime, shell
+from xpu_stack import compiling, packages, runtime, shell
 from xpu_stack.build import Build
 from xpu_stack.console import Bar
 from xpu_stack.errors import ExitCode, ToolError
@@ -67,7 +67,7 @@ def _command(this: Build, name: str, junit: Path) -> list[str]:
     # -P keeps the checkout's own, unbuilt torch out of the path
     return [
         *(python, "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
-        *("-q", "-p", "no:cacheprovider", "-n", str(ninja.jobs()), "--dist", "worksteal"),
+        *("-q", "-p", "no:cacheprovider", "-n", str(compiling.local_jobs()), "--dist", "worksteal"),
         *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
         *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
     ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import cmake, ninja, pytests, runtime, shell
+from xpu_stack import cmake, compiling, pytests, runtime, shell
 from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -144,11 +144,11 @@ def _run(
             bar.step(f"testing {configuration.name}")
 
     names = "|".join(tests)
-    limit = ninja.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
+    limit = compiling.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
     ctest = folder / _CTEST
     command = [
         *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
-        *("-R", f"^({names})$", "-j", str(ninja.jobs()), "--timeout", str(limit)),
+        *("-R", f"^({names})$", "-j", str(compiling.local_jobs()), "--timeout", str(limit)),
         *("--output-junit", str(ctest)),
     ]
     env = {

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from xpu_stack import ninja, packages, shell
+from xpu_stack import compiling, packages, shell
 from xpu_stack.build import SOURCES, Build
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -81,7 +81,7 @@ def _compiled(this: Build, sources: list[Path]) -> list[Path]:
 
 def _in_parallel(what: str, check: Callable[[Path], str], paths: list[Path]) -> list[str]:
     """What `check` said of each path, where it said something."""
-    with progress(len(paths), what) as bar, ThreadPoolExecutor(ninja.jobs()) as pool:
+    with progress(len(paths), what) as bar, ThreadPoolExecutor(compiling.jobs()) as pool:
         said = []
         for path, text in zip(paths, pool.map(check, paths), strict=True):
             bar.step(f"{what} {path.name}")

@@ -11,6 +11,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
     moving,
+    packaging,
     running,
     showing,
     submitting,

@@ -1,0 +1,56 @@
+"""Verbs that make and try a wheel: wheel, test-wheel."""
+
+from contextlib import ExitStack
+
+import click
+
+from xpu_stack import applying
+from xpu_stack.build import Mode
+from xpu_stack.cli.options import (
+    EPILOG,
+    checkout_options,
+    cli,
+    stage_option,
+    stage_or_last,
+)
+from xpu_stack.layout import Layout
+
+wheel_mode_option = click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.FULL.value,
+    show_default=True,
+    help="full: everything is compiled; fast: for this machine only, from the fast build.",
+)
+
+
+@cli.command("wheel", epilog=EPILOG)
+@stage_option
+@checkout_options
+@wheel_mode_option
+def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+    """Makes a torch wheel of a stage."""
+    from xpu_stack.wheel import making
+
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with ExitStack() as held:
+        with applying.opened(layout, base, pytorch_src, "wheel") as work:
+            applying.say_result(work, chosen, applying.apply(work, chosen))
+            order = making.prepare(work, chosen, Mode(mode), held)
+        making.make(order)
+
+
+@cli.command("test-wheel", epilog=EPILOG)
+@stage_option
+@checkout_options
+@wheel_mode_option
+def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+    """Installs the wheel of a stage elsewhere, as anyone would, and tries it."""
+    from xpu_stack.wheel import identity, trial
+
+    layout = Layout.current()
+    chosen = stage_or_last(layout, base, stage)
+    with applying.opened(layout, base, pytorch_src, "test-wheel") as work:
+        applying.say_result(work, chosen, applying.apply(work, chosen))
+        trial.run(work, identity.of(work, chosen, Mode(mode)))

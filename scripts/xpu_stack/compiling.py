@@ -1,0 +1,118 @@
+"""The compilers of a build: through ccache, alone or with other machines.
+
+CCACHE_REMOTE names a storage that machines share, e.g. redis://host: what one
+has compiled, the others have. DISTCC names machines that compile for this one,
+as distcc writes its list of hosts.
+"""
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from xpu_stack import packages, shell
+from xpu_stack.console import say
+from xpu_stack.errors import ExitCode, ToolError
+
+_CACHE_SIZE = "20G"  # a full build with debug information or two without fit
+
+
+def environment(ccache: Path, checkout: Path) -> dict[str, str]:
+    """The environment of configuring and building."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {
+        "PATH": path,
+        "CCACHE_DIR": os.environ.get("CCACHE_DIR") or str(ccache),
+        "CCACHE_MAXSIZE": os.environ.get("CCACHE_MAXSIZE") or _CACHE_SIZE,
+        # One cache serves every checkout: paths below it are made relative.
+        "CCACHE_BASEDIR": str(checkout.parent),
+        "CCACHE_NOHASHDIR": "true",
+        # PyTorch's code generators write sets in the order of their hashes.
+        "PYTHONHASHSEED": "0",
+        **_remote_storage(),
+        **_remote_compilers(),
+    }
+
+
+def _remote_storage() -> dict[str, str]:
+    storage = os.environ.get("CCACHE_REMOTE")
+    return {"CCACHE_REMOTE_STORAGE": storage} if storage else {}
+
+
+def _remote_compilers() -> dict[str, str]:
+    hosts = os.environ.get("DISTCC")
+    if not hosts:
+        return {}
+    packages.need_apt(["distcc"])
+    return {"CCACHE_PREFIX": "distcc", "DISTCC_HOSTS": hosts}
+
+
+def jobs() -> int:
+    """How many compilers at once: JOBS, what DISTCC allows, or cores and memory."""
+    if os.environ.get("DISTCC") and not os.environ.get("JOBS"):
+        return _remote_jobs()
+    return local_jobs()
+
+
+def local_jobs() -> int:
+    """How many programs at once on this machine: JOBS, or what cores and memory allow."""
+    given = number("JOBS", "make build JOBS=2")
+    if given is not None:
+        return given
+    each = 2 << 30  # bytes: the largest of PyTorch's files take about that
+    return max(1, min(len(os.sched_getaffinity(0)), _available_memory() // each))
+
+
+def number(variable: str, example: str) -> int | None:
+    """What a person has set an environment variable to, a number of 1 or more."""
+    given = os.environ.get(variable)
+    if not given:
+        return None
+    if not given.isdigit() or int(given) < 1:
+        raise ToolError(
+            f"{variable}={given} is no number.",
+            why="it must be a whole number of 1 or more",
+            next=example,
+            code=ExitCode.USAGE,
+        )
+    return int(given)
+
+
+def _remote_jobs() -> int:
+    asked = shell.run(["distcc", "-j"], env=_remote_compilers(), check=False)
+    if asked.code:
+        raise ToolError(
+            f"DISTCC={os.environ['DISTCC']} is no list of hosts.",
+            why=(asked.complaint.splitlines() or ["distcc gave no reason"])[-1],
+            next="make build DISTCC='localhost/2 other/8'",
+            code=ExitCode.USAGE,
+        )
+    return int(asked.text)
+
+
+def _available_memory() -> int:
+    """In bytes, with what the kernel would give up of its caches."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+# -- what ccache did ---------------------------------------------------------------
+
+
+def tallied(log: Path) -> dict[str, str]:
+    """The environment in which ccache writes into `log`, emptied, what it does."""
+    log.unlink(missing_ok=True)
+    return {"CCACHE_STATSLOG": str(log)}
+
+
+def say_tally(log: Path) -> None:
+    """How many objects were compiled, and how many were known."""
+    # ccache writes a counter's name for each time
+    words = Counter(log.read_text().splitlines() if log.exists() else [])
+    hits = words["direct_cache_hit"] + words["preprocessed_cache_hit"]
+    if hits or words["cache_miss"]:
+        far = words["remote_storage_hit"]
+        told = f", {far} of them from CCACHE_REMOTE" if far else ""
+        say(f"{words['cache_miss']} object(s) compiled, {hits} from ccache{told}")

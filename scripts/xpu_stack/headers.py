@@ -1,0 +1,80 @@
+"""Headers that the source package leaves out, from a source release on PyPI."""
+
+import hashlib
+import os
+import sys
+import tarfile
+from pathlib import Path
+
+from xpu_stack import packages, shell
+from xpu_stack.base import Headers
+from xpu_stack.console import progress
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.layout import Layout
+
+_NO_ANSWER = 30  # seconds
+
+
+def fetched(layout: Layout, wanted: Headers) -> dict[str, Path]:
+    """The headers by their path in PyTorch's tree, fetched when they are not here."""
+    folder = layout.downloads / wanted.file.removesuffix(".tar.gz")
+    if not all((folder / name).exists() for name in wanted.names):
+        folder.mkdir(parents=True, exist_ok=True)
+        _extract(_archive(layout, wanted), wanted, folder)
+    return {f"{wanted.into}/{name}": folder / name for name in wanted.names}
+
+
+def _archive(layout: Layout, wanted: Headers) -> Path:
+    path = layout.downloads / wanted.file
+    if not path.exists():
+        with progress(None, f"fetching {wanted.file}"):
+            _download(wanted, path)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != wanted.sha256:
+        path.unlink()
+        raise _unavailable(wanted, f"it has sha256 {found}, not {wanted.sha256}")
+    return path
+
+
+def _download(wanted: Headers, path: Path) -> None:
+    packages.need_python("wheel")
+    # pip would build the release to learn its metadata; only the file is wanted.
+    from pypi_simple import PyPISimple
+    from requests import RequestException
+
+    index = _index()
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with PyPISimple(index) if index else PyPISimple() as client:
+            page = client.get_project_page(wanted.project, timeout=_NO_ANSWER)
+            (found,) = [one for one in page.packages if one.filename == wanted.file]
+            client.download_package(found, partial, timeout=_NO_ANSWER)
+    except (RequestException, ValueError) as error:
+        raise _unavailable(wanted, str(error).splitlines()[0]) from None
+    partial.rename(path)
+
+
+def _index() -> str | None:
+    """The package index that pip is configured to use; None: its default."""
+    given = os.environ.get("PIP_INDEX_URL")
+    if given:
+        return given
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    return shell.run(asked, check=False).text.strip() or None
+
+
+def _extract(archive: Path, wanted: Headers, folder: Path) -> None:
+    with tarfile.open(archive) as opened:
+        for name in wanted.names:
+            content = opened.extractfile(f"{wanted.folder}/{name}")
+            assert content is not None  # the archive is the one that was looked into
+            (folder / name).write_bytes(content.read())
+
+
+def _unavailable(wanted: Headers, why: str) -> ToolError:
+    return ToolError(
+        f"{wanted.file}, which has {wanted.names[0]}, cannot be had here.",
+        why=why,
+        next=f"pip config debug # PyPI or a mirror of it must have {wanted.project}",
+        code=ExitCode.MISSING,
+    )

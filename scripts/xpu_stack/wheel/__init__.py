@@ -1,0 +1,1 @@
+"""A torch wheel of a checkout: `make wheel`, and `make test-wheel`, which tries it."""

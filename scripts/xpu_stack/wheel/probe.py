@@ -1,0 +1,61 @@
+"""Run by the Python that a wheel was installed for: says in JSON what it found.
+
+It imports nothing of the toolkit, and uses what a person would: a product of
+matrices, an FFT, a factorisation, the devices there are.
+"""
+
+import ctypes
+import importlib.metadata
+import json
+from pathlib import Path
+
+import torch  # type: ignore[import-not-found]
+
+
+def devices() -> int:
+    """How many XPU devices the runtime has, asked of the library itself."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10_xpu.so"))
+    count = library._ZN3c103xpu4impl9enumerateEv  # c10::xpu::impl::enumerate()
+    count.restype = ctypes.c_int
+    return int(count())
+
+
+def computed() -> dict[str, bool]:
+    torch.manual_seed(0)
+    a = torch.randn(64, 64, dtype=torch.double)
+    q, r = torch.linalg.qr(a)
+    return {
+        "matmul": bool(torch.allclose(a @ torch.eye(64, dtype=torch.double), a)),
+        "lapack": bool(torch.allclose(q @ r, a)),
+        "fft": bool(torch.allclose(torch.fft.ifft(torch.fft.fft(a)).real, a)),
+        "autograd": torch.autograd.grad((a.requires_grad_() ** 2).sum(), a)[0].equal(2 * a),
+        "numpy": bool((torch.ones(2).numpy() == 1).all()),
+    }
+
+
+def mapped() -> list[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({line.split(None, 5)[5] for line in lines if "/" in line})
+
+
+def main() -> None:
+    metadata = importlib.metadata.metadata("torch")
+    files = importlib.metadata.files("torch") or []
+    found = {
+        "version": torch.__version__,
+        "metadata_version": metadata["Version"],
+        "description": metadata.json["description"],
+        "requires": metadata.get_all("Requires-Dist"),
+        "facts": {name: getattr(torch.version, name) for name in dir(torch.version)
+                  if name.startswith("xpu_")},
+        "licences": [str(file) for file in files if "LICENSE" in file.name
+                     or "licenses" in file.parts],
+        "computed": computed(),
+        "devices": devices(),
+        "mapped": mapped(),
+    }  # fmt: skip
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

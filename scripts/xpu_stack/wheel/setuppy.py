@@ -1,0 +1,58 @@
+"""PyTorch's own setup.py, called in the wheel's tree."""
+
+import sys
+from pathlib import Path
+
+from xpu_stack import packages, shell
+from xpu_stack.applying import Workspace
+from xpu_stack.console import log, progress
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.wheel.identity import Identity
+
+
+def environment(work: Workspace, identity: Identity) -> dict[str, str]:
+    """What setup.py is told."""
+    return {
+        "PYTORCH_BUILD_VERSION": identity.version,
+        "PYTORCH_BUILD_NUMBER": "1",
+        "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "|".join(requirements(work)),
+        # Any text keeps it from fetching submodules, OFF keeps CMake's default.
+        "USE_SYSTEM_LIBS": "OFF",
+    }
+
+
+def requirements(work: Workspace) -> list[str]:
+    """What the wheel says it needs: the SYCL runtime it was built with, or a later one.
+
+    A new year's release may break the interface of the libraries.
+    """
+    version = packages.sycl_version()
+    year = int(version.split(".")[0])
+    runtime = [f"{name}>={version},<{year + 1}" for name in ("intel-sycl-rt", "intel-opencl-rt")]
+    return [*work.base.wheel_requires, *runtime]
+
+
+def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
+    """The wheel as PyTorch's setup.py makes it, from what is installed below torch/."""
+    # "egg_info" among the words keeps setup.py from building what ninja has built.
+    command = [sys.executable, "setup.py", "egg_info", "bdist_wheel", "--dist-dir", str(into)]
+    told: list[str] = []
+    with progress(None, "running PyTorch's setup.py") as bar:
+
+        def line(text: str) -> None:
+            told.append(text)
+            bar.step()
+
+        code = shell.follow(command, line, cwd=tree, env=env)
+    made = sorted(into.glob("*.whl"))
+    if code or len(made) != 1:
+        errors = [text for text in told if "error" in text.lower()] or told
+        raise ToolError(
+            "PyTorch's setup.py made no wheel.",
+            why=(errors or ["it said nothing"])[-1].strip()[:300],
+            next="mend it and type the same command again",
+            code=ExitCode.BUILD,
+            detail="\n".join(told[-20:]),
+        )
+    log.info("setup.py: %s", made[0].name)
+    return made[0]

@@ -1,0 +1,238 @@
+"""Trying a wheel as whoever gets the file has it: `make test-wheel`.
+
+In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip
+installs the file and what it asks for. Then: is what it says of itself true,
+does it compute, does every library come from the environment or the system,
+and do the stages' Python tests pass on the installed package?
+"""
+
+import json
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from xpu_stack import packages, shell
+from xpu_stack.applying import Workspace
+from xpu_stack.console import progress, say
+from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.testing import CONFIGURATIONS, Configuration
+from xpu_stack.wheel import making
+from xpu_stack.wheel.identity import Identity
+
+_SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+_SHOWN = 60  # lines of a failure that are shown; the log has all
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An environment that the wheel is installed into."""
+
+    work: Workspace
+    identity: Identity
+    wheel: Path
+    folder: Path  # outside the repository
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "env" / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        (found,) = (self.folder / "env" / "lib").glob("python*/site-packages")
+        return found
+
+    def run(self, *words: str | Path, mapping: dict[str, str] | None = None) -> shell.Result:
+        """Runs the environment's Python as if nothing else were there."""
+        unset = ("env", "-i", "LD_LIBRARY_PATH=", f"HOME={self.folder}", "PATH=/usr/bin:/bin")
+        # pip's own settings say where packages come from
+        kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+        told = [f"{name}={value}" for name, value in (mapping or {}).items()]
+        command = [*unset, *kept, *told, str(self.python), *words]
+        return shell.run(command, cwd=self.folder, check=False)
+
+
+def run(work: Workspace, identity: Identity) -> None:
+    """Tries the wheel of `identity`. What is wrong is a ToolError."""
+    packages.need_python("wheel")
+    wheel = _find(work, identity)
+    folder = Path(tempfile.mkdtemp(prefix="torch-wheel-"))
+    try:
+        this = Trial(work, identity, wheel, folder)
+        _install(this)
+        wrong = list(_wrong(this))
+        if wrong:
+            raise ToolError(
+                f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
+                why=wrong[0],
+                next="mend it, then make wheel and make test-wheel",
+                code=ExitCode.TESTS,
+                detail="\n".join(wrong),
+            )
+        _run_tests(this)
+    finally:
+        shutil.rmtree(folder)
+    say(f"{wheel.name} is sound")
+
+
+def _find(work: Workspace, identity: Identity) -> Path:
+    tag = sysconfig.get_config_var("py_version_nodot")
+    found = sorted(making.wheels(work).glob(f"torch-{identity.version}-cp{tag}-*.whl"))
+    if len(found) != 1:
+        raise ToolError(
+            f"There is no wheel of the stage '{identity.stage}' as it is now.",
+            why=f"its version would be {identity.version}",
+            next=f"make wheel STAGE={identity.stage} MODE={identity.mode.value}",
+            code=ExitCode.MISSING,
+        )
+    return found[0]
+
+
+def _install(this: Trial) -> None:
+    with progress(None, "installing the wheel in an empty environment"):
+        shell.run([sys.executable, "-m", "venv", this.python.parents[1]])
+        _pip(this, "install", str(this.wheel))
+    _pip(this, "check")
+    say("installed with pip alone; pip check is clean")
+
+
+def _pip(this: Trial, *words: str) -> None:
+    result = this.run("-m", "pip", "--disable-pip-version-check", *words)
+    if result.code:
+        told = result.complaint or result.text
+        raise ToolError(
+            f"pip {words[0]} failed in an empty environment.",
+            why=(told.splitlines() or ["pip gave no reason"])[-1],
+            next="make wheel # with what it requires declared",
+            code=ExitCode.TESTS,
+            detail=result.text + result.complaint,
+        )
+
+
+# -- what is wrong -------------------------------------------------------------
+
+
+def _wrong(this: Trial) -> Iterator[str]:
+    result = this.run(Path(__file__).with_name("probe.py"), mapping={"TORCH_XPU_MAPPING": "CPU"})
+    if result.code:
+        yield f"the probe failed: {(result.complaint.splitlines() or ['no reason'])[-1]}"
+        return
+    found = json.loads(result.text.splitlines()[-1])
+    yield from _wrong_facts(this, found)
+    yield from (f"{name} is wrong" for name, right in found["computed"].items() if not right)
+    if found["devices"] < 1:
+        yield "the runtime finds no device: neither a GPU nor OpenCL for the CPU"
+    yield from _wrong_places(this, found["mapped"])
+    yield from _wrong_ways(this)
+    yield from _wrong_words(this)
+    say(f"{found['version']}: {found['devices']} device(s), {len(found['mapped'])} files mapped")
+
+
+def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
+    for name in ("version", "metadata_version"):
+        if found[name] != this.identity.version:
+            yield f"{name} is {found[name]}, not {this.identity.version}"
+    if found["facts"] != this.identity.facts:
+        yield f"torch.version says {found['facts']}, not {this.identity.facts}"
+    for fact in this.identity.facts.values():
+        if fact not in found["description"]:
+            yield f"the metadata does not say '{fact}'"
+    for package in ("intel-sycl-rt", "intel-opencl-rt", "typing-extensions", "numpy"):
+        if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
+            yield f"the metadata does not require {package}"
+    if not found["licences"]:
+        yield "there is no licence file"
+
+
+def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
+    """What is in the process comes from the environment, Python and the system."""
+    own = (str(this.folder), sys.base_prefix, *_SYSTEM, "/dev/", "/usr/share/", "/SYSV", "/memfd")
+    for path in mapped:
+        if not path.startswith(own):
+            yield f"{path} is mapped, which is neither the environment's nor the system's"
+    libraries = {Path(path).name for path in mapped}
+    if not any(name.startswith("libintelocl.so") for name in libraries):
+        yield "OpenCL for the CPU was not loaded"
+    for path in mapped:
+        runtime = Path(path).name.startswith(("libsycl", "libOpenCL", "libtbb."))
+        if runtime and not path.startswith(str(this.folder)):
+            yield f"{path} was loaded in place of the environment's"
+
+
+def _wrong_ways(this: Trial) -> Iterator[str]:
+    for library in sorted((this.site / "torch").rglob("*.so*")):
+        for way in _ways(library):
+            if not way.startswith("$ORIGIN"):
+                yield f"{library.relative_to(this.site)} looks for libraries in {way}"
+
+
+def _ways(library: Path) -> list[str]:
+    with library.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".dynamic")
+        if not isinstance(section, DynamicSection):
+            return []
+        tags = [tag for tag in section.iter_tags() if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH")]
+        paths = [str(getattr(tag, "rpath", None) or getattr(tag, "runpath", "")) for tag in tags]
+    return [way for path in paths for way in path.split(":") if way]
+
+
+def _wrong_words(this: Trial) -> Iterator[str]:
+    """Nothing names a folder that the wheel was made in, but for messages of checks."""
+    state = str(this.work.layout.state).encode()
+    for path in sorted((this.site / "torch").rglob("*")):
+        if path.suffix in (".py", ".cmake", ".h", ".pyi") and state in path.read_bytes():
+            yield f"{path.relative_to(this.site)} names a folder of the build"
+
+
+# -- the stages' Python tests ------------------------------------------------------
+
+
+def _run_tests(this: Trial) -> None:
+    changes = this.work.series.changes(this.identity.stage)
+    tests = [
+        file
+        for change in changes
+        for file in change.files
+        if file.target.startswith("test/") and file.target.endswith(".py")
+    ]
+    if not tests:
+        say(f"the stages up to '{this.identity.stage}' bring no Python tests")
+        return
+    for file in tests:
+        path = this.folder / file.target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.source, path)
+    _pip(this, "install", *_test_requirements())
+    for configuration in CONFIGURATIONS:
+        _run_configuration(this, configuration)
+
+
+def _test_requirements() -> list[str]:
+    """What PyTorch's test library imports, as the checks of the toolkit pin them."""
+    lines = (packages.REQUIREMENTS / "dev.txt").read_text().splitlines()
+    wanted = ("pytest==", "expecttest==", "hypothesis==")
+    return [line for line in lines if line.startswith(wanted)]
+
+
+def _run_configuration(this: Trial, configuration: Configuration) -> None:
+    with progress(None, f"testing {configuration.name}"):
+        words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test")
+        result = this.run(*words, mapping=configuration.environment)
+    if result.code:
+        lines = result.text.splitlines()
+        raise ToolError(
+            f"Tests fail on the installed wheel, {configuration.name}.",
+            why=(lines or ["pytest said nothing"])[-1],
+            next=f"make test STAGE={this.identity.stage} # do they pass in the checkout?",
+            code=ExitCode.TESTS,
+            detail="\n".join(lines[-_SHOWN:]),
+        )
+    say(f"{configuration.name}: {result.text.splitlines()[-1].strip('= ')}")

@@ -66,12 +66,19 @@ def install(environment: Path, requirements: Path, log: Path) -> None:
         )
 
 
+def pins(requirements: Path) -> bytes:
+    """The file's content and that of the files that it names."""
+    content = requirements.read_bytes()
+    named = [line.split()[1] for line in content.decode().splitlines() if line.startswith("-r ")]
+    return content + b"".join(pins(requirements.with_name(name)) for name in named)
+
+
 def ensure(state: Path, name: str) -> None:
     """Has requirements/<name>.txt in the environment; a stamp of its content says so."""
     environment = state / "env"
     requirements = SCRIPTS / "requirements" / f"{name}.txt"
     stamp = environment / f"xpu-stack.{name}"
-    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    wanted = hashlib.sha256(pins(requirements) + sys.version.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
     (state / "logs").mkdir(parents=True, exist_ok=True)

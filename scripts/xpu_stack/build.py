@@ -267,19 +267,25 @@ def _prebuilt_folder(work: Workspace) -> Path:
 def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None:
     """Puts stand-ins where a third-party folder is empty, outside every commit."""
     wanted = work.base.stand_ins
-    if mode is Mode.FULL:
-        wanted |= headers.fetched(work.layout, work.base.full.headers)
+    left_out = work.base.full.headers
+    if mode is Mode.FULL and not _is_real(repository, f"{left_out.into}/{left_out.names[0]}"):
+        wanted |= headers.fetched(work.layout, left_out)
     placed = []
     for name, source in wanted.items():
         target = repository.folder / name
-        if target.exists() and name not in _ours(repository):
-            continue  # the real thing
+        if _is_real(repository, name):
+            continue
         content = source.read_bytes()
         if not target.exists() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         placed.append(name)
     _exclude(repository, placed)
+
+
+def _is_real(repository: Repository, name: str) -> bool:
+    """Whether a file is there, and is no stand-in."""
+    return (repository.folder / name).exists() and name not in _ours(repository)
 
 
 def _ours(repository: Repository) -> set[str]:

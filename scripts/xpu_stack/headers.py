@@ -4,7 +4,9 @@ import hashlib
 import os
 import sys
 import tarfile
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from xpu_stack import packages, shell
 from xpu_stack.base import Headers
@@ -39,17 +41,16 @@ def _archive(layout: Layout, wanted: Headers) -> Path:
 def _download(wanted: Headers, path: Path) -> None:
     packages.need_python("wheel")
     # pip would build the release to learn its metadata; only the file is wanted.
-    from pypi_simple import PyPISimple
-    from requests import RequestException
-
+    pypi: Any = import_module("pypi_simple")
+    requests: Any = import_module("requests")
     index = _index()
     partial = path.with_name(path.name + ".partial")
     try:
-        with PyPISimple(index) if index else PyPISimple() as client:
+        with pypi.PyPISimple(index) if index else pypi.PyPISimple() as client:
             page = client.get_project_page(wanted.project, timeout=_NO_ANSWER)
             (found,) = [one for one in page.packages if one.filename == wanted.file]
             client.download_package(found, partial, timeout=_NO_ANSWER)
-    except (RequestException, ValueError) as error:
+    except (requests.RequestException, ValueError) as error:
         raise _unavailable(wanted, str(error).splitlines()[0]) from None
     partial.rename(path)
 

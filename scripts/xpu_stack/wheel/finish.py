@@ -14,7 +14,6 @@ from xpu_stack.wheel import carry
 from xpu_stack.wheel.identity import Identity
 
 FACTS = "xpu_stack.json"  # in the wheel's dist-info
-_GRAFTED = re.compile(r"-[0-9a-f]{8}(?=\.so)")  # what auditwheel adds to a name
 
 
 def finish(wheel: Path, identity: Identity, into: Path) -> Path:
@@ -76,7 +75,7 @@ def _write_licences(site: Path, info: Path) -> None:
     folder.mkdir(exist_ok=True)
     without = []
     for library in sorted((site / "torch.libs").glob("*.so*")):
-        source = _copyright(_GRAFTED.sub("", library.name))
+        source = _copyright(carry.own_name(library))
         if source is None:
             without.append(library.name)
         else:

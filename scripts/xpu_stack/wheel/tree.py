@@ -28,6 +28,8 @@ def prepare(work: Workspace, mode: Mode) -> Path:
         checkout.run("worktree", "prune")
         checkout.run("worktree", "add", "--quiet", "--detach", str(folder), commit)
     tree = Repository(folder)
+    # a file that was touched, or written as it was, is not written again
+    tree.run("update-index", "-q", "--refresh", check=False)
     # --force: a run that was cut off may have left LICENSE rewritten
     tree.run("checkout", "--quiet", "--force", "--detach", commit)
     _link_submodules(checkout.folder, tree)

@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-
 from xpu_stack import packages, shell
 from xpu_stack.applying import Workspace
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.testing import CONFIGURATIONS, Configuration
-from xpu_stack.wheel import making
+from xpu_stack.wheel import carry, making
 from xpu_stack.wheel.identity import Identity
 
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
@@ -161,7 +158,10 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
     libraries = {Path(path).name for path in mapped}
     if not any(name.startswith("libintelocl.so") for name in libraries):
         yield "OpenCL for the CPU was not loaded"
+    carried = {carry.own_name(path) for path in (this.site / "torch.libs").glob("*")}
     for path in mapped:
+        if Path(path).name in carried:
+            yield f"{path} was loaded beside the one that the wheel carries"
         runtime = Path(path).name.startswith(("libsycl", "libOpenCL", "libtbb."))
         if runtime and not path.startswith(str(this.folder)):
             yield f"{path} was loaded in place of the environment's"
@@ -169,19 +169,9 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
 
 def _wrong_ways(this: Trial) -> Iterator[str]:
     for library in sorted((this.site / "torch").rglob("*.so*")):
-        for way in _ways(library):
+        for way in carry.ways(library):
             if not way.startswith("$ORIGIN"):
                 yield f"{library.relative_to(this.site)} looks for libraries in {way}"
-
-
-def _ways(library: Path) -> list[str]:
-    with library.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".dynamic")
-        if not isinstance(section, DynamicSection):
-            return []
-        tags = [tag for tag in section.iter_tags() if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH")]
-        paths = [str(getattr(tag, "rpath", None) or getattr(tag, "runpath", "")) for tag in tags]
-    return [way for path in paths for way in path.split(":") if way]
 
 
 def _wrong_words(this: Trial) -> Iterator[str]:

@@ -1,0 +1,261 @@
+"""Making a wheel: its tree, its identity, its libraries, what it says of itself."""
+
+import hashlib
+import io
+import os
+import runpy
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import Project, git, write
+from workspace import workspace
+from xpu_stack import applying, compiling, headers, packages
+from xpu_stack.base import Headers
+from xpu_stack.build import Mode
+from xpu_stack.errors import ToolError
+from xpu_stack.layout import Layout
+from xpu_stack.wheel import identity, tree
+from xpu_stack.wheel.identity import Identity
+
+THIS = Identity("1.13.1", "b" * 40, "a source package", "stream", "c" * 64, Mode.FULL)
+
+
+# -- the tree ----------------------------------------------------------------------
+
+
+def test_the_tree_is_at_the_checkouts_commit_and_the_checkout_stays_clean(
+    project: Project,
+) -> None:
+    with workspace(project) as work:
+        applying.apply(work, "stream")
+        source = tree.prepare(work, Mode.FAST)
+        head = work.repository.commit_id("HEAD")
+    assert git(source, "rev-parse", "HEAD").strip() == head
+    assert (source / "c10/xpu/Stream.cpp").read_text() == "int stream;\n"
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_what_does_not_change_keeps_its_time(project: Project) -> None:
+    with workspace(project) as work:
+        applying.apply(work, "device")
+        source = tree.prepare(work, Mode.FAST)
+        os.utime(source / "other.txt", (1, 1))
+        write(source, {"build/object.o": "compiled\n", "LICENSE": "rewritten\n"})
+        applying.apply(work, "stream")
+        assert tree.prepare(work, Mode.FAST) == source
+    assert (source / "other.txt").stat().st_mtime == 1
+    assert (source / "build/object.o").exists()
+    assert (source / "c10/xpu/Stream.cpp").exists()
+
+
+def test_a_file_that_a_run_had_rewritten_is_as_it_was(project: Project) -> None:
+    with workspace(project) as work:
+        source = tree.prepare(work, Mode.FAST)
+        write(source, {"other.txt": "rewritten for a moment\n"})
+        tree.prepare(work, Mode.FAST)
+    assert (source / "other.txt").read_text() == "other\n"
+
+
+def test_what_an_earlier_wheel_installed_is_taken_out(project: Project) -> None:
+    with workspace(project) as work:
+        source = tree.prepare(work, Mode.FAST)
+        write(source, {"torch/lib/libtorch_xpu.so": "", "torch/version.py": ""})
+        tree.remove_installed(source)
+    assert not (source / "torch/lib/libtorch_xpu.so").exists()
+    assert (source / "torch/version.py").exists()
+
+
+def test_submodules_are_those_of_the_checkout(project: Project, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    write(part, {"part.h": "// part\n"})
+    git(part, "init", "-q")
+    git(part, "add", ".")
+    git(part, "commit", "-qm", "part")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(project.checkout, *allowed, "submodule", "add", "-q", str(part), "third_party/part")
+    git(project.checkout, "commit", "-qm", "with a submodule")
+    with workspace(project) as work:
+        for _ in range(2):
+            source = tree.prepare(work, Mode.FAST)
+            assert (source / "third_party/part/part.h").read_text() == "// part\n"
+
+
+# -- the identity ------------------------------------------------------------------
+
+
+def test_the_version_names_the_series_and_tells_the_fast_build(project: Project) -> None:
+    with workspace(project) as work:
+        applying.apply(work, "device")
+        full = identity.of(work, "device", Mode.FULL)
+        fast = identity.of(work, "device", Mode.FAST)
+    assert full.version == f"1.13.1+xpu.{full.series[:12]}"
+    assert fast.version == f"{full.version}.fast"
+    assert full.provider == f"a fork, at commit {full.base}"
+    assert full.base == git(project.checkout, "rev-parse", "main").strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "same"), [("c10_xpu/device/c10/xpu/Device.cpp", False),
+                       ("c10_xpu/stream/c10/xpu/Stream.cpp", True)]
+)  # fmt: skip
+def test_the_hash_is_that_of_the_changes_up_to_the_stage(
+    project: Project, name: str, same: bool
+) -> None:
+    def series() -> str:
+        with workspace(project) as work:
+            return identity.of(work, "device", Mode.FULL).series
+
+    before = series()
+    write(project.folder, {name: "int other;\n"})
+    assert (series() == before) is same
+
+
+# -- the libraries -----------------------------------------------------------------
+
+
+@pytest.fixture
+def needed() -> None:
+    packages.need_python("wheel")
+
+
+def compiled(path: Path, source: str, *words: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = path.with_suffix(".c")
+    text.write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, text, *words], check=True)
+    text.unlink()
+    return path
+
+
+def loads(library: Path) -> subprocess.CompletedProcess[str]:
+    program = f"import ctypes; print(ctypes.CDLL({str(library)!r}).answer())"
+    return subprocess.run(
+        [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.usefixtures("needed")
+@pytest.mark.parametrize("site", ["env/lib/python3.11/site-packages", "target"])
+def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site: str) -> None:
+    from xpu_stack.wheel import carry
+
+    made = tmp_path / "made"
+    runtime = compiled(made / "libsycl.so.9", "int sycl(void) { return 42; }",
+                       "-Wl,-soname,libsycl.so.9")  # fmt: skip
+    unpacked = tmp_path / site
+    library = compiled(
+        unpacked / "torch/lib/libc10_xpu.so",
+        "int sycl(void); int answer(void) { return sycl(); }",
+        str(runtime), f"-Wl,-rpath,{made}",
+    )  # fmt: skip
+    compiled(unpacked / "torch/lib/libother.so", "int other;")
+    where = tmp_path / ("env/lib" if site.startswith("env") else "target/lib")
+    where.mkdir(exist_ok=True)
+    runtime.rename(where / runtime.name)
+    assert "libsycl.so.9: cannot open" in loads(library).stderr
+
+    assert carry.find_runtime(unpacked) == ["libc10_xpu.so"]
+
+    assert loads(library).stdout == "42\n"
+
+
+@pytest.mark.usefixtures("needed")
+def test_the_metadata_says_what_the_build_was_made_from(tmp_path: Path) -> None:
+    from xpu_stack.wheel import finish
+
+    (tmp_path / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nSummary: Tensors\n\nThe text, with an ö.\n",
+        encoding="utf-8",
+    )
+    finish._write_metadata(tmp_path, THIS)
+    text = (tmp_path / "METADATA").read_text(encoding="utf-8")
+    assert "\nSummary: PyTorch 1.13.1 with an XPU (SYCL) runtime\n" in text
+    assert f"* xpu_series: {'c' * 64}, up to the stage stream\n" in text
+    assert text.endswith("The text, with an ö.\n")
+
+
+@pytest.mark.usefixtures("needed")
+def test_torch_version_says_it_too(tmp_path: Path) -> None:
+    from xpu_stack.wheel import finish
+
+    path = tmp_path / "version.py"
+    path.write_text("__all__ = ['__version__']\n__version__ = '1.13.0a0'\n")
+    finish._write_version(path, THIS)
+    found = runpy.run_path(str(path))
+    assert found["__version__"] == THIS.version
+    assert {name: found[name] for name in THIS.facts} == THIS.facts
+    assert set(THIS.facts) < set(found["__all__"])
+
+
+# -- the headers -------------------------------------------------------------------
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> tuple[Layout, Callable[[str], Headers]]:
+    """A source release that has been downloaded."""
+    layout = Layout(tmp_path, tmp_path / "state")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("p-1/inner/p.h")
+        member.size = 5
+        archive.addfile(member, io.BytesIO(b"// p\n"))
+    layout.downloads.mkdir(parents=True)
+    (layout.downloads / "p-1.tar.gz").write_bytes(buffer.getvalue())
+    right = hashlib.sha256(buffer.getvalue()).hexdigest()
+    return layout, lambda digest: Headers(
+        "p", "p-1.tar.gz", digest or right, "p-1/inner", "third_party/p", ("p.h",)
+    )
+
+
+def test_headers_come_out_of_the_release(
+    release: tuple[Layout, Callable[[str], Headers]],
+) -> None:
+    layout, wanted = release
+    found = headers.fetched(layout, wanted(""))
+    assert {name: path.read_text() for name, path in found.items()} == {
+        "third_party/p/p.h": "// p\n"
+    }
+
+
+def test_another_file_of_that_name_is_refused(
+    release: tuple[Layout, Callable[[str], Headers]],
+) -> None:
+    layout, wanted = release
+    with pytest.raises(ToolError, match=r"p-1\.tar\.gz, which has p\.h, cannot be had"):
+        headers.fetched(layout, wanted("0" * 64))
+    assert not (layout.downloads / "p-1.tar.gz").exists()
+
+
+# -- the compilers -----------------------------------------------------------------
+
+
+def test_jobs_stay_within_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOBS", raising=False)
+    monkeypatch.delenv("DISTCC", raising=False)
+    monkeypatch.setattr(compiling, "_available_memory", lambda: 5 << 30)
+    assert compiling.jobs() == min(2, len(os.sched_getaffinity(0)))
+    monkeypatch.setattr(compiling, "_available_memory", lambda: 1 << 20)
+    assert compiling.jobs() == 1
+    monkeypatch.setenv("JOBS", "7")
+    assert compiling.jobs() == 7
+
+
+def test_one_variable_each_shares_what_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(packages, "need_apt", lambda _: None)
+    for name in ("CCACHE_REMOTE", "DISTCC"):
+        monkeypatch.delenv(name, raising=False)
+    alone = compiling.environment(tmp_path, tmp_path / "checkout")
+    monkeypatch.setenv("CCACHE_REMOTE", "redis://host")
+    monkeypatch.setenv("DISTCC", "one/2 two/8")
+    shared = compiling.environment(tmp_path, tmp_path / "checkout")
+    assert dict(shared.items() - alone.items()) == {
+        "CCACHE_REMOTE_STORAGE": "redis://host",
+        "CCACHE_PREFIX": "distcc",
+        "DISTCC_HOSTS": "one/2 two/8",
+    }

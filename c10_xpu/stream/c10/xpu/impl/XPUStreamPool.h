@@ -75,8 +75,8 @@ StreamId poolStreamId(int priority, int index);
 //   busy stream   0.05 us (unsafe)     0.07 us   -
 //
 // syncStreamsOnDevice asks first as well, since a marker is cheaper than a
-// wait() where there is nothing to wait for; and only those queues that somebody
-// has asked for: the others cannot have work.
+// wait() where there is nothing to wait for; and only those queues that
+// somebody has asked for: the others cannot have work.
 
 /// One stream's pending marker. See Note [Asking whether a stream is idle]
 struct Marker {

@@ -152,15 +152,17 @@ def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site:
         "int sycl(void); int answer(void) { return sycl(); }",
         str(runtime), f"-Wl,-rpath,{made}",
     )  # fmt: skip
-    compiled(unpacked / "torch/lib/libother.so", "int other;")
+    other = compiled(unpacked / "torch/lib/libother.so", "int other;", f"-Wl,-rpath,{made}")
     where = tmp_path / ("env/lib" if site.startswith("env") else "target/lib")
     where.mkdir(exist_ok=True)
     runtime.rename(where / runtime.name)
     assert "libsycl.so.9: cannot open" in loads(library).stderr
 
     assert carry.find_runtime(unpacked) == ["libc10_xpu.so"]
+    assert all(way.startswith("$ORIGIN/") for way in carry.ways(library))
 
     assert loads(library).stdout == "42\n"
+    assert carry.ways(other) == []
 
 
 @pytest.mark.usefixtures("needed")

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import platform
 import runpy
 import subprocess
 import sys
@@ -163,6 +164,46 @@ def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site:
 
     assert loads(library).stdout == "42\n"
     assert carry.ways(other) == []
+
+
+@pytest.mark.usefixtures("needed")
+def test_a_wheel_carries_what_it_needs_but_for_the_runtime(tmp_path: Path) -> None:
+    from xpu_stack.wheel import carry
+
+    runtime = compiled(tmp_path / "libsycl.so.9", "int sycl(void) { return 42; }",
+                       "-Wl,-soname,libsycl.so.9")  # fmt: skip
+    unpacked = tmp_path / "torch-1.0"
+    compiled(
+        unpacked / "torch/lib/libc10_xpu.so",
+        "int sycl(void); int omp_get_max_threads(void);\n"
+        "int answer(void) { return sycl() + 0 * omp_get_max_threads(); }",
+        str(runtime), "-lgomp", f"-Wl,-rpath,{tmp_path}",
+    )  # fmt: skip
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    write(
+        unpacked / "torch-1.0.dist-info",
+        {
+            "METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n",
+            "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\n"
+            f"Tag: {tag}-{tag}-linux_{platform.machine()}\n",
+            "RECORD": "",
+        },
+    )
+    tool = [sys.executable, "-m", "wheel"]
+    subprocess.run([*tool, "pack", "--dest-dir", tmp_path, unpacked], check=True)
+    (raw,) = tmp_path.glob("*.whl")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    repaired = carry.repair(raw, tmp_path / "repaired", {"PATH": path})
+
+    assert "manylinux" in repaired.name
+    subprocess.run([*tool, "unpack", "--dest", tmp_path / "site", repaired], check=True)
+    site = tmp_path / "site/torch-1.0"
+    assert [carry.own_name(one) for one in (site / "torch.libs").iterdir()] == ["libgomp.so.1.0.0"]
+    carry.find_runtime(site)
+    (site / "lib").mkdir()  # as with pip's --target
+    runtime.rename(site / "lib" / runtime.name)
+    assert loads(site / "torch/lib/libc10_xpu.so").stdout == "42\n"
 
 
 @pytest.mark.usefixtures("needed")

@@ -19,7 +19,7 @@ from xpu_stack.base import Headers
 from xpu_stack.build import Mode
 from xpu_stack.errors import ToolError
 from xpu_stack.layout import Layout
-from xpu_stack.wheel import identity, tree
+from xpu_stack.wheel import fast, identity, tree
 from xpu_stack.wheel.identity import Identity
 
 THIS = Identity("1.13.1", "b" * 40, "a source package", "stream", "c" * 64, Mode.FULL)
@@ -302,3 +302,20 @@ def test_one_variable_each_shares_what_is_compiled(
         "CCACHE_PREFIX": "distcc",
         "DISTCC_HOSTS": "one/2 two/8",
     }
+
+
+# -- the fast build ----------------------------------------------------------------
+
+
+def test_what_the_build_generated_into_the_checkout_is_taken_along(
+    project: Project, tmp_path: Path
+) -> None:
+    write(project.checkout, {".gitignore": "torch/version.py\ntorch/lib/*.so*\n"})
+    git(project.checkout, "add", ".")
+    git(project.checkout, "commit", "-qm", "as PyTorch ignores them")
+    write(project.checkout, {"torch/version.py": "xpu = '20260930'\n", "torch/lib/libx.so": ""})
+    with workspace(project) as work:
+        fast._copy_generated(work.repository, tmp_path / "tree")
+    copied = [path for path in (tmp_path / "tree").rglob("*") if path.is_file()]
+    assert copied == [tmp_path / "tree/torch/version.py"]
+    assert copied[0].read_text() == "xpu = '20260930'\n"

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import platform
 import runpy
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from xpu_stack.base import Headers
 from xpu_stack.build import Mode
 from xpu_stack.errors import ToolError
 from xpu_stack.layout import Layout
-from xpu_stack.wheel import identity, tree
+from xpu_stack.wheel import fast, identity, tree
 from xpu_stack.wheel.identity import Identity
 
 THIS = Identity("1.13.1", "b" * 40, "a source package", "stream", "c" * 64, Mode.FULL)
@@ -152,15 +153,57 @@ def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site:
         "int sycl(void); int answer(void) { return sycl(); }",
         str(runtime), f"-Wl,-rpath,{made}",
     )  # fmt: skip
-    compiled(unpacked / "torch/lib/libother.so", "int other;")
+    other = compiled(unpacked / "torch/lib/libother.so", "int other;", f"-Wl,-rpath,{made}")
     where = tmp_path / ("env/lib" if site.startswith("env") else "target/lib")
     where.mkdir(exist_ok=True)
     runtime.rename(where / runtime.name)
     assert "libsycl.so.9: cannot open" in loads(library).stderr
 
     assert carry.find_runtime(unpacked) == ["libc10_xpu.so"]
+    assert all(way.startswith("$ORIGIN/") for way in carry.ways(library))
 
     assert loads(library).stdout == "42\n"
+    assert carry.ways(other) == []
+
+
+@pytest.mark.usefixtures("needed")
+def test_a_wheel_carries_what_it_needs_but_for_the_runtime(tmp_path: Path) -> None:
+    from xpu_stack.wheel import carry
+
+    runtime = compiled(tmp_path / "libsycl.so.9", "int sycl(void) { return 42; }",
+                       "-Wl,-soname,libsycl.so.9")  # fmt: skip
+    unpacked = tmp_path / "torch-1.0"
+    compiled(
+        unpacked / "torch/lib/libc10_xpu.so",
+        "int sycl(void); int omp_get_max_threads(void);\n"
+        "int answer(void) { return sycl() + 0 * omp_get_max_threads(); }",
+        str(runtime), "-lgomp", f"-Wl,-rpath,{tmp_path}",
+    )  # fmt: skip
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    write(
+        unpacked / "torch-1.0.dist-info",
+        {
+            "METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n",
+            "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\n"
+            f"Tag: {tag}-{tag}-linux_{platform.machine()}\n",
+            "RECORD": "",
+        },
+    )
+    tool = [sys.executable, "-m", "wheel"]
+    subprocess.run([*tool, "pack", "--dest-dir", tmp_path, unpacked], check=True)
+    (raw,) = tmp_path.glob("*.whl")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    repaired = carry.repair(raw, tmp_path / "repaired", {"PATH": path})
+
+    assert "manylinux" in repaired.name
+    subprocess.run([*tool, "unpack", "--dest", tmp_path / "site", repaired], check=True)
+    site = tmp_path / "site/torch-1.0"
+    assert [carry.own_name(one) for one in (site / "torch.libs").iterdir()] == ["libgomp.so.1.0.0"]
+    carry.find_runtime(site)
+    (site / "lib").mkdir()  # as with pip's --target
+    runtime.rename(site / "lib" / runtime.name)
+    assert loads(site / "torch/lib/libc10_xpu.so").stdout == "42\n"
 
 
 @pytest.mark.usefixtures("needed")
@@ -259,3 +302,20 @@ def test_one_variable_each_shares_what_is_compiled(
         "CCACHE_PREFIX": "distcc",
         "DISTCC_HOSTS": "one/2 two/8",
     }
+
+
+# -- the fast build ----------------------------------------------------------------
+
+
+def test_what_the_build_generated_into_the_checkout_is_taken_along(
+    project: Project, tmp_path: Path
+) -> None:
+    write(project.checkout, {".gitignore": "torch/version.py\ntorch/lib/*.so*\n"})
+    git(project.checkout, "add", ".")
+    git(project.checkout, "commit", "-qm", "as PyTorch ignores them")
+    write(project.checkout, {"torch/version.py": "xpu = '20260930'\n", "torch/lib/libx.so": ""})
+    with workspace(project) as work:
+        fast._copy_generated(work.repository, tmp_path / "tree")
+    copied = [path for path in (tmp_path / "tree").rglob("*") if path.is_file()]
+    assert copied == [tmp_path / "tree/torch/version.py"]
+    assert copied[0].read_text() == "xpu = '20260930'\n"

@@ -53,4 +53,5 @@ def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "test-wheel") as work:
         applying.say_result(work, chosen, applying.apply(work, chosen))
-        trial.run(work, identity.of(work, chosen, Mode(mode)))
+        this = identity.of(work, chosen, Mode(mode))
+    trial.run(work, this)

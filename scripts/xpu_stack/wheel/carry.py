@@ -64,36 +64,42 @@ def load_runtime_first(site: Path) -> None:
 
 
 def find_runtime(site: Path) -> list[str]:
-    """Gives each library that wants the SYCL runtime the way to it; which they are.
+    """Leaves each library relative ways only, to the SYCL runtime too; which want that.
 
     site: the unpacked wheel, as it will lie in site-packages.
     """
     found = []
     for library in sorted(site.rglob("*.so*")):
-        needed = _needed(library)
-        if not any(Path(name).match(pattern) for name in needed for pattern in RUNTIME):
-            continue
-        depth = len(library.relative_to(site).parts) - 1
-        # <environment>/lib/pythonX.Y/site-packages; pip's --target has lib beside torch
-        places = ("../" * (depth + 2), "../" * depth + "lib")
-        added = [f"$ORIGIN/{place}".rstrip("/") for place in places]
-        kept = [way for way in ways(library) if way.startswith("$ORIGIN")]
-        path = ":".join(dict.fromkeys([*kept, *added]))
+        before = ways(library)
+        after = [way for way in before if way.startswith("$ORIGIN")]
+        if _wants_runtime(library):
+            found.append(library.name)
+            after += [way for way in _to_runtime(library.relative_to(site)) if way not in after]
         # An RPATH, unlike a RUNPATH, is also the way to what the libraries that
         # are found on it want and do not know where to find.
         form = ["--force-rpath"] if library.name == _FIRST else []
-        _patchelf(*form, "--set-rpath", path, library)
-        found.append(library.name)
+        if after != before:
+            _patchelf(*form, "--set-rpath", ":".join(after), library)
     return found
+
+
+def _wants_runtime(library: Path) -> bool:
+    needed = _patchelf("--print-needed", library).split()
+    return any(Path(name).match(pattern) for name in needed for pattern in RUNTIME)
+
+
+def _to_runtime(library: Path) -> list[str]:
+    """From a library in site-packages to the environment's lib.
+
+    pip's --target, where the wheel may lie instead, has lib beside torch.
+    """
+    up = [".."] * (len(library.parts) - 1)
+    return ["/".join(["$ORIGIN", *up, "..", ".."]), "/".join(["$ORIGIN", *up, "lib"])]
 
 
 def ways(library: Path) -> list[str]:
     """Where a library looks for those that it needs."""
     return [way for way in _patchelf("--print-rpath", library).strip().split(":") if way]
-
-
-def _needed(library: Path) -> list[str]:
-    return _patchelf("--print-needed", library).split()
 
 
 def _patchelf(*words: str | Path) -> str:

@@ -1,11 +1,13 @@
 """The fast build's libraries, put where setup.py expects those of a full one."""
 
+import shutil
 from pathlib import Path
 
 from xpu_stack import build as building
 from xpu_stack import cmake, compiling, ninja, shell
 from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
+from xpu_stack.git import Repository
 from xpu_stack.wheel import setuppy
 from xpu_stack.wheel.identity import Identity
 
@@ -17,8 +19,18 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> dict[str, str]
     installed = [target.name for target in cmake.targets(this.folder) if target.installed]
     ninja.build(this.folder, installed, this.env, compiling.jobs())
     shell.run(["cmake", "--install", this.folder, "--prefix", source / "torch"], env=this.env)
+    _copy_generated(work.repository, source)
     # setup.py reads from its configuration which packages there are
-    link = source / "build"
-    if not link.is_symlink():
-        link.symlink_to(this.folder)
+    (source / "build").mkdir(exist_ok=True)
+    shutil.copyfile(this.folder / "CMakeCache.txt", source / "build" / "CMakeCache.txt")
     return {**this.env, **setuppy.environment(work, identity)}
+
+
+def _copy_generated(checkout: Repository, source: Path) -> None:
+    """The package's files that the build has generated into the checkout."""
+    ignored = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", "torch")
+    for name in checkout.run(*ignored).text.split("\0"):
+        if name.endswith((".py", ".pyi")):
+            copy = source / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(checkout.folder / name, copy)

@@ -87,7 +87,9 @@ def _write_licences(site: Path, info: Path) -> None:
             next="make doctor # which libraries the build found",
             code=ExitCode.BUILD,
         )
-    say(f"licences of {len(list(folder.iterdir()))} packages are in the wheel")
+    count = len(list(folder.iterdir()))
+    if count:
+        say(f"the carried libraries are of {count} packages, whose licences are in the wheel")
 
 
 def _copyright(name: str) -> Path | None:

@@ -1,5 +1,6 @@
 """PyTorch's own setup.py, called in the wheel's tree."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def requirements(work: Workspace) -> list[str]:
 
 def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
     """The wheel as PyTorch's setup.py makes it, from what is installed below torch/."""
+    # What setuptools has made before would go into the wheel, also where its source is gone.
+    for made in (tree / "build").glob("*.linux-*"):
+        shutil.rmtree(made)
     # "egg_info" among the words keeps setup.py from building what ninja has built.
     command = [sys.executable, "setup.py", "egg_info", "bdist_wheel", "--dist-dir", str(into)]
     told: list[str] = []
@@ -44,8 +48,8 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
             bar.step()
 
         code = shell.follow(command, line, cwd=tree, env=env)
-    made = sorted(into.glob("*.whl"))
-    if code or len(made) != 1:
+    found = sorted(into.glob("*.whl"))
+    if code or len(found) != 1:
         errors = [text for text in told if "error" in text.lower()] or told
         raise ToolError(
             "PyTorch's setup.py made no wheel.",
@@ -54,5 +58,5 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
             code=ExitCode.BUILD,
             detail="\n".join(told[-20:]),
         )
-    log.info("setup.py: %s", made[0].name)
-    return made[0]
+    log.info("setup.py: %s", found[0].name)
+    return found[0]

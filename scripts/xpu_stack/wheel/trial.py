@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpu_stack import packages, shell
+from xpu_stack import compiling, packages, shell
 from xpu_stack.applying import Workspace
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -208,13 +208,14 @@ def _run_tests(this: Trial) -> None:
 def _test_requirements() -> list[str]:
     """What PyTorch's test library imports, as the checks of the toolkit pin them."""
     lines = (packages.REQUIREMENTS / "dev.txt").read_text().splitlines()
-    wanted = ("pytest==", "expecttest==", "hypothesis==")
+    wanted = ("pytest==", "pytest-xdist==", "expecttest==", "hypothesis==")
     return [line for line in lines if line.startswith(wanted)]
 
 
 def _run_configuration(this: Trial, configuration: Configuration) -> None:
     with progress(None, f"testing {configuration.name}"):
-        words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test")
+        parallel = ("-n", str(compiling.local_jobs()), "--dist", "worksteal")
+        words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *parallel, "test")
         result = this.run(*words, mapping=configuration.environment)
     if result.code:
         lines = result.text.splitlines()

@@ -58,7 +58,6 @@ cmake: {{}}
 full:
   apt: []
   cmake: {{}}
-  headers: {{project: p, file: p.tar.gz, sha256: "{sha256}", folder: p, into: third_party/p, names: [p.h]}}
 wheel: {{requires: []}}
 prebuilt: {{apt: [], soversion: "1.13", targets: []}}
 """

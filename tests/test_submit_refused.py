@@ -63,7 +63,7 @@ def test_a_change_that_is_not_committed(upstream: Upstream) -> None:
 def test_a_commit_of_someone_else(upstream: Upstream) -> None:
     write(upstream.project.checkout, {"other.txt": "mine\n"})
     git(upstream.project.checkout, "commit", "-qam", "Mine")
-    assert refused(upstream).what == "1 commit(s) on the stack are not the series'."
+    assert refused(upstream).what == "1 commit(s) on the stack are of no change."
 
 
 def test_a_commit_amended_by_hand(upstream: Upstream) -> None:

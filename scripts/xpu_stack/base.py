@@ -64,6 +64,11 @@ class Headers:
     into: str  # in PyTorch's tree
     names: tuple[str, ...]
 
+    @property
+    def first(self) -> str:
+        """Where the first is in PyTorch's tree; if it is there, so are the others."""
+        return f"{self.into}/{self.names[0]}"
+
     @classmethod
     def read(cls, node: Node) -> "Headers":
         node.fields({"project", "file", "sha256", "folder", "into", "names"})
@@ -84,14 +89,13 @@ class Full:
 
     apt: tuple[str, ...]
     cmake: dict[str, str]
-    headers: Headers
+    headers: Headers | None  # None: the source package has all
 
     @classmethod
     def read(cls, node: Node) -> "Full":
-        node.fields({"apt", "cmake", "headers"})
-        return cls(
-            tuple(node["apt"].texts()), node["cmake"].text_map(), Headers.read(node["headers"])
-        )
+        node.fields({"apt", "cmake"}, {"headers"})
+        headers = Headers.read(node["headers"]) if "headers" in node else None
+        return cls(tuple(node["apt"].texts()), node["cmake"].text_map(), headers)
 
 
 def _check_sha256(node: Node) -> None:

@@ -268,7 +268,7 @@ def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None
     """Puts stand-ins where a third-party folder is empty, outside every commit."""
     wanted = work.base.stand_ins
     left_out = work.base.full.headers
-    if mode is Mode.FULL and not _is_real(repository, f"{left_out.into}/{left_out.names[0]}"):
+    if mode is Mode.FULL and left_out and not _is_real(repository, left_out.first):
         wanted |= headers.fetched(work.layout, left_out)
     placed = []
     for name, source in wanted.items():

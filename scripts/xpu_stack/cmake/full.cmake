@@ -7,9 +7,12 @@
 # folder and found first, so that the checkout stays as it is.
 
 function(xpu_stack_flatbuffers)
-  find_program(XPU_STACK_FLATC flatc REQUIRED)
   set(folder "${CMAKE_SOURCE_DIR}/torch/csrc/jit")
   set(schema "${folder}/serialization/mobile_bytecode.fbs")
+  if(NOT EXISTS "${schema}")
+    return() # a release without the format
+  endif()
+  find_program(XPU_STACK_FLATC flatc REQUIRED)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
   set(made "${CMAKE_BINARY_DIR}/flatc")
   set(header mobile_bytecode_generated.h)

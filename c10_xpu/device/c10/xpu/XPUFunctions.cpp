@@ -119,7 +119,7 @@ DeviceIndex device_count_across_fork() {
   if (C10_UNLIKELY(gForked && gPool)) {
     return static_cast<DeviceIndex>(gPool->size());
   }
-  return device_count();
+  return static_cast<DeviceIndex>(impl::device_count());
 }
 
 sycl::device& get_raw_device(DeviceIndex device) {

@@ -101,9 +101,9 @@ inline bool is_available() {
   return impl::device_count() > 0;
 }
 
-/// As device_count; but in a forked child, where device_count raises, it is
-/// what the parent had counted. For what is ours and needs no driver, such as
-/// seeds.
+/// As device_count, without the warning; but in a forked child, where
+/// device_count raises, it is what the parent had counted. For what is ours and
+/// needs no driver, such as seeds.
 C10_XPU_API DeviceIndex device_count_across_fork();
 
 /// As device_count, but no device is an error.

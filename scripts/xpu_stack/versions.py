@@ -1,6 +1,6 @@
 """Versions of the series: the commits of its own repository, each to be applied."""
 
-import tempfile
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -58,8 +58,12 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
             next=f"git log --oneline {good} {bad or 'HEAD'}",
             code=ExitCode.USAGE,
         )
-    with tempfile.TemporaryDirectory(prefix="xpu-stack-versions-") as folder:
-        yield list(_versions(work, repository, first, last, Path(folder), now=bad is None))
+    folder = work.layout.for_checkout(work.repository.folder) / "versions"
+    shutil.rmtree(folder, ignore_errors=True)  # of a search that was killed
+    try:
+        yield list(_versions(work, repository, first, last, folder, now=bad is None))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _versions(

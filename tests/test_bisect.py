@@ -321,6 +321,8 @@ def ended_by(number: signal.Signals, project: Project, home: Path) -> Iterator[i
             env={**project.environment(), **environment(home)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            # a shell's background job, which may be what runs the tests, ignores it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             heard, _, _ = select.select([ear], [], [], 120)
             process.send_signal(number)

@@ -78,6 +78,8 @@ def _tested(change: str, record: Record) -> str:
     outcome: Outcome | None = (record.tests or {}).get(change)
     if outcome is None:
         return "no"
+    if not outcome.total:
+        return "no tests"
     if outcome.failed:
         return f"[red]{outcome.failed} failed[/]"
     return f"{outcome.passed} passed" + (f", {outcome.skipped} skipped" if outcome.skipped else "")

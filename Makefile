@@ -31,7 +31,7 @@ apply:
 	@$(tool) apply $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)')
 
 rebase:
-	@$(tool) rebase --onto '$(ONTO)' $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)') $(if $(DRY_RUN),--dry-run)
+	@$(tool) rebase $(if $(ONTO),--onto '$(ONTO)') $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)') $(if $(DRY_RUN),--dry-run)
 
 undo:
 	@$(tool) undo $(checkout) $(if $(STEPS),--steps '$(STEPS)')
@@ -46,7 +46,7 @@ export:
 	@$(tool) export $(checkout)
 
 new:
-	@$(tool) new --change '$(CHANGE)' $(if $(TITLE),--title '$(TITLE)') $(if $(AFTER),--after '$(AFTER)') \
+	@$(tool) new $(if $(CHANGE),--change '$(CHANGE)') $(if $(TITLE),--title '$(TITLE)') $(if $(AFTER),--after '$(AFTER)') \
 		$(if $(BASE),--base '$(BASE)')
 
 check:
@@ -59,7 +59,7 @@ test:
 	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
 
 bisect:
-	@$(tool) bisect --test '$(TEST)' $(if $(GOOD),--good '$(GOOD)') $(if $(BAD),--bad '$(BAD)') \
+	@$(tool) bisect $(if $(TEST),--test '$(TEST)') $(if $(GOOD),--good '$(GOOD)') $(if $(BAD),--bad '$(BAD)') \
 		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:

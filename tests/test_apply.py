@@ -306,3 +306,13 @@ def test_status_shows_the_stack(project: Project) -> None:
     assert "yes" in row
     row = next(line for line in shown.splitlines() if " stream " in line)
     assert "no" in row
+    assert "pull request" not in shown
+
+
+def test_status_in_a_pipe_has_a_line_for_each_change(project: Project) -> None:
+    text = project.folder / "patches/texts/device/aten.md"
+    title = "Add " + "a long title " * 5
+    text.write_text(text.read_text().replace("Add hooks", title.strip()))
+    shown = project.ok("status", env={"COLUMNS": "80"})
+    row = next(line for line in shown.splitlines() if " aten " in line)
+    assert title.strip() in row

@@ -9,6 +9,8 @@ import select
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -209,6 +211,26 @@ def test_a_checkout_that_the_tool_has_not_touched_is_put_back(
         assert git(fork, "for-each-ref", "refs/xpu-stack/moves") == ""
 
 
+def test_a_search_is_no_move_to_undo(calc: Project, home: Path) -> None:
+    calc.ok("apply", "--stage", "base", env=environment(home))
+    calc.ok("apply", "--stage", "first", env=environment(home))
+    assert "was broken by second/sum" in bisect(calc, home, "--test", "CalcTest.Sum")
+    assert "undone: apply" in calc.ok("undo", env=environment(home))
+    assert calc.log()[0] == "calc"
+
+
+def test_without_a_name(calc: Project, home: Path) -> None:
+    ended = calc.run("bisect", env=environment(home))
+    assert ended.code == 2
+    assert_expected_inline(
+        ended.lines,
+        """\
+error: 'make bisect' needs TEST=.
+  why: A test program, Suite.Case, or test/test_x.py::Class::test.
+  next: make bisect TEST=<test>""",
+    )
+
+
 def test_what_cannot_be_searched(calc: Project, home: Path) -> None:
     assert_expected_inline(
         bisect(calc, home, "--test", "CalcTest.Product", code=2).split("error: ")[1],
@@ -280,34 +302,90 @@ def test_the_version_that_broke_a_test(calc: Project, home: Path) -> None:
         git(calc.folder, "reset", "-q", "--hard", start)
 
 
-def test_interrupted_the_checkout_is_put_back(calc: Project, home: Path) -> None:
-    """Ctrl-C while a test runs that does not end by itself."""
-    start = git(calc.folder, "rev-parse", "HEAD").strip()
-    test = calc.folder / "c10_xpu/first/test/calc_test.cpp"
-    sign = home / "it-runs"
+@contextmanager
+def ended_by(number: signal.Signals, project: Project, home: Path) -> Iterator[int]:
+    """A bisect is ended by a signal while a test runs that does not end by itself; its code."""
+    start = git(project.folder, "rev-parse", "HEAD").strip()
+    sign = home / f"it-runs-{number.name}"
+    sign.unlink(missing_ok=True)
     os.mkfifo(sign)
-    hang = f'#include <fstream>\n#include <unistd.h>\nTEST(CalcTest, Hangs) {{ std::ofstream("{sign}") << 1; pause(); }}\n'
-    test.write_text(TEST + hang)
-    calc.ok("apply", "--stage", "first", env=environment(home))
-    before = calc.snapshot()
+    hang = f'#include <fstream>\n#include <unistd.h>\nTEST(CalcTest, Hangs) {{ std::ofstream("{sign}") << getpid() << std::flush; pause(); }}\n'
+    (project.folder / "c10_xpu/first/test/calc_test.cpp").write_text(TEST + hang)
+    project.ok("apply", "--stage", "base", env=environment(home))
+    project.ok("apply", "--stage", "first", env=environment(home))
     ear = os.open(sign, os.O_RDONLY | os.O_NONBLOCK)
     try:
         with subprocess.Popen(
-            calc.command("bisect", "--mode", "full", "--test", "CalcTest.Hangs"),
-            cwd=calc.folder,
-            env={**calc.environment(), **environment(home)},
+            project.command("bisect", "--mode", "full", "--test", "CalcTest.Hangs"),
+            cwd=project.folder,
+            env={**project.environment(), **environment(home)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            # a shell's background job, which may be what runs the tests, ignores it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             heard, _, _ = select.select([ear], [], [], 120)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, errors = process.communicate(timeout=60)
         assert heard, errors.decode()
-        assert process.returncode == 130, errors.decode()
-        assert calc.snapshot() == before
+        running = int(os.read(ear, 20))
+        if number is signal.SIGKILL:
+            with suppress(ProcessLookupError):
+                os.kill(running, number)  # where CTest, ended with the tool, has not
+        yield process.returncode
     finally:
-        git(calc.folder, "reset", "-q", "--hard", start)
-    calc.ok("apply", env=environment(home))
+        os.close(ear)
+        git(project.folder, "reset", "-q", "--hard", start)
+    project.ok("apply", env=environment(home))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_the_checkout_is_put_back(
+    calc: Project, home: Path, number: signal.Signals
+) -> None:
+    with ended_by(number, calc, home) as code:
+        assert code == 130
+        assert calc.log()[0] == "Add tests"
+        assert git(calc.checkout, "status", "--porcelain") == ""
+        assert "undone: apply" in calc.ok("undo", env=environment(home))
+        assert calc.log()[0] == "calc"
+
+
+def test_killed_the_next_command_puts_it_back(calc: Project, home: Path) -> None:
+    with ended_by(signal.SIGKILL, calc, home) as code:
+        assert code == -signal.SIGKILL
+        assert calc.log()[0] == "Change the product"  # where the search was
+        told = calc.ok("undo", env=environment(home))
+        assert "an earlier search was cut off; the checkout is back where it was" in told
+        assert calc.log()[0] == "calc"  # the apply is undone, no move of the search
+        assert "cut off" not in calc.ok("status", env=environment(home))
+
+
+def test_killed_and_edited_since(calc: Project, home: Path) -> None:
+    """What a person has typed meanwhile stays; the command to type is named."""
+    with ended_by(signal.SIGKILL, calc, home):
+        source = calc.checkout / "calc.cpp"
+        source.write_text("// mine\n" + source.read_text())
+        for verb in ("status", "apply"):
+            ended = calc.run(verb, env=environment(home))
+            assert ended.code == 3
+            assert "could not be put back where it was before the search" in ended.err
+            assert "next: git -C CHECKOUT stash && make status # puts it back" in ended.err
+            assert source.read_text().startswith("// mine\n")
+        git(calc.checkout, "stash", "-q")
+        assert "back where it was" in calc.ok("status", env=environment(home))
+        assert calc.log()[0] == "Add tests"
+        git(calc.checkout, "stash", "drop", "-q")
+
+
+def test_killed_and_committed_since(calc: Project, home: Path) -> None:
+    """Then the checkout is the person's."""
+    with ended_by(signal.SIGKILL, calc, home):
+        git(calc.checkout, "commit", "-q", "--allow-empty", "-m", "mine")
+        told = calc.ok("status", env=environment(home))
+        assert "the checkout was changed since, and stays as it is" in told
+        assert calc.log()[0] == "mine"
+        git(calc.checkout, "reset", "-q", "--keep", "HEAD~1")
 
 
 def test_a_test_that_hangs_is_ended_and_counted(calc: Project, home: Path) -> None:

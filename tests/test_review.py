@@ -57,6 +57,26 @@ def test_a_change_builds_on_what_it_edits_and_includes(project: Project) -> None
     assert found.page("device/runtime").used_by == ("stream/stream",)
 
 
+def test_python_builds_on_the_bindings_that_it_uses(project: Project) -> None:
+    stubs = "torch/_C/__init__.pyi.in"
+    write(project.checkout, {stubs: "def _old() -> None: ...\n"})
+    git(project.checkout, "add", ".")
+    git(project.checkout, "commit", "-qm", "stubs")
+    with (project.checkout / stubs).open("a") as file:
+        file.write("def _xpu_init() -> None: ...\nclass _XpuEvent:\n    def _own(self): ...\n")
+    patch = project.folder / "patches/v1.13.1/device/aten.patch"
+    patch.write_text(patch.read_text() + git(project.checkout, "diff", "--full-index"))
+    git(project.checkout, "checkout", "-q", ".")
+    used = "torch._C._xpu_init()\ntorch._C._old()\nx = torch._C._own\ny: torch._C._XpuEvent\n"
+    write(project.folder, {"c10_xpu/stream/torch/xpu.py": used})
+    project.ok("apply")
+    (use,) = [
+        use for use in facts(project).page("stream/stream").uses if use.change != "device/runtime"
+    ]
+    assert use.change == "device/aten"
+    assert use.reasons == ("uses torch._C._xpu_init", "uses torch._C._XpuEvent")
+
+
 # -- since an earlier version -------------------------------------------------------
 
 
@@ -121,6 +141,46 @@ def test_since_must_name_a_version_of_the_stack(project: Project, name: str) -> 
         facts(project, name)
 
 
+def test_since_may_be_a_version_of_the_series(project: Project) -> None:
+    """A commit of the repository that the series is in, which no checkout need have seen."""
+    git(project.folder, "init", "-q")
+    for number in ("one", "two"):
+        edit(project.folder / "aten_xpu/device/aten/Hooks.cpp", "hooks", f"hooks_{number}")
+        git(project.folder, "add", "-A")
+        git(project.folder, "commit", "-qm", number)
+    edit(project.folder / "aten_xpu/device/aten/Hooks.cpp", "_two_one", "_three")
+    project.ok("apply")
+    before = project.snapshot()
+    for name, was in (("HEAD", "hooks_two_one"), ("HEAD~1", "hooks_one")):
+        found = facts(project, name)
+        assert found.earlier is not None
+        assert found.earlier.name == name
+        fates = {page.id: page.since.status for page in found.pages if page.since}
+        assert fates == {
+            "device/runtime": "same",
+            "device/aten": "changed",
+            "stream/stream": "same",
+        }
+        since = found.page("device/aten").since
+        assert since is not None
+        assert f"-+int {was};\n" in since.text
+    assert project.snapshot() == before
+
+
+def test_a_version_that_does_not_fit_the_base(project: Project) -> None:
+    git(project.folder, "init", "-q")
+    patch = project.folder / "patches/v1.13.1/device/aten.patch"
+    text = patch.read_text()
+    patch.write_text(text.replace("int member_", "int other_"))
+    git(project.folder, "add", "-A")
+    git(project.folder, "commit", "-qm", "one")
+    patch.write_text(text)
+    project.ok("apply")
+    with pytest.raises(ToolError, match="The series of HEAD does not fit the checkout's base"):
+        facts(project, "HEAD")
+    assert "conflict" not in project.ok("status")
+
+
 # -- evidence -------------------------------------------------------------------------
 
 
@@ -149,6 +209,7 @@ def test_measurements_are_shown_with_the_tree_they_are_of(project: Project, tmp_
         folder = work.layout.for_checkout(project.checkout)
         tree = stack.read(work.repository).applied[1].commit.tree
     figure = {
+        "id": "device.call",
         "title": "a call | of <ours>",
         "unit": "ns",
         "verdict": "missed",
@@ -170,6 +231,9 @@ def test_measurements_are_shown_with_the_tree_they_are_of(project: Project, tmp_
     text = (out / "index.html").read_text()
     assert "Benchmark of the stack up to device/aten" in text
     assert "a call | of &lt;ours&gt;" in text
+    shown = "Benchmark of the stage, of the stack up to device/aten"
+    assert shown in (out / "device-runtime.html").read_text()
+    assert shown not in (out / "stream-stream.html").read_text()
     row = "| a call \\| of &lt;ours> | 2.5 us | 2 us | 1.25 | missed |"
     assert row in (out / "markdown/index.md").read_text()
 

@@ -91,6 +91,17 @@ def test_an_amended_change_in_the_middle(submitted: Upstream) -> None:
     assert submitted.states() == dict.fromkeys(CHANGES, "unchanged")
 
 
+def test_status_shows_the_pull_requests(submitted: Upstream) -> None:
+    def shown() -> dict[str, str]:
+        rows = [line.split("│") for line in submitted.project.ok("status").splitlines()]
+        return {row[2].strip(): row[-2].strip() for row in rows if len(row) > 3}
+
+    assert shown() == {"runtime": "#500", "aten": "#501", "stream": "#502"}
+    edit(submitted, {"aten/Hooks.cpp": "int better_hooks;\n"})
+    updated = {"aten": "#501, to be updated", "stream": "#502, to be updated"}
+    assert shown() == {"runtime": "#500", **updated}
+
+
 def test_another_text(submitted: Upstream) -> None:
     text = submitted.project.folder / "patches/texts/device/aten.md"
     text.write_text(text.read_text().replace("Add hooks", "Add the hooks", 1))

@@ -11,7 +11,7 @@ from workspace import workspace
 from xpu_stack import submit
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Repository
-from xpu_stack.submit.record import Journal
+from xpu_stack.submitted import Journal
 
 
 @pytest.fixture

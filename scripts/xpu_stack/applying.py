@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xpu_stack import conflict, lock, moves, providers, stack
+from xpu_stack import conflict, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
@@ -46,6 +46,7 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
     with lock.held(folder / "lock", verb, str(checkout.repository.folder)):
         if Switch(checkout.repository).recover():
             say("an earlier run was cut off while it changed the checkout; its move is finished")
+        returning.recover(checkout.repository)
         yield Workspace(layout, loaded, series, checkout)
 
 

@@ -13,19 +13,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from xpu_stack import bench_page, compiling, ninja, packages, plot, shell
 from xpu_stack.build import Build, Sanitizer
-from xpu_stack.console import out, progress, say
+from xpu_stack.console import progress, say, show_table
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.figures import Figure, Verdict, amount_text, bound_text, parse, ratio_text
 
+_NOTES = 72  # characters of a line of the notes below a figure
 # What a person may have set, and would be measured instead.
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF")
-_WIDTH = 132  # of the table, where the terminal does not say
 _STYLES = {
     Verdict.MET: "green",
     Verdict.NOISE: "yellow",
@@ -173,7 +172,8 @@ def _run(
 def _show(figures: list[Figure]) -> None:
     """The table, for a person."""
     table = Table()
-    for heading in ("figure", "ours", "floor", "ratio (middle 80 %)", "bound", "verdict"):
+    table.add_column("figure", max_width=_NOTES)
+    for heading in ("ours", "floor", "ratio (middle 80 %)", "bound", "verdict"):
         table.add_column(heading, justify="right" if heading in ("ours", "floor") else "left")
     for figure in figures:
         style = _STYLES[figure.verdict]
@@ -194,10 +194,7 @@ def _show(figures: list[Figure]) -> None:
             table.add_row(name, amount, "", f"[dim]{ratio_text(side)}[/]")
         if figure.note:
             table.add_row(f"  [dim]{escape(figure.note)}[/]")
-    if out.is_terminal:
-        out.print(table, soft_wrap=False)
-    else:  # a log has no width
-        Console(file=out.file, width=_WIDTH, highlight=False).print(table)
+    show_table(table)
 
 
 def _say_conditions(figures: list[Figure], load: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,12 +17,15 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
 
 from xpu_stack.errors import ToolError
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 log = logging.getLogger("xpu_stack")
+log.addHandler(logging.NullHandler())  # until a file is opened
+_UNBOUNDED = 10_000  # characters: wider than any table
 
 
 def start_log(folder: Path, verb: str) -> Path:
@@ -52,6 +56,15 @@ def say(text: str) -> None:
     log.info("%s", text)
     if _talks:
         out.print(escape(text))
+
+
+def show_table(table: Table) -> None:
+    """A table in its whole width; on a terminal that is narrower, columns with a ratio give way."""
+    unbounded = out.options.update(max_width=_UNBOUNDED)
+    natural = Measurement.get(out, unbounded, table).maximum
+    # a file or a pipe has no width
+    table.width = min(natural, out.width) if out.is_terminal else natural
+    out.print(table, width=table.width, crop=False, soft_wrap=False)
 
 
 def show_error(error: ToolError, log_file: Path | None) -> None:

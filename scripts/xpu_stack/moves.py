@@ -40,6 +40,11 @@ class State:
     tip: CommitId | None
     dropped: tuple[str, ...]
 
+    @property
+    def where(self) -> tuple[str, CommitId, CommitId | None]:
+        """What git itself shows of it."""
+        return self.head, self.commit, self.tip
+
     @classmethod
     def of_stack(cls, tip: CommitId, dropped: frozenset[str]) -> "State":
         return cls(stack.BRANCH, tip, tip, tuple(sorted(dropped)))
@@ -72,14 +77,15 @@ def entry(repository: Repository, number: int) -> Move | None:
     if number >= len(listed):
         return None
     data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))
-    return Move(data["verb"], _state(data["before"]), _state(data["after"]))
+    return Move(data["verb"], state(data["before"]), state(data["after"]))
 
 
 def _records(repository: Repository) -> list[str]:
     return (repository.ask("log", "--walk-reflogs", "--format=%H", LOG, "--") or "").split()
 
 
-def _state(data: dict[str, Any]) -> State:
+def state(data: dict[str, Any]) -> State:
+    """A state as a record has it."""
     return State(data["head"], data["commit"], data["tip"], tuple(data["dropped"]))
 
 

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from xpu_stack import applying, moves, onto, stack
 from xpu_stack.applying import Workspace
-from xpu_stack.console import out, say
+from xpu_stack.console import say, show_table
 from xpu_stack.goal import Goal
 from xpu_stack.survey import Finding, Fit
 
@@ -50,7 +50,7 @@ def show(work: Workspace, aim: Goal) -> None:
         table.add_column(heading)
     for one in found:
         table.add_row(one.change.id, one.fit.value, *_figures(one))
-    out.print(table)
+    show_table(table)
     say("files, hunks: in conflict; new files, lines: what the base has of those the change adds")
     for one in found:
         for file, hunks in one.files:

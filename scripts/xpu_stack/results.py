@@ -25,6 +25,10 @@ class Outcome:
     reasons: dict[str, int] = field(default_factory=dict)  # why skipped -> how often
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def total(self) -> int:
+        return self.passed + self.failed + self.skipped
+
 
 @dataclass
 class Record:

@@ -1,12 +1,24 @@
-"""A search moves the checkout about; when it ends, however it ends, it is back."""
+"""A search moves the checkout about; when it ends, however it ends, it is back.
 
+Note [Back from a search]
+~~~~~~~~~~~~~~~~~~~~~~~~~
+Where the checkout was, and how long the log of moves was, is written to
+.git/xpu-stack/search.json before the first move of a search and goes when the
+checkout is back. A kill that cannot be caught leaves the file: the next
+command, whichever it is, finds it and puts the checkout back first. When a
+person has committed or switched since, the checkout is theirs and is left.
+"""
+
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from types import FrameType
 
-from xpu_stack import moves, stack
-from xpu_stack.console import progress
+from xpu_stack import conflict, moves, stack
+from xpu_stack.console import progress, say
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Repository
 from xpu_stack.moves import State
@@ -14,11 +26,9 @@ from xpu_stack.moves import State
 
 @contextmanager
 def put_back(repository: Repository) -> Iterator[None]:
-    """HEAD, its branch, the files and the tool's own refs are as before, afterwards.
-
-    A kill that cannot be caught leaves the checkout whole, where the search was.
-    """
-    start, moved = moves.current(repository), moves.length(repository)
+    """HEAD, its branch, the files and the tool's own refs are as before, afterwards."""
+    conflict.refuse_pending(repository)  # the person's; one that comes up is the search's
+    _write_start(repository)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -26,26 +36,65 @@ def put_back(repository: Repository) -> Iterator[None]:
         # From here on a second Ctrl-C waits: going back takes a moment.
         interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            _go_back(repository, start, moved)
+            _go_back(repository)
         finally:
             signal.signal(signal.SIGINT, interrupt)
             signal.signal(signal.SIGTERM, before)
+
+
+def recover(repository: Repository) -> None:
+    """Puts the checkout back from a search that was killed, if there was one."""
+    record = _record(repository)
+    if not record.exists():
+        return
+    start, moved = _read(record)
+    now, last = moves.current(repository), moves.entry(repository, 0)
+    reached = last.after if last and moves.length(repository) > moved else start
+    if now.where not in (start.where, reached.where):
+        record.unlink()
+        say(
+            "an earlier search was cut off; the checkout was changed since, and stays as it is: "
+            f"at {now.commit[:12]}"
+        )
+        return
+    _go_back(repository)
+    say("an earlier search was cut off; the checkout is back where it was before it")
+
+
+def _record(repository: Repository) -> Path:
+    return repository.git_dir / "xpu-stack" / "search.json"
+
+
+def _write_start(repository: Repository) -> None:
+    record = _record(repository)
+    start = {"state": asdict(moves.current(repository)), "moves": moves.length(repository)}
+    draft = record.with_suffix(".draft")
+    draft.write_text(json.dumps(start))
+    draft.replace(record)
+
+
+def _read(record: Path) -> tuple[State, int]:
+    data = json.loads(record.read_text())
+    return moves.state(data["state"]), data["moves"]
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _go_back(repository: Repository, to: State, moved: int) -> None:
+def _go_back(repository: Repository) -> None:
+    record = _record(repository)
+    to, length = _read(record)
+    conflict.give_up(repository)
     if repository.commit_id("HEAD") != to.commit:
         try:
             stack.refuse_unsafe(repository, stack.BRANCH)
         except ToolError as error:
             raise ToolError(
-                "The checkout could not be put back where it was.",
+                "The checkout could not be put back where it was before the search.",
                 why=f"it was edited meanwhile: {error.why}",
-                next=f"commit or stash that, then: git -C {repository.folder} "
-                f"reset --keep {to.commit[:12]}",
+                next=f"git -C {repository.folder} stash && make status # puts it back",
             ) from error
     with progress(None, "putting the checkout back"):
-        moves.put_back(repository, to, moved)
+        moves.put_back(repository, to, length)
+    record.unlink()

@@ -1,7 +1,9 @@
 """The one place that runs other programs. Every call is in the log."""
 
+import ctypes
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +83,8 @@ def follow(
     """Runs `command`, gives each line that it prints to `line`, returns its exit code.
 
     The program gets its own process group, so that Ctrl-C ends it and all
-    that it started, once, from here.
+    that it started, once, from here. It also ends when this process is killed:
+    a build must not go on beside that of the next command.
     """
     words = [str(word) for word in command]
     log.debug("$ %s", shlex.join(words))
@@ -95,6 +98,7 @@ def follow(
         encoding="utf-8",
         errors="backslashreplace",
         start_new_session=True,
+        preexec_fn=_end_with_parent,
     ) as process:
         try:
             assert process.stdout is not None
@@ -107,9 +111,15 @@ def follow(
             raise
 
 
-def _end_group(process: "subprocess.Popen[str]") -> None:
-    import signal
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _end_group(process: "subprocess.Popen[str]") -> None:
     try:
         os.killpg(process.pid, signal.SIGTERM)
         try:

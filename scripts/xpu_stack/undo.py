@@ -34,7 +34,7 @@ def undo(work: Workspace, steps: int) -> Move:
 
 def _refuse_work_since(repository: Repository, last: Move) -> None:
     now = moves.current(repository)
-    if (now.head, now.commit, now.tip) == (last.after.head, last.after.commit, last.after.tip):
+    if now.where == last.after.where:
         return
     raise ToolError(
         "The checkout has moved since the tool's last move.",

@@ -1,14 +1,17 @@
 """Versions of the series: the commits of its own repository, each to be applied."""
 
-import tempfile
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xpu_stack import applying, moves
 from xpu_stack.applying import Workspace
 from xpu_stack.base import Base
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.chain import Stop
+from xpu_stack.console import progress
+from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import CommitId, Repository
 from xpu_stack.layout import Layout
 from xpu_stack.series import PAYLOAD_FOLDERS, Series
@@ -58,8 +61,8 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
             next=f"git log --oneline {good} {bad or 'HEAD'}",
             code=ExitCode.USAGE,
         )
-    with tempfile.TemporaryDirectory(prefix="xpu-stack-versions-") as folder:
-        yield list(_versions(work, repository, first, last, Path(folder), now=bad is None))
+    with _folder(work) as folder:
+        yield list(_versions(work, repository, first, last, folder, now=bad is None))
 
 
 def _versions(
@@ -77,6 +80,51 @@ def _versions(
         yield Version(work, commit, title, folder / commit)
     if now and repository.line("status", "--porcelain", "--", *_PARTS):
         yield Version(work, None, "the series as it is now, not committed", folder)
+
+
+def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None:
+    """What the version called `name` makes of `base`, up to the change `top` if it has that.
+
+    None: the series' repository has no such commit. The commits are made beside the checkout.
+    """
+    repository = Repository(work.layout.repository)
+    commit = repository.commit_id(name) if repository.is_repository() else None
+    if commit is None:
+        return None
+    with _folder(work) as folder:
+        try:
+            there = Version(work, commit, name, folder / commit).open()
+        except SeriesError as error:
+            raise ToolError(
+                f"The series of {name} cannot be read.",
+                why=f"{error.place}: {error.problem}",
+                next="make review # or SINCE=<a later version>",
+                code=ExitCode.SERIES,
+            ) from error
+        ids = [change.id for change in there.series.all_changes()]
+        changes = there.series.changes(top if top in ids else there.series.stage_names[-1])
+        with progress(len(changes), f"making the commits of {name}") as bar:
+            builder = applying.builder(there, lambda change: bar.step(change.id))
+            try:
+                return builder.build(base, changes, moves.dropped(work.repository))[-1]
+            except Stop as stop:
+                raise ToolError(
+                    f"The series of {name} does not fit the checkout's base.",
+                    why=f"its change {stop.reason.change.id} does not apply to {base[:12]}",
+                    next="make review # or SINCE=<another version>",
+                    code=ExitCode.CONFLICT,
+                ) from None
+
+
+@contextmanager
+def _folder(work: Workspace) -> Iterator[Path]:
+    """Where the files of versions are, for a while."""
+    folder = work.layout.for_checkout(work.repository.folder) / "versions"
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _commit(repository: Repository, name: str) -> CommitId:

@@ -21,10 +21,24 @@ from xpu_stack.cli.options import cli
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
 
+_TOOL = "python3 scripts/bootstrap.py"
+
 
 def _fail(error: ToolError, log_file: Path | None) -> NoReturn:
     console.show_error(error, log_file)
     sys.exit(error.code)
+
+
+def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
+    """A command line that does not make sense, told as every error is."""
+    why, next = problem.format_message(), f"{_TOOL} {verb} --help" if verb else "make help"
+    what = "The command line does not make sense."
+    if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
+        variable = problem.param.opts[0].lstrip("-").upper()
+        what = f"'make {verb}' needs {variable}=."
+        why = problem.param.help or why
+        next = f"make {verb} {variable}={problem.param.metavar or '...'}"
+    return ToolError(what, why=why, next=next, code=ExitCode.USAGE)
 
 
 def main() -> None:
@@ -43,9 +57,11 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         console.err.print("interrupted; the checkout is as it was")
         sys.exit(ExitCode.INTERRUPTED)
-    except click.ClickException as problem:
-        problem.show()
+    except click.exceptions.NoArgsIsHelpError as asked:
+        asked.show()
         sys.exit(ExitCode.USAGE)
+    except click.ClickException as problem:
+        _fail(_usage(problem, verb), log_file)
     except Exception as error:
         console.log.exception("defect")
         _fail(

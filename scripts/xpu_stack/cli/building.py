@@ -79,7 +79,13 @@ def _test_tree(
 
 
 @cli.command("bisect", epilog=EPILOG)
-@click.option("--test", "name", required=True, help="A program, Suite.Case, or a Python test.")
+@click.option(
+    "--test",
+    "name",
+    required=True,
+    metavar="<test>",
+    help="A test program, Suite.Case, or test/test_x.py::Class::test.",
+)
 @click.option("--good", help="A stage or change at which it passes; or a commit of the series.")
 @click.option("--bad", help="One at which it fails. Default: the last there is.")
 @stage_option

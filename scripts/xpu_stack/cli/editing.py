@@ -25,7 +25,12 @@ def export(base: str, pytorch_src: str | None) -> None:
 
 
 @cli.command("new", epilog=EPILOG)
-@click.option("--change", required=True, help="<stage>/<change>; the stage may be new, too.")
+@click.option(
+    "--change",
+    required=True,
+    metavar="<stage>/<change>",
+    help="The change, and its stage, which may be new, too.",
+)
 @click.option("--title", help="In the imperative. Default: to be written.")
 @click.option("--after", help="The change or stage before it. Default: the last of its stage.")
 @base_option

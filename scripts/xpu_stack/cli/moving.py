@@ -35,6 +35,7 @@ def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> N
 @click.option(
     "--onto",
     required=True,
+    metavar="<ref, path or release>",
     help="A ref or commit of the checkout, the path of another, "
     "or source-package:<version> (patches/drift.yaml).",
 )

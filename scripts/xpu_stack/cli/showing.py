@@ -24,7 +24,11 @@ def status_(base: str, pytorch_src: str | None, mode: str) -> None:
 
 @cli.command("review", epilog=EPILOG)
 @checkout_options
-@click.option("--since", help="The tip of an earlier version. Default: that before the last move.")
+@click.option(
+    "--since",
+    help="A version of the series: a commit of this repository; or the tip of another stack in "
+    "the checkout. Default: that before the last move.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
 def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
     """Writes the stack as pages for a browser, and as Markdown."""

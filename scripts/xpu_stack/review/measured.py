@@ -12,6 +12,7 @@ from xpu_stack.console import log
 class Row:
     """One figure: what was measured beside the least that it can take."""
 
+    of: str  # what it is a figure of: a stage's name, or something several stages make
     title: str
     ours: str
     floor: str
@@ -60,6 +61,7 @@ def _row(figure: dict[str, Any]) -> Row:
     amounts = [_amount(side["value"]["median"], figure["unit"]) for side in sides[:2]]
     ratio = sides[0]["ratio"] if sides else None
     return Row(
+        of=figure["id"].partition(".")[0],
         title=figure["title"],
         ours=amounts[0] if amounts else "",
         floor=amounts[1] if len(amounts) > 1 else "",

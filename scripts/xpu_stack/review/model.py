@@ -16,7 +16,11 @@ from xpu_stack.review.since import Earlier, Since
 from xpu_stack.stack import Applied, Stack
 from xpu_stack.text import own_text
 
-_INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+# What a change binds to Python, as the stubs name it, and a use of such a name.
+_STUBS = "torch/_C/__init__.pyi.in"
+_BOUND = re.compile(r"^(?:def|class) (_\w+)")
+_USED = re.compile(r"\btorch\._C\.(_\w+)")
 # An include is written from the roots that the build looks in.
 _ROOTS = ("", "aten/src/", "torch/csrc/api/include/")
 _TRAILER = re.compile(r"^(XPU-[A-Za-z]+): (.+)$", re.MULTILINE)
@@ -105,7 +109,7 @@ def gather(work: Workspace, since: str | None) -> Review:
     """Reads the stack of the checkout; `since` names an earlier version of it."""
     there = stack.read(work.repository)
     _refuse_unreadable(work, there)
-    earlier = comparing.find(work.repository, since, [one.commit for one in there.applied])
+    earlier = comparing.find(work, since, there)
     fates = {}
     if earlier is not None:
         now = {one.trailers.change: one.commit for one in there.applied}
@@ -180,6 +184,7 @@ def _uses(diffs: dict[str, tuple[FileDiff, ...]]) -> dict[str, tuple[Uses, ...]]
     """For each change the earlier ones that it edits files of or includes files of."""
     owners: dict[str, str] = {}  # new file -> the change that brought it
     touched: dict[str, str] = {}  # file of the base -> the change that edited it last
+    bound: dict[str, str] = {}  # name in torch._C -> the change that brought it
     result = {}
     for change, files in diffs.items():
         reasons: dict[str, list[str]] = {}
@@ -190,22 +195,27 @@ def _uses(diffs: dict[str, tuple[FileDiff, ...]]) -> dict[str, tuple[Uses, ...]]
             for path in _included(file):
                 if path in owners:
                     reasons.setdefault(owners[path], []).append(f"includes {path}")
+            for name in _found(_USED, file) if file.path.endswith(".py") else ():
+                if name in bound:
+                    reasons.setdefault(bound[name], []).append(f"uses torch._C.{name}")
         result[change] = tuple(
             Uses(other, tuple(dict.fromkeys(reasons[other]))) for other in diffs if other in reasons
         )
         for file in files:
             (owners if file.status == "new" else touched)[file.path] = change
+            if file.path == _STUBS:
+                bound |= dict.fromkeys(_found(_BOUND, file), change)
     return result
 
 
 def _included(file: FileDiff) -> list[str]:
-    found = []
-    for hunk in file.hunks:
-        for line in hunk.lines:
-            match = _INCLUDE.match(line.text) if line.kind == "+" else None
-            if match:
-                found += [root + match[1] for root in _ROOTS]
-    return found
+    return [root + path for path in _found(_INCLUDE, file) for root in _ROOTS]
+
+
+def _found(pattern: re.Pattern[str], file: FileDiff) -> list[str]:
+    """What the group of the pattern is, in the lines that are added."""
+    added = [line.text for hunk in file.hunks for line in hunk.lines if line.kind == "+"]
+    return [name for line in added for name in pattern.findall(line)]
 
 
 # -- how the tests ended ----------------------------------------------------------

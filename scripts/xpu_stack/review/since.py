@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from xpu_stack import moves
+from xpu_stack import moves, versions
+from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
+from xpu_stack.stack import Stack
 from xpu_stack.text import trailers
 
 _DEEPEST = 1000
@@ -38,42 +40,51 @@ class Earlier:
     changes: dict[str, Commit]  # by change, oldest first
 
 
-def find(repository: Repository, name: str | None, now: list[Commit]) -> Earlier | None:
+def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
     """The version that a person named, or the one before the last move.
 
+    A name is that of the tip of another stack in the checkout, or of a commit
+    of the series' own repository: the series as it was there. HEAD~5, which is
+    in both, is the latter: in the checkout it is a part of this same stack.
     A move up or down the same stack leaves no earlier version: then None.
     """
-    tip = repository.commit_id(name) if name else _before_last_move(repository)
-    if tip is None:
-        if name is None:
-            return None
-        raise ToolError(
-            f"There is no commit '{name}' to compare with.",
-            why="SINCE names the tip of an earlier version of the stack",
-            next=f"git -C {repository.folder} log --oneline --all",
-            code=ExitCode.USAGE,
-        )
-    changes = {
+    now = [one.commit.id for one in there.applied]
+    if name is None:
+        last = moves.entry(work.repository, 0)
+        return _other(work.repository, last.before.tip if last else None, "the version before", now)
+    found = _other(work.repository, work.repository.commit_id(name), name, now)
+    if found is None:
+        top = there.applied[-1].trailers.change
+        tip = versions.tip(work, name, there.base, top)
+        if tip is None:
+            raise ToolError(
+                f"'{name}' is no earlier version of the stack.",
+                why="SINCE names a commit of this repository, a version of the series, "
+                "or the tip of another stack in the checkout",
+                next="git log --oneline -- patches c10_xpu aten_xpu torch_xpu_py",
+                code=ExitCode.USAGE,
+            )
+        found = Earlier(name, tip, _changes(work.repository, tip))
+    return found
+
+
+def _other(
+    repository: Repository, tip: CommitId | None, name: str, now: list[CommitId]
+) -> Earlier | None:
+    """The stack at `tip`; None where there is none, or only a part of this one, or more of it."""
+    changes = _changes(repository, tip) if tip is not None else {}
+    ours, theirs = set(now), {commit.id for commit in changes.values()}
+    if tip is None or ours <= theirs or theirs <= ours:
+        return None
+    return Earlier(name, tip, changes)
+
+
+def _changes(repository: Repository, tip: CommitId) -> dict[str, Commit]:
+    return {
         found.change: commit
         for commit in reversed(repository.history(tip, _DEEPEST))
         if (found := trailers(commit.message))
     }
-    if not changes and name is not None:
-        raise ToolError(
-            f"'{name}' holds no change of the series.",
-            why=f"no commit of {tip[:12]} has the series' trailers",
-            next=f"git -C {repository.folder} log {name}",
-            code=ExitCode.USAGE,
-        )
-    ours, theirs = {commit.id for commit in now}, {commit.id for commit in changes.values()}
-    if name is None and (ours <= theirs or theirs <= ours):
-        return None
-    return Earlier(name or "the version before", tip, changes)
-
-
-def _before_last_move(repository: Repository) -> CommitId | None:
-    last = moves.entry(repository, 0)
-    return last.before.tip if last else None
 
 
 def compare(repository: Repository, earlier: Earlier, now: dict[str, Commit]) -> list[Since]:

@@ -3,7 +3,7 @@
 Before anything is sent: the checkout must hold the series' own commits and
 nothing else (preflight.py), the remote must take a push (scratch.py), and what
 GitHub has must be what the series knows of (plan.py). Then ghstack runs, beside
-the checkout (run.py), and what came of it goes into the series (record.py).
+the checkout (run.py), and what came of it goes into the series (../submitted.py).
 
 Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
 """
@@ -11,13 +11,13 @@ Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
 import asyncio
 from dataclasses import dataclass
 
-from xpu_stack import stack
+from xpu_stack import stack, submitted
 from xpu_stack.applying import Workspace
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Commit
 from xpu_stack.submit import plan as planning
-from xpu_stack.submit import preflight, record, run, scratch, table
+from xpu_stack.submit import preflight, run, scratch, table
 from xpu_stack.submit.account import Account, configured
 from xpu_stack.submit.github import GitHub
 from xpu_stack.submit.plan import Plan, State
@@ -49,8 +49,8 @@ async def _submit(
     commits: list[Commit],
     beside: scratch.Scratch,
 ) -> Plan:
-    known = record.Record.load(work.layout, work.base.name)
-    journal = record.Journal(work.repository)
+    known = submitted.Record.load(work.layout, work.base.name)
+    journal = submitted.Journal(work.repository)
     base = stack.read(work.repository).base
     with progress(None, "looking at the remote and its pull requests"):
         github = await GitHub.of(account, beside)
@@ -63,7 +63,7 @@ async def _submit(
             known,
             journal.trees(),
             frozenset(change.id for change in work.series.all_changes()),
-            record.numbers_of_other_bases(work.layout, work.base.name),
+            submitted.numbers_of_other_bases(work.layout, work.base.name),
         )
         plan = await planning.make(
             commits, work.repository.tree_of(base), facts, beside, github, account.username
@@ -83,7 +83,7 @@ async def _submit(
     return plan
 
 
-def _branch(known: record.Record, request: Request, github: GitHub) -> str:
+def _branch(known: submitted.Record, request: Request, github: GitHub) -> str:
     if known.branch and request.branch not in (None, known.branch):
         raise ToolError(
             f"The stack was submitted for '{known.branch}'.",
@@ -95,17 +95,17 @@ def _branch(known: record.Record, request: Request, github: GitHub) -> str:
 
 def _keep(
     work: Workspace,
-    known: record.Record,
+    known: submitted.Record,
     plan: Plan,
     onto: str,
-    done: dict[str, record.Entry],
+    done: dict[str, submitted.Entry],
 ) -> None:
     """Writes the record: in the order of the series, and what is left over last."""
     gone = {change for change, state, _ in plan.others if state is State.GONE}
     entries = {**known.entries, **done}
     order = [change.id for change in work.series.all_changes() if change.id in entries]
     order += [change for change in entries if change not in order and change not in gone]
-    fresh = record.Record(onto, {change: entries[change] for change in order})
+    fresh = submitted.Record(onto, {change: entries[change] for change in order})
     if fresh != known:
         path = fresh.save(work.layout, work.base.name)
         say(f"wrote {path.relative_to(work.layout.repository)}: commit it with the series")

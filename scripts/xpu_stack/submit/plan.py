@@ -29,8 +29,8 @@ from xpu_stack.errors import ToolError
 from xpu_stack.git import Commit, TreeId
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.preflight import change_of
-from xpu_stack.submit.record import Entry, Record
 from xpu_stack.submit.scratch import Scratch
+from xpu_stack.submitted import Entry, Record
 from xpu_stack.text import trailers
 
 _HEAD = re.compile(r"(gh/[^/]+/[0-9]+)/head\Z")

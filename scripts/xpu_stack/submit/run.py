@@ -18,8 +18,8 @@ from xpu_stack.series import Series
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.plan import Item, Plan
-from xpu_stack.submit.record import Entry
 from xpu_stack.submit.scratch import Scratch
+from xpu_stack.submitted import Entry
 from xpu_stack.text import trailers
 
 

@@ -8,7 +8,7 @@ commits to carry them, their ids would depend on who submitted what and when,
 and a commit that lost them in a rebase would open a second pull request.
 
 So the series' commits never have them. What ghstack is to know is kept in the
-record (record.py) and is put into a chain of commits made for this one run, in
+record (../submitted.py) and is put into a chain of commits made for this one run, in
 a repository that has the checkout's objects by reference and its own refs,
 index and HEAD. There ghstack runs, fetches and pushes. The checkout is only
 read: neither its branches nor its view of the remote change, whatever happens.

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from xpu_stack.console import log, out
+from xpu_stack.console import log, show_table
 from xpu_stack.submit.plan import Plan, State
-from xpu_stack.submit.record import Entry
+from xpu_stack.submitted import Entry
 
 
 def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
@@ -23,7 +23,7 @@ def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
         _row(table, item.change, title, url, _words(item.state, item.unfinished))
     for change, state, pull_request in plan.others:
         _row(table, change, pull_request.title, pull_request.url, _words(state))
-    out.print(table)
+    show_table(table)
 
 
 def _row(table: Table, *cells: str) -> None:

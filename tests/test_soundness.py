@@ -35,6 +35,7 @@ struct Context : Base {
 } // namespace at
 """
 SOURCE = "aten/src/ATen/Context.cpp"
+OTHER = "torch/lib/libshm/core.cpp"
 NAME = "aten/src/ATen/Context.h"
 
 
@@ -50,6 +51,7 @@ def tree(tmp_path: Path, header: str, flags: str = "", generated: str = "") -> T
         (source / NAME, header),
         (source / "aten/src/ATen/ATen.h", "#pragma once\n#include <ATen/Context.h>\n"),
         (source / SOURCE, "#include <ATen/ATen.h>\n"),
+        (source / OTHER, "int nothing;\n"),
         (build / "aten/src/ATen/Register.cpp", f"// from {source}\n{generated}"),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +62,11 @@ def tree(tmp_path: Path, header: str, flags: str = "", generated: str = "") -> T
 
 def proof_of(tmp_path: Path, new: Tree, *, old: Tree | None = None) -> Proof:
     before = old or tree(tmp_path / "before", HEADER)
-    sources = {before.at(SOURCE), before.at("build:aten/src/ATen/Register.cpp")}
+    sources = {
+        before.at(SOURCE): "torch_cpu",
+        before.at("build:aten/src/ATen/Register.cpp"): "torch_cpu",
+        before.at(OTHER): "shm",
+    }
     return compare(before, new, [NAME], sources, tmp_path)
 
 
@@ -106,7 +112,7 @@ def test_a_layout_that_differs_is_refused(tmp_path: Path, old: str, new: str, to
 def test_what_no_shipped_code_can_see_is_fine(tmp_path: Path, old: str, new: str) -> None:
     proof = edited(tmp_path, old, new)
     assert (proof.layouts, proof.functions) == ([], [])
-    assert proof.reaching == {NAME: 1}
+    assert proof.reaching == {NAME: [f"torch_cpu: {SOURCE}"]}
     judge(proof, tmp_path)
 
 
@@ -116,6 +122,32 @@ def test_an_inline_function_that_differs_is_told(
     proof = edited(tmp_path, "return enabled_;", "return !enabled_;")
     judge(proof, tmp_path)
     assert "new only in what is compiled here: at::Context::enabled" in capsys.readouterr().out
+
+
+def test_the_objects_that_a_header_reaches_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    before, after = tree(tmp_path / "before", HEADER), tree(tmp_path / "after", HEADER + "\n")
+    middle = before.at(OTHER).with_suffix(".h")
+    middle.write_text("#include <ATen/Context.h>\n")
+    before.at(OTHER).write_text(f'#include "{middle.name}"\n')
+    proof = proof_of(tmp_path, after, old=before)
+    assert proof.reaching == {NAME: [f"shm: {OTHER}", f"torch_cpu: {SOURCE}"]}
+    with caplog.at_level("INFO", logger="xpu_stack"):
+        judge(proof, tmp_path)
+    told = f"by #include lines, shipped objects are reached from: {NAME} (1 of 2 in torch_cpu, 1 of 1 in shm)"
+    assert told in capsys.readouterr().out
+    listed = f"{NAME} reaches 2 shipped objects: shm: {OTHER}, torch_cpu: {SOURCE}"
+    assert listed in caplog.messages
+
+
+def test_objects_are_told_also_where_mixing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proof = edited(tmp_path, "float other_", "double other_")
+    with pytest.raises(ToolError, match="cannot be mixed"):
+        judge(proof, tmp_path)
+    assert f"{NAME} (1 of 2 in torch_cpu, 0 of 1 in shm)" in capsys.readouterr().out
 
 
 def test_a_header_that_reaches_no_shipped_source_may_differ(tmp_path: Path) -> None:
@@ -132,7 +164,7 @@ def test_a_macro_of_the_series_is_looked_for_in_headers_that_it_does_not_edit(
 ) -> None:
     after = tree(tmp_path / "after", HEADER, flags="-DUSE_XPU")
     before = tree(tmp_path / "before", HEADER)
-    proof = compare(before, after, [], {before.at(SOURCE)}, tmp_path)
+    proof = compare(before, after, [], {before.at(SOURCE): "torch_cpu"}, tmp_path)
     assert "member xpu_: " in "\n".join(proof.layouts)
 
 

@@ -101,7 +101,10 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     place_stand_ins(work, mode, work.repository)
-    env = compiling.environment(work.layout.ccache, checkout) | {
+    state = work.layout.state
+    # a checkout of the tool's own, the baseline too, has its build beside it
+    below = state if checkout.is_relative_to(state) else checkout.parent
+    env = compiling.environment(work.layout.ccache, below) | {
         # The source package's version.txt names the release before.
         "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
         "PYTORCH_BUILD_NUMBER": "1",

@@ -17,15 +17,15 @@ from xpu_stack.errors import ExitCode, ToolError
 _CACHE_SIZE = "20G"  # a full build with debug information or two without fit
 
 
-def environment(ccache: Path, checkout: Path) -> dict[str, str]:
-    """The environment of configuring and building."""
+def environment(ccache: Path, below: Path) -> dict[str, str]:
+    """The environment of configuring and building what is in a checkout below a folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {
         "PATH": path,
         "CCACHE_DIR": os.environ.get("CCACHE_DIR") or str(ccache),
         "CCACHE_MAXSIZE": os.environ.get("CCACHE_MAXSIZE") or _CACHE_SIZE,
-        # One cache serves every checkout: paths below it are made relative.
-        "CCACHE_BASEDIR": str(checkout.parent),
+        # One cache serves every checkout: paths below the folder are made relative.
+        "CCACHE_BASEDIR": str(below),
         "CCACHE_NOHASHDIR": "true",
         # PyTorch's code generators write sets in the order of their hashes.
         "PYTHONHASHSEED": "0",

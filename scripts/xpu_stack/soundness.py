@@ -20,7 +20,8 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ from xpu_stack.tree import Tree, is_header
 if TYPE_CHECKING:  # build.py calls this module
     from xpu_stack.build import Build
 
-_FORM = "1"  # raise it when the same input would be judged otherwise
+_FORM = "2"  # raise it when the same input would be judged otherwise
 _UNIT = "torch/csrc/Module.cpp"  # compiled in both trees: the command to go by
 _MACRO_TEST = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b(.*)$", re.MULTILINE)
 
@@ -44,12 +45,17 @@ class Proof:
     """What was compared, and what came of it."""
 
     edited: list[str]  # files of the base that differ, generated ones among them
-    reaching: dict[str, int]  # header -> sources of the shipped libraries that it reaches
-    sources: int  # of the shipped libraries
+    reaching: dict[str, list[str]]  # header -> the shipped objects that it reaches
+    objects: dict[str, int]  # shipped library -> of how many objects it was made
     classes: int  # compared
     layouts: list[str]  # classes that differ, and how: a reason to refuse
     changed_sources: list[str]  # generated sources that differ: a reason to refuse
     functions: list[str]  # inline functions whose body differs
+
+    @property
+    def reached(self) -> list[str]:
+        """The shipped objects that any of the headers reaches, by `_object`'s names."""
+        return sorted({name for names in self.reaching.values() for name in names})
 
 
 def prove(this: "Build", baseline: "Callable[[], Build]") -> Proof:
@@ -68,7 +74,7 @@ def prove(this: "Build", baseline: "Callable[[], Build]") -> Proof:
     else:
         before = baseline()
         with progress(None, "comparing with what the shipped libraries were made of"):
-            sources = set(_shipped_sources(before))
+            sources = dict(_shipped_sources(before))
             scratch = this.folder / "soundness"
             proof = compare(_tree(before), _tree(this), edited, sources, scratch)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,23 +91,29 @@ def _key(this: "Build", base: str, edited: list[str], command: str) -> str:
     return sum.hexdigest()[:16]
 
 
-def compare(old: Tree, new: Tree, edited: list[str], sources: set[Path], scratch: Path) -> Proof:
+def compare(
+    old: Tree, new: Tree, edited: list[str], sources: Mapping[Path, str], scratch: Path
+) -> Proof:
     """Compares two trees, of which the shipped `sources` were compiled in the old one.
 
     edited: the files that are known to differ; generated ones are looked for.
+    sources: each with the library that has its object.
     """
     different = sorted([*edited, *(name for name in old.generated() if _differs(old, new, name))])
     includes = Includes([old.source, *old.generated_folders()])
     headers = {*filter(is_header, different), *_macro_dependent(old, new, includes)}
-    reached = {name: len(includes.reached(old.at(name)) & sources) for name in headers}
-    reaching = {name: count for name, count in sorted(reached.items()) if count}
+    objects = {file: _object(library, old.name_of(file)) for file, library in sources.items()}
+    reached = {name: includes.reached(old.at(name)) & objects.keys() for name in sorted(headers)}
+    reaching = {
+        name: sorted(map(objects.__getitem__, files)) for name, files in reached.items() if files
+    }
     before = layouts.examine(list(map(old.at, reaching)), old, scratch / "old")
     there = [file for file in map(new.at, reaching) if file.exists()]
     after = layouts.examine(there, new, scratch / "new")
     return Proof(
         edited=different,
         reaching=reaching,
-        sources=len(sources),
+        objects=dict(Counter(sources.values())),
         classes=len(before.classes),
         layouts=list(layouts.changed_classes(before, after)),
         changed_sources=[name for name in different if old.at(name) in sources],
@@ -114,11 +126,17 @@ def _tree(this: "Build") -> Tree:
     return Tree(source, this.folder, cmake.command_of(this.folder, source / _UNIT))
 
 
-def _shipped_sources(before: "Build") -> Iterator[Path]:
+def _object(library: str, source: str) -> str:
+    """The name of the object that a library was given of a source."""
+    return f"{library}: {source}"
+
+
+def _shipped_sources(before: "Build") -> Iterator[tuple[Path, str]]:
     """What the shipped libraries were compiled from, as fast.cmake has listed it."""
     for target in before.work.base.prebuilt.targets:
         listed = before.folder / f"xpu_stack_{target}_sources.txt"
-        yield from map(Path, listed.read_text().splitlines())
+        names = listed.read_text().splitlines()
+        yield from ((Path(name), target) for name in names if not is_header(name))
 
 
 def _differs(old: Tree, new: Tree, name: str) -> bool:
@@ -141,6 +159,7 @@ def _macro_dependent(old: Tree, new: Tree, includes: Includes) -> Iterator[str]:
 
 def judge(proof: Proof, path: Path) -> None:
     """Says what was proved, or refuses. path: where the details are."""
+    _say_reach(proof)
     reasons = [f"{name} would differ" for name in proof.changed_sources] + proof.layouts
     if reasons:
         raise ToolError(
@@ -151,12 +170,21 @@ def judge(proof: Proof, path: Path) -> None:
             detail="\n".join(reasons),
         )
     say(
-        f"sound to mix: {len(proof.reaching)} edited header(s) reach the shipped libraries' "
-        f"{proof.sources} sources; all {proof.classes} classes that they define or use are laid "
-        f"out as before: {path}"
+        f"sound to mix: all {proof.classes} classes that these headers define or use are laid out "
+        f"as before: {path}"
     )
     if proof.functions:
         say(f"  new only in what is compiled here: {', '.join(map(_short, proof.functions))}")
+
+
+def _say_reach(proof: Proof) -> None:
+    """Which headers of the series reach which objects; their names are for the log."""
+    for header, names in proof.reaching.items():
+        log.info("%s reaches %d shipped objects: %s", header, len(names), ", ".join(names))
+    reached = Counter(name.split(":")[0] for name in proof.reached)
+    shares = ", ".join(f"{reached[name]} of {all} in {name}" for name, all in proof.objects.items())
+    headers = ", ".join(proof.reaching) or "none"
+    say(f"by #include lines, shipped objects are reached from: {headers} ({shares})")
 
 
 def _short(function: str) -> str:

@@ -27,7 +27,7 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> Environment:
     }
     told = {name: value for name, value in options.items() if name not in _NOT_TOLD}
     env = {
-        **compiling.environment(work.layout.ccache, source),
+        **compiling.environment(work.layout.ccache, source.parent),
         **told,
         **setuppy.environment(work, identity),
     }

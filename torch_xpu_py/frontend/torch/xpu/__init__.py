@@ -95,3 +95,8 @@ __all__ = [
     "streams",
     "synchronize",
 ]
+
+# What is public here is so by this name, wherever it is defined.
+for _name in __all__:
+    if "._" in getattr(globals()[_name], "__module__", ""):
+        globals()[_name].__module__ = __name__

@@ -287,6 +287,19 @@ def test_jobs_stay_within_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert compiling.jobs() == 7
 
 
+def test_a_containers_limit_counts_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JOBS", raising=False)
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(compiling, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
+    monkeypatch.setattr(compiling, "_free_memory", lambda: 64 << 30)
+    all_cores = len(os.sched_getaffinity(0))
+    assert compiling.local_jobs() == all_cores
+    limit.write_text("max\n")
+    assert compiling.local_jobs() == all_cores
+    limit.write_text(f"{2 << 30}\n")
+    assert compiling.local_jobs() == 1
+
+
 def test_one_variable_each_shares_what_is_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -115,3 +115,5 @@ self-test:
 	@$(tool) --dev -m pytest $(ARGS)
 
 verify: lint check self-test test sanitize
+	@$(MAKE) --no-print-directory wheel MODE=fast
+	@$(MAKE) --no-print-directory test-wheel MODE=fast

@@ -243,14 +243,20 @@ def release(tmp_path: Path) -> tuple[Layout, Callable[[str], Headers]]:
     layout = Layout(tmp_path, tmp_path / "state")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        member = tarfile.TarInfo("p-1/inner/p.h")
-        member.size = 5
-        archive.addfile(member, io.BytesIO(b"// p\n"))
+        for name in ("p.h", "L.md"):
+            member = tarfile.TarInfo(f"p-1/inner/{name}")
+            member.size = 5
+            archive.addfile(member, io.BytesIO(b"// p\n"))
     layout.downloads.mkdir(parents=True)
     (layout.downloads / "p-1.tar.gz").write_bytes(buffer.getvalue())
     right = hashlib.sha256(buffer.getvalue()).hexdigest()
     return layout, lambda digest: Headers(
-        "p", "p-1.tar.gz", digest or right, "p-1/inner", "third_party/p", ("p.h",)
+        "p",
+        "p-1.tar.gz",
+        digest or right,
+        "p-1/inner",
+        "third_party/p",
+        {"p.h": "p.h", "L.md": "LICENSE"},
     )
 
 
@@ -260,7 +266,8 @@ def test_headers_come_out_of_the_release(
     layout, wanted = release
     found = headers.fetched(layout, wanted(""))
     assert {name: path.read_text() for name, path in found.items()} == {
-        "third_party/p/p.h": "// p\n"
+        "third_party/p/p.h": "// p\n",
+        "third_party/p/LICENSE": "// p\n",
     }
 
 
@@ -285,6 +292,19 @@ def test_jobs_stay_within_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert compiling.jobs() == 1
     monkeypatch.setenv("JOBS", "7")
     assert compiling.jobs() == 7
+
+
+def test_a_containers_limit_counts_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JOBS", raising=False)
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(compiling, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
+    monkeypatch.setattr(compiling, "_free_memory", lambda: 64 << 30)
+    all_cores = len(os.sched_getaffinity(0))
+    assert compiling.local_jobs() == all_cores
+    limit.write_text("max\n")
+    assert compiling.local_jobs() == all_cores
+    limit.write_text(f"{2 << 30}\n")
+    assert compiling.local_jobs() == 1
 
 
 def test_one_variable_each_shares_what_is_compiled(

@@ -62,12 +62,12 @@ class Headers:
     sha256: str
     folder: str  # in the release
     into: str  # in PyTorch's tree
-    names: tuple[str, ...]
+    names: dict[str, str]  # of each file there, and in PyTorch's tree
 
     @property
     def first(self) -> str:
         """Where the first is in PyTorch's tree; if it is there, so are the others."""
-        return f"{self.into}/{self.names[0]}"
+        return f"{self.into}/{next(iter(self.names.values()))}"
 
     @classmethod
     def read(cls, node: Node) -> "Headers":
@@ -79,7 +79,7 @@ class Headers:
             sha256=node["sha256"].text(),
             folder=node["folder"].text(),
             into=node["into"].text(),
-            names=tuple(node["names"].texts()),
+            names=node["names"].text_map(),
         )
 
 
@@ -90,12 +90,23 @@ class Full:
     apt: tuple[str, ...]
     cmake: dict[str, str]
     headers: Headers | None  # None: the source package has all
+    compiled_in: tuple[str, ...]
 
     @classmethod
     def read(cls, node: Node) -> "Full":
-        node.fields({"apt", "cmake"}, {"headers"})
+        node.fields({"apt", "cmake"}, {"headers", "compiled_in"})
         headers = Headers.read(node["headers"]) if "headers" in node else None
-        return cls(tuple(node["apt"].texts()), node["cmake"].text_map(), headers)
+        return cls(
+            tuple(node["apt"].texts()),
+            node["cmake"].text_map(),
+            headers,
+            _texts(node, "compiled_in"),
+        )
+
+
+def _texts(node: Node, key: str) -> tuple[str, ...]:
+    """A list that may be left out."""
+    return tuple(node[key].texts()) if key in node else ()
 
 
 def _check_sha256(node: Node) -> None:
@@ -116,6 +127,7 @@ class Base:
     cmake: dict[str, str]
     full: Full
     wheel_requires: tuple[str, ...]
+    compiled_in: tuple[str, ...]  # packages whose headers become part of the libraries
     prebuilt: Prebuilt
 
     @classmethod
@@ -133,7 +145,7 @@ class Base:
         plain = {"name", "version", "source_package", "git", "apt", "cmake"}
         node.fields({*plain, "full", "wheel", "prebuilt"})
         node["git"].fields({"url", "tag"})
-        node["wheel"].fields({"requires"})
+        node["wheel"].fields({"requires"}, {"compiled_in"})
         node["prebuilt"].fields({"apt", "soversion", "targets"})
         git, prebuilt = node["git"], node["prebuilt"]
         return cls(
@@ -146,6 +158,7 @@ class Base:
             cmake=node["cmake"].text_map(),
             full=Full.read(node["full"]),
             wheel_requires=tuple(node["wheel"]["requires"].texts()),
+            compiled_in=_texts(node["wheel"], "compiled_in"),
             prebuilt=Prebuilt(
                 tuple(prebuilt["apt"].texts()),
                 prebuilt["soversion"].text(),

@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xpu_stack import shell
 from xpu_stack.console import Bar, log, progress
@@ -22,7 +23,8 @@ class Target:
     kind: str  # EXECUTABLE, SHARED_LIBRARY, ...
     sources: frozenset[str]  # relative to the checkout where they are in it
     artifact: Path | None
-    installed: bool  # by `cmake --install`
+    destination: Path | None  # the folder that `cmake --install` puts it into
+    links: tuple[str, ...] = ()  # what the linker is given, libraries and flags
 
 
 def configure(
@@ -101,17 +103,25 @@ def targets(build: Path) -> list[Target]:
     for reference in codemodel["configurations"][0]["targets"]:
         data = json.loads((replies / reference["jsonFile"]).read_text())
         artifacts = data.get("artifacts", [])
+        fragments = data.get("link", {}).get("commandFragments", [])
         found.append(
             Target(
                 data["name"],
                 data["type"],
                 frozenset(source["path"] for source in data.get("sources", [])),
                 build / artifacts[0]["path"] if artifacts else None,
-                "install" in data,
+                _destination(data.get("install")),
+                tuple(one["fragment"] for one in fragments if one["role"] == "libraries"),
             )
         )
     log.debug("%d targets in %s", len(found), build)
     return found
+
+
+def _destination(install: dict[str, Any] | None) -> Path | None:
+    if install is None:
+        return None
+    return Path(install["prefix"]["path"], install["destinations"][0]["path"])
 
 
 def command_of(build: Path, source: Path) -> str:

@@ -14,6 +14,10 @@ from xpu_stack import packages, shell
 from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 
+# Of the group that a container is in, in the kernel's two forms; "max": no limit.
+_MEMORY_LIMITS = tuple(
+    Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory/memory.limit_in_bytes")
+)
 _CACHE_SIZE = "20G"  # a full build with debug information or two without fit
 
 
@@ -91,7 +95,15 @@ def _remote_jobs() -> int:
 
 
 def _available_memory() -> int:
-    """In bytes, with what the kernel would give up of its caches."""
+    """In bytes, with what the kernel would give up of its caches, within a container's limit."""
+    return min([_free_memory(), *map(int, filter(str.isdigit, map(_content, _MEMORY_LIMITS)))])
+
+
+def _content(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _free_memory() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
@@ -108,11 +120,19 @@ def tallied(log: Path) -> dict[str, str]:
 
 
 def say_tally(log: Path) -> None:
-    """How many objects were compiled, and how many were known."""
+    """Says what the tally is, if anything was compiled."""
+    told = tally(log)
+    if told:
+        say(told)
+
+
+def tally(log: Path) -> str:
+    """How many objects were compiled, and how many were known; empty: none at all."""
     # ccache writes a counter's name for each time
     words = Counter(log.read_text().splitlines() if log.exists() else [])
     hits = words["direct_cache_hit"] + words["preprocessed_cache_hit"]
-    if hits or words["cache_miss"]:
-        far = words["remote_storage_hit"]
-        told = f", {far} of them from CCACHE_REMOTE" if far else ""
-        say(f"{words['cache_miss']} object(s) compiled, {hits} from ccache{told}")
+    if not hits and not words["cache_miss"]:
+        return ""
+    far = words["remote_storage_hit"]
+    shared = f", {far} of them from CCACHE_REMOTE" if far else ""
+    return f"{words['cache_miss']} object(s) compiled, {hits} from ccache{shared}"

@@ -23,7 +23,7 @@ def fetched(layout: Layout, wanted: Headers) -> dict[str, Path]:
     if not all((folder / name).exists() for name in wanted.names):
         folder.mkdir(parents=True, exist_ok=True)
         _extract(_archive(layout, wanted), wanted, folder)
-    return {f"{wanted.into}/{name}": folder / name for name in wanted.names}
+    return {f"{wanted.into}/{here}": folder / name for name, here in wanted.names.items()}
 
 
 def _archive(layout: Layout, wanted: Headers) -> Path:
@@ -74,7 +74,7 @@ def _extract(archive: Path, wanted: Headers, folder: Path) -> None:
 
 def _unavailable(wanted: Headers, why: str) -> ToolError:
     return ToolError(
-        f"{wanted.file}, which has {wanted.names[0]}, cannot be had here.",
+        f"{wanted.file}, which has {next(iter(wanted.names))}, cannot be had here.",
         why=why,
         next=f"pip config debug # PyPI or a mirror of it must have {wanted.project}",
         code=ExitCode.MISSING,

@@ -62,12 +62,19 @@ def run(
     return output
 
 
+def options() -> list[str]:
+    """How pytest is called, on whatever the package is imported from."""
+    return [
+        *("-q", "-p", "no:cacheprovider", "-n", str(compiling.local_jobs()), "--dist", "worksteal"),
+        *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
+    ]
+
+
 def _command(this: Build, name: str, junit: Path) -> list[str]:
     python = str(this.work.layout.python / "bin" / "python")
     # -P keeps the checkout's own, unbuilt torch out of the path
     return [
         *(python, "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
-        *("-q", "-p", "no:cacheprovider", "-n", str(compiling.local_jobs()), "--dist", "worksteal"),
-        *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
+        *options(),
         *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
     ]

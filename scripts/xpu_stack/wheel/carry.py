@@ -9,6 +9,7 @@ wants it, so that the environment may stand anywhere.
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from xpu_stack import shell
@@ -47,8 +48,21 @@ def repair(wheel: Path, into: Path, env: dict[str, str]) -> Path:
 
 
 def own_name(carried: Path) -> str:
-    """A carried library's name, without the digest that auditwheel adds."""
-    return re.sub(r"-[0-9a-f]{8}(?=\.so)", "", carried.name)
+    """A carried library's name, without the digest that auditwheel adds.
+
+    It stands before the first point, which is not always that of .so:
+    libopenblasp-r0.3.21.so becomes libopenblasp-r0-<digest>.3.21.so.
+    """
+    return re.sub(r"^([^.]+)-[0-9a-f]{8}(?=\.)", r"\1", carried.name)
+
+
+def binaries(folder: Path) -> Iterator[Path]:
+    """What the loader reads: libraries, extension modules and programs."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield path
 
 
 def load_runtime_first(site: Path) -> None:
@@ -64,12 +78,12 @@ def load_runtime_first(site: Path) -> None:
 
 
 def find_runtime(site: Path) -> list[str]:
-    """Leaves each library relative ways only, to the SYCL runtime too; which want that.
+    """Leaves each binary relative ways only, to the SYCL runtime too; which want that.
 
     site: the unpacked wheel, as it will lie in site-packages.
     """
     found = []
-    for library in sorted(site.rglob("*.so*")):
+    for library in binaries(site):
         before = ways(library)
         after = [way for way in before if way.startswith("$ORIGIN")]
         if _wants_runtime(library):

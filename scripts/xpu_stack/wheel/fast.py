@@ -16,7 +16,7 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> dict[str, str]
     """Builds the stage and installs it below torch/ in the tree; setup.py's environment."""
     this = building.prepare(work, identity.stage, Mode.FAST)
     building.build(this, work.series.changes(identity.stage), python=True)
-    installed = [target.name for target in cmake.targets(this.folder) if target.installed]
+    installed = [target.name for target in cmake.targets(this.folder) if target.destination]
     ninja.build(this.folder, installed, this.env, compiling.jobs())
     shell.run(["cmake", "--install", this.folder, "--prefix", source / "torch"], env=this.env)
     _copy_generated(work.repository, source)

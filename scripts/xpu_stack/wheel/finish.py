@@ -4,20 +4,26 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from xpu_stack import shell
 from xpu_stack.build import Mode
-from xpu_stack.console import log, progress, say
+from xpu_stack.console import log, progress
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.wheel import carry
 from xpu_stack.wheel.identity import Identity
 
 FACTS = "xpu_stack.json"  # in the wheel's dist-info
 
+_ATEN_INCLUDE = re.compile(r'^set\(ATEN_INCLUDE_DIR ".*"\)$', re.M)
 
-def finish(wheel: Path, identity: Identity, into: Path) -> Path:
-    """Unpacks a wheel, completes it and packs it again."""
+
+def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[str]) -> Path:
+    """Unpacks a wheel, completes it and packs it again.
+
+    compiled_in: packages of the distribution whose headers the libraries are made from.
+    """
     folder = into / "unpacked"
     shutil.rmtree(folder, ignore_errors=True)
     _wheel("unpack", "--dest", folder, wheel)
@@ -28,7 +34,8 @@ def finish(wheel: Path, identity: Identity, into: Path) -> Path:
     log.info("find the SYCL runtime: %s", carry.find_runtime(site))
     _write_version(site / "torch" / "version.py", identity)
     _write_metadata(info, identity)
-    _write_licences(site, info)
+    _write_licences(site, info, compiled_in)
+    _relocate(site)
     with progress(None, "packing the wheel"):
         _wheel("pack", "--dest-dir", into, site)
     shutil.rmtree(folder)
@@ -69,35 +76,46 @@ def _write_metadata(info: Path, identity: Identity) -> None:
     (info / FACTS).write_text(json.dumps(identity.facts, indent=1) + "\n")
 
 
-def _write_licences(site: Path, info: Path) -> None:
-    """The project's own licence terms are PyTorch's; each carried library brings its own."""
+def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
+    """The project's own licence terms are PyTorch's; what a wheel carries brings its own."""
     folder = info / "licenses"
     folder.mkdir(exist_ok=True)
-    without = []
+    found = {package: _copyright(package) for package in compiled_in}
     for library in sorted((site / "torch.libs").glob("*.so*")):
-        source = _copyright(carry.own_name(library))
-        if source is None:
-            without.append(library.name)
-        else:
-            shutil.copyfile(source, folder / f"{source.parent.name}.txt")
+        found[library.name] = _copyright_of(carry.own_name(library))
+    without = [name for name, source in found.items() if source is None]
     if without:
         raise ToolError(
-            f"{len(without)} carried libraries have no licence file.",
-            why=f"no package of the distribution owns {', '.join(without)}",
+            "The wheel carries what has no licence file.",
+            why=f"no package of the distribution has one for {', '.join(without)}",
             next="make doctor # which libraries the build found",
             code=ExitCode.BUILD,
         )
-    count = len(list(folder.iterdir()))
-    if count:
-        say(f"the carried libraries are of {count} packages, whose licences are in the wheel")
+    for source in found.values():
+        assert source is not None
+        shutil.copyfile(source, folder / f"{source.parent.name}.txt")
 
 
-def _copyright(name: str) -> Path | None:
+def _copyright(package: str) -> Path | None:
+    """A package's licence file."""
+    path = Path("/usr/share/doc") / package / "copyright"
+    return path if path.exists() else None
+
+
+def _copyright_of(library: str) -> Path | None:
     """The licence file of the package that has a library of this name."""
-    asked = shell.run(["dpkg-query", "--search", f"*/{name}*"], check=False).text
+    asked = shell.run(["dpkg-query", "--search", f"*/{library}*"], check=False).text
     for line in asked.splitlines():
         for package in line.split(": ")[0].split(", "):
-            found = Path("/usr/share/doc") / package.split(":")[0] / "copyright"
-            if found.exists():
+            found = _copyright(package.split(":")[0])
+            if found is not None:
                 return found
     return None
+
+
+def _relocate(site: Path) -> None:
+    """Has ATen's headers found beside their CMake file, not where they were installed first."""
+    path = site / "torch" / "share" / "cmake" / "ATen" / "ATenConfig.cmake"
+    if path.exists():
+        here = 'set(ATEN_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../../../include")'
+        path.write_text(_ATEN_INCLUDE.sub(lambda _: here, path.read_text()))

@@ -37,12 +37,11 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> Environment:
     return env
 
 
-def install(source: Path, env: Environment) -> None:
-    """Builds all and installs it below torch/ in the tree."""
+def install(source: Path, env: Environment) -> str:
+    """Builds all and installs it below torch/ in the tree; in words, what that took."""
     build = source / "build"
     log = build / "ccache.log"
     steps = ninja.build(
         build, ["install"], env | compiling.tallied(log), compiling.jobs(), keep_going=True
     )
-    compiling.say_tally(log)
-    say(f"compiled here: everything, in {steps} step(s)")
+    return ", ".join(filter(None, (f"{steps} step(s)", compiling.tally(log))))

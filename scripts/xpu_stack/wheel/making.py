@@ -1,9 +1,8 @@
 """Making a wheel, from the checkout to the file."""
 
-import shutil
 import time
+import zipfile
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack import lock, packages
@@ -11,20 +10,8 @@ from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
 from xpu_stack.console import say
 from xpu_stack.pace import minutes
-from xpu_stack.wheel import carry, fast, finish, full, identity, setuppy, tree
-from xpu_stack.wheel.identity import Identity
-
-
-@dataclass(frozen=True)
-class Order:
-    """A wheel to be made: its tree is prepared, the checkout is free again."""
-
-    work: Workspace
-    identity: Identity
-    folder: Path  # of all that is made for wheels in this mode
-    source: Path  # the tree
-    env: dict[str, str]
-    started: float
+from xpu_stack.wheel import fast, full, identity, packing, rehearsal, tree
+from xpu_stack.wheel.packing import Order
 
 
 def prepare(work: Workspace, stage: str, mode: Mode, held: ExitStack) -> Order:
@@ -45,17 +32,18 @@ def prepare(work: Workspace, stage: str, mode: Mode, held: ExitStack) -> Order:
 
 def make(order: Order) -> Path:
     """The wheel; a full build may take hours, and goes on where it stopped."""
-    is_full = order.identity.mode is Mode.FULL
-    if is_full:
-        full.install(order.source, order.env)
-    raw = setuppy.bdist_wheel(order.source, order.env, _emptied(order.folder / "raw"))
-    if is_full:
-        raw = carry.repair(raw, _emptied(order.folder / "repaired"), order.env)
-    made = finish.finish(raw, order.identity, _emptied(order.folder / "finished"))
+    compiled = ""
+    if order.is_full:
+        rehearsal.rehearse(order)
+        compiled = full.install(order.source, order.env)
+    made = packing.pack(order)
     target = wheels(order.work) / made.name
     target.parent.mkdir(parents=True, exist_ok=True)
+    # The same wheel for another C library would make two of one version.
+    for same in target.parent.glob(f"{'-'.join(target.name.split('-')[:3])}-*.whl"):
+        same.unlink()
     made.replace(target)
-    _say(target, order)
+    _say(target, order, compiled)
     return target
 
 
@@ -64,14 +52,13 @@ def wheels(work: Workspace) -> Path:
     return work.layout.state / "wheels"
 
 
-def _emptied(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _say(wheel: Path, order: Order) -> None:
-    if order.identity.mode is Mode.FAST:
+def _say(wheel: Path, order: Order, compiled: str) -> None:
+    """What came out of it all."""
+    carried = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torch.libs/")]
+    if order.is_full:
+        say(compiled)
+        say(f"carried, since a plain distribution has them not: {len(carried)} libraries")
+    else:
         say("this wheel is for this machine: libtorch_cpu and what it needs are the distribution's")
     size = wheel.stat().st_size / 1e6
     say(f"{wheel} ({size:.0f} MB, in {minutes(time.monotonic() - order.started)})")

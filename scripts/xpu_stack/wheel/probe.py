@@ -6,6 +6,7 @@ matrices, an FFT, a factorisation, the devices there are.
 
 import ctypes
 import importlib.metadata
+import importlib.util
 import json
 from pathlib import Path
 
@@ -33,6 +34,31 @@ def computed() -> dict[str, bool]:
     }
 
 
+def used() -> str:
+    """What a person does first, where the package has torch.xpu: the device's name."""
+    if not hasattr(torch, "xpu"):
+        return ""
+    torch.xpu.Stream().synchronize()
+    assert torch.xpu.memory_stats()["reserved_bytes.all.current"] == 0
+    return str(torch.xpu.get_device_name(0))
+
+
+def shared() -> bool:
+    """Memory shared by name: torch_shm_manager runs, and finds its libraries."""
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    return bool(torch.ones(4).share_memory_().is_shared())
+
+
+def has_functorch() -> bool:
+    """Whether functorch is there; if so, it works."""
+    if importlib.util.find_spec("functorch") is None:
+        return False
+    import functorch  # type: ignore[import-not-found]
+
+    twice = functorch.vmap(lambda one: one * 2)(torch.ones(3))
+    return bool((twice == 2).all())
+
+
 def mapped() -> list[str]:
     lines = Path("/proc/self/maps").read_text().splitlines()
     return sorted({line.split(None, 5)[5] for line in lines if "/" in line})
@@ -52,6 +78,9 @@ def main() -> None:
                      or "licenses" in file.parts],
         "computed": computed(),
         "devices": devices(),
+        "used": used(),
+        "shared": shared(),
+        "functorch": has_functorch(),
         "mapped": mapped(),
     }  # fmt: skip
     print(json.dumps(found))

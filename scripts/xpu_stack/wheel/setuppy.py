@@ -1,5 +1,6 @@
 """PyTorch's own setup.py, called in the wheel's tree."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -27,6 +28,13 @@ def requirements(work: Workspace) -> list[str]:
 
     A new year's release may break the interface of the libraries.
     """
+    if os.environ.get("SYCL_ROOT") and not os.environ.get("SYCL_VERSION"):
+        raise ToolError(
+            "Which release of the SYCL runtime the wheel needs is not known.",
+            why=f"SYCL_ROOT={os.environ['SYCL_ROOT']} does not say what it is called on PyPI",
+            next=f"make wheel SYCL_VERSION={packages.sycl_version()} # or without SYCL_ROOT",
+            code=ExitCode.USAGE,
+        )
     version = packages.sycl_version()
     year = int(version.split(".")[0])
     runtime = [f"{name}>={version},<{year + 1}" for name in ("intel-sycl-rt", "intel-opencl-rt")]

@@ -17,14 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpu_stack import compiling, packages, shell
+from xpu_stack import packages, pytests, shell
 from xpu_stack.applying import Workspace
+from xpu_stack.build import Mode
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.testing import CONFIGURATIONS, Configuration
 from xpu_stack.wheel import carry, making
 from xpu_stack.wheel.identity import Identity
 
+# With a device and without one. What a wheel could break is the same for two
+# virtual devices, and `make test` runs all configurations on the same sources.
+_CONFIGURATIONS = tuple(one for one in CONFIGURATIONS if one.name in ("CPU", "GPU"))
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 _SHOWN = 60  # lines of a failure that are shown; the log has all
 
@@ -125,12 +129,20 @@ def _wrong(this: Trial) -> Iterator[str]:
     found = json.loads(result.text.splitlines()[-1])
     yield from _wrong_facts(this, found)
     yield from (f"{name} is wrong" for name, right in found["computed"].items() if not right)
+    if not found["shared"]:
+        yield "memory is not shared by name: torch_shm_manager does not run"
+    if found["functorch"] != (this.identity.mode is Mode.FULL):
+        yield "functorch is where it should not be, or is not where it should be"
     if found["devices"] < 1:
         yield "the runtime finds no device: neither a GPU nor OpenCL for the CPU"
     yield from _wrong_places(this, found["mapped"])
     yield from _wrong_ways(this)
     yield from _wrong_words(this)
-    say(f"{found['version']}: {found['devices']} device(s), {len(found['mapped'])} files mapped")
+    device = f" ({found['used']})" if found["used"] else ""
+    say(
+        f"{found['version']}: {found['devices']} device(s){device}, "
+        f"{len(found['mapped'])} files mapped"
+    )
 
 
 def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
@@ -145,8 +157,10 @@ def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
     for package in ("intel-sycl-rt", "intel-opencl-rt", "typing-extensions", "numpy"):
         if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
             yield f"the metadata does not require {package}"
-    if not found["licences"]:
-        yield "there is no licence file"
+    licences = {Path(name).name for name in found["licences"]}
+    for name in ("LICENSE", *(f"{package}.txt" for package in this.work.base.compiled_in)):
+        if name not in licences:
+            yield f"there is no licence file {name}"
 
 
 def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
@@ -159,8 +173,14 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
     if not any(name.startswith("libintelocl.so") for name in libraries):
         yield "OpenCL for the CPU was not loaded"
     carried = {carry.own_name(path) for path in (this.site / "torch.libs").glob("*")}
+    ours = {path.stem for path in (this.site / "torch" / "lib").glob("*.so")}
+    if this.identity.mode is Mode.FAST:
+        # The distribution's part of these is wanted, and brings its libtorch, which is empty.
+        ours -= {f"lib{name}" for name in ("torch", *this.work.base.prebuilt.targets)}
     for path in mapped:
-        if Path(path).name in carried:
+        name = Path(path).name
+        foreign = not path.startswith(str(this.folder))
+        if name in carried or (foreign and name.partition(".")[0] in ours):
             yield f"{path} was loaded beside the one that the wheel carries"
         runtime = Path(path).name.startswith(("libsycl", "libOpenCL", "libtbb."))
         if runtime and not path.startswith(str(this.folder)):
@@ -168,10 +188,11 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
 
 
 def _wrong_ways(this: Trial) -> Iterator[str]:
-    for library in sorted((this.site / "torch").rglob("*.so*")):
-        for way in carry.ways(library):
-            if not way.startswith("$ORIGIN"):
-                yield f"{library.relative_to(this.site)} looks for libraries in {way}"
+    for package in ("torch", "torch.libs", "functorch"):
+        for library in carry.binaries(this.site / package):
+            for way in carry.ways(library):
+                if not way.startswith("$ORIGIN"):
+                    yield f"{library.relative_to(this.site)} looks for libraries in {way}"
 
 
 def _wrong_words(this: Trial) -> Iterator[str]:
@@ -200,22 +221,14 @@ def _run_tests(this: Trial) -> None:
         path = this.folder / file.target
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.source, path)
-    _pip(this, "install", *_test_requirements())
-    for configuration in CONFIGURATIONS:
+    _pip(this, "install", "--requirement", str(packages.REQUIREMENTS / "test.txt"))
+    for configuration in _CONFIGURATIONS:
         _run_configuration(this, configuration)
-
-
-def _test_requirements() -> list[str]:
-    """What PyTorch's test library imports, as the checks of the toolkit pin them."""
-    lines = (packages.REQUIREMENTS / "dev.txt").read_text().splitlines()
-    wanted = ("pytest==", "pytest-xdist==", "expecttest==", "hypothesis==")
-    return [line for line in lines if line.startswith(wanted)]
 
 
 def _run_configuration(this: Trial, configuration: Configuration) -> None:
     with progress(None, f"testing {configuration.name}"):
-        parallel = ("-n", str(compiling.local_jobs()), "--dist", "worksteal")
-        words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *parallel, "test")
+        words = ("-m", "pytest", *pytests.options(), "test")
         result = this.run(*words, mapping=configuration.environment)
     if result.code:
         lines = result.text.splitlines()

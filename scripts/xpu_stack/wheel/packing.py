@@ -1,0 +1,43 @@
+"""From what is installed below torch/ in a wheel's tree to the file."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.applying import Workspace
+from xpu_stack.build import Mode
+from xpu_stack.wheel import carry, finish, setuppy
+from xpu_stack.wheel.identity import Identity
+
+
+@dataclass(frozen=True)
+class Order:
+    """A wheel to be made: its tree is prepared, the checkout is free again."""
+
+    work: Workspace
+    identity: Identity
+    folder: Path  # of all that is made for wheels in this mode
+    source: Path  # the tree
+    env: dict[str, str]
+    started: float
+
+    @property
+    def is_full(self) -> bool:
+        return self.identity.mode is Mode.FULL
+
+
+def pack(order: Order) -> Path:
+    """The finished wheel, in the order's folder."""
+    raw = setuppy.bdist_wheel(order.source, order.env, _emptied(order.folder / "raw"))
+    base = order.work.base
+    compiled_in = base.compiled_in
+    if order.is_full:
+        raw = carry.repair(raw, _emptied(order.folder / "repaired"), order.env)
+        compiled_in += base.full.compiled_in
+    return finish.finish(raw, order.identity, _emptied(order.folder / "finished"), compiled_in)
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

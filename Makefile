@@ -114,4 +114,4 @@ lint:
 self-test:
 	@$(tool) --dev -m pytest $(ARGS)
 
-verify: lint check self-test test sanitize
+verify: lint check self-test test tidy sanitize

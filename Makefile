@@ -114,6 +114,6 @@ lint:
 self-test:
 	@$(tool) --dev -m pytest $(ARGS)
 
-verify: lint check self-test test sanitize
+verify: lint check self-test test tidy sanitize
 	@$(MAKE) --no-print-directory wheel MODE=fast
 	@$(MAKE) --no-print-directory test-wheel MODE=fast

@@ -83,3 +83,21 @@ def build(
 def clean(folder: Path, targets: list[str]) -> None:
     """Removes what `targets` are made of, so that the next build makes it again."""
     shell.run(["ninja", "-C", folder, "-t", "clean", *targets])
+
+
+def included(folder: Path, outputs: list[str]) -> dict[str, list[str]]:
+    """What the compiler read for each of these objects, its source among it.
+
+    An object that is not there, or older than what it was made from, is left out.
+    """
+    found: dict[str, list[str]] = {}
+    names: list[str] = []
+    listed = shell.run(["ninja", "-C", folder, "-t", "deps", *outputs], check=False).text
+    for line in listed.splitlines():
+        if line.startswith("    "):
+            names.append(line.strip())
+        elif line.endswith("(VALID)"):
+            names = found.setdefault(line.partition(": #deps ")[0], [])
+        else:
+            names = []  # of no use
+    return found

@@ -50,6 +50,7 @@ namespace impl {
 __thread StreamId* thread_streams = nullptr;
 
 StreamId* make_thread_streams() {
+  // NOLINTNEXTLINE(*-avoid-c-arrays): one for each device
   auto ids = std::make_unique<StreamId[]>(
       static_cast<size_t>(device_count_ensure_non_zero()));
   const int error = pthread_setspecific(threadStreamsKey(), ids.get());

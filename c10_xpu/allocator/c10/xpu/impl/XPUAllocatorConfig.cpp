@@ -5,10 +5,10 @@
 #include <c10/xpu/impl/XPUBlock.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <iomanip>
-#include <iterator>
 #include <sstream>
 
 namespace c10::xpu::impl {
@@ -106,7 +106,7 @@ size_t AllocatorConfig::roundToDivision(size_t size) const {
 }
 
 std::string formatSize(size_t size) {
-  constexpr const char* units[] = {"KiB", "MiB", "GiB"};
+  constexpr std::array<const char*, 3> units = {"KiB", "MiB", "GiB"};
   if (size < 1024) {
     return c10::str(size, " bytes");
   }

@@ -168,7 +168,7 @@ class Arena final : public ArenaBooks {
     }
     try {
       lookAfterHeld();
-    } catch (const std::exception&) {
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
       // They still wait: see Note [Cross-stream use]
     }
     return freed;

@@ -2,11 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
-#include <iterator>
 #include <new>
 #include <vector>
 
@@ -106,7 +106,7 @@ class NodePool final {
   NodePool& operator=(const NodePool&) = delete;
   ~NodePool() {
     for (void* memory : memory_) {
-      std::free(memory);
+      std::free(memory); // NOLINT(cppcoreguidelines-no-malloc): see obtain
     }
   }
 
@@ -152,9 +152,10 @@ class NodePool final {
   static constexpr size_t kChunkSize = size_t{16} << 10;
   struct Chunk {
     ArenaBase* arena;
-    alignas(alignof(Block)) Block nodes[kChunkSize / sizeof(Block) - 1];
+    alignas(
+        alignof(Block)) std::array<Block, kChunkSize / sizeof(Block) - 1> nodes;
   };
-  static_assert(sizeof(Chunk) == kChunkSize, "");
+  static_assert(sizeof(Chunk) == kChunkSize);
 
   // Chunks come one by one at first. An arena with very many blocks cuts them
   // out of huge pages: its nodes are touched at random, and with small pages
@@ -190,7 +191,7 @@ class NodePool final {
   void grow() {
     auto* chunk = new (newChunk()) Chunk{&arena_, {}};
     // In order of address: neighbours in a segment tend to be neighbours here.
-    for (size_t i = std::size(chunk->nodes); i > 0; --i) {
+    for (size_t i = chunk->nodes.size(); i > 0; --i) {
       put(&chunk->nodes[i - 1]);
     }
   }

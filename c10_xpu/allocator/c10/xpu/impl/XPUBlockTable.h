@@ -48,11 +48,11 @@ class BlockTable final {
       Window* windows = root_[i].load(std::memory_order_relaxed);
       for (size_t j = 0; windows != nullptr && j < size_t{1} << kWindowBits;
            ++j) {
-        std::free(windows[j].small.load(std::memory_order_relaxed));
+        freeLevel(windows[j].small.load(std::memory_order_relaxed));
       }
-      std::free(windows);
+      freeLevel(windows);
     }
-    std::free(root_);
+    freeLevel(root_);
   }
 
   Block* find(const void* ptr) const noexcept {
@@ -128,8 +128,8 @@ class BlockTable final {
   static constexpr int kRootBits = 18;
   static constexpr int kPointerBits = 48; // of a node's address
   static constexpr uint64_t kPointerMask = (uint64_t{1} << kPointerBits) - 1;
-  static_assert(size_t{1} << kBlockShift == kBlockGranularity, "");
-  static_assert(size_t{1} << kWindowShift <= kSmallSize, "");
+  static_assert(size_t{1} << kBlockShift == kBlockGranularity);
+  static_assert(size_t{1} << kWindowShift <= kSmallSize);
 
   static uintptr_t addressOf(const void* ptr) {
     return reinterpret_cast<uintptr_t>(ptr) &
@@ -149,7 +149,8 @@ class BlockTable final {
     return level(root_[rootIndex(address)], kWindowBits)[windowIndex(address)];
   }
 
-  // calloc, because it does not touch the pages of a large request.
+  // NOLINTBEGIN(cppcoreguidelines-no-malloc): calloc does not touch the pages
+  // of a large request.
   template <class T>
   static T* newLevel(int bits) {
     void* memory = std::calloc(size_t{1} << bits, sizeof(T));
@@ -158,6 +159,11 @@ class BlockTable final {
     }
     return static_cast<T*>(memory);
   }
+
+  static void freeLevel(void* level) {
+    std::free(level);
+  }
+  // NOLINTEND(cppcoreguidelines-no-malloc)
 
   template <class T>
   static T* level(std::atomic<T*>& slot, int bits) {
@@ -170,7 +176,7 @@ class BlockTable final {
             present, fresh, std::memory_order_acq_rel)) {
       return fresh;
     }
-    std::free(fresh);
+    freeLevel(fresh);
     return present;
   }
 

@@ -170,8 +170,7 @@ void XPUGuardImpl::record(
     }
     (*interp)->trace_gpu_event_record(traceName(target), traceName(&queue));
   }
-  *event = target;
-  created.release();
+  *event = created ? created.release() : target;
 }
 
 void XPUGuardImpl::block(void* event, const Stream& stream) const {

@@ -30,7 +30,7 @@ constexpr int kPriorityShift = 1;
 constexpr int kPriorityBits = 3;
 constexpr int kIndexShift = kPriorityShift + kPriorityBits;
 constexpr StreamId kExternalMask = alignof(sycl::queue) - 1;
-constexpr int kPriorityOfSlot[kNumPriorities] = {0, -1, 1};
+constexpr std::array<int, kNumPriorities> kPriorityOfSlot = {0, -1, 1};
 
 static_assert(alignof(sycl::queue) >= 8, "bit 0 must tell ids from addresses");
 static_assert(kStreamsPerPool <= 32, "Pool::used has a bit per stream");
@@ -61,11 +61,11 @@ struct DeviceStreams {
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
 DeviceStreams& streamsOf(DeviceIndex device) {
-  return gStreams[static_cast<size_t>(device)];
+  return gStreams[static_cast<uint8_t>(device)]; // which was checked
 }
 
 struct ExternalQueue {
-  DeviceIndex device;
+  DeviceIndex device = 0;
   sycl::ext::oneapi::weak_object<sycl::queue> queue;
   std::shared_ptr<Marker> marker;
 };

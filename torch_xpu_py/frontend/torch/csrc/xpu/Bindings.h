@@ -4,6 +4,8 @@
 #include <torch/csrc/python_headers.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -37,6 +39,14 @@ template <typename Action>
 decltype(auto) withoutGil(Action&& action) {
   pybind11::gil_scoped_release no_gil;
   return std::forward<Action>(action)();
+}
+
+/// Names of arguments, the last of them null, as CPython takes them
+/// before 3.13: as if it wrote to them.
+template <size_t N>
+char** argumentNames(const std::array<const char*, N>& names) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+  return const_cast<char**>(names.data());
 }
 
 void bindDevices(pybind11::module& module);

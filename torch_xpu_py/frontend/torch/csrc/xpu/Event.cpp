@@ -4,6 +4,7 @@
 #include <torch/csrc/xpu/Bindings.h>
 #include <torch/csrc/xpu/Stream.h>
 
+#include <array>
 #include <functional>
 #include <mutex>
 #include <new>
@@ -56,9 +57,9 @@ auto reading(PyObject* self, Read read) {
 PyObject* eventNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   HANDLE_TH_ERRORS
   int enable_timing = 0;
-  const char* names[] = {"enable_timing", nullptr};
+  const std::array<const char*, 2> names = {"enable_timing", nullptr};
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "|p", const_cast<char**>(names), &enable_timing)) {
+          args, kwargs, "|p", argumentNames(names), &enable_timing)) {
     return nullptr;
   }
   PyObject* self = type->tp_alloc(type, 0);
@@ -135,7 +136,7 @@ PyObject* eventElapsedTime(PyObject* self, PyObject* other) {
   PyEvent& to = eventOf(other);
   return PyFloat_FromDouble(withoutGil([&] {
     // Both locks, in one order for all threads; one lock if it is one event.
-    const bool ordered = std::less<PyEvent*>()(&from, &to);
+    const bool ordered = std::less<>()(&from, &to);
     std::shared_lock<std::shared_mutex> first((ordered ? from : to).lock);
     std::shared_lock<std::shared_mutex> second;
     if (&from != &to) {
@@ -146,18 +147,18 @@ PyObject* eventElapsedTime(PyObject* self, PyObject* other) {
   END_HANDLE_TH_ERRORS
 }
 
-PyGetSetDef event_properties[] = {
-    {"device", eventDevice, nullptr, nullptr, nullptr},
-    {"sycl_event", eventHandle, nullptr, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+std::array<PyGetSetDef, 3> event_properties = {
+    {{"device", eventDevice, nullptr, nullptr, nullptr},
+     {"sycl_event", eventHandle, nullptr, nullptr, nullptr},
+     {nullptr, nullptr, nullptr, nullptr, nullptr}}};
 
-PyMethodDef event_methods[] = {
-    {"record", eventRecord, METH_O, nullptr},
-    {"wait", eventWait, METH_O, nullptr},
-    {"query", eventQuery, METH_NOARGS, nullptr},
-    {"synchronize", eventSynchronize, METH_NOARGS, nullptr},
-    {"elapsed_time", eventElapsedTime, METH_O, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+std::array<PyMethodDef, 6> event_methods = {
+    {{"record", eventRecord, METH_O, nullptr},
+     {"wait", eventWait, METH_O, nullptr},
+     {"query", eventQuery, METH_NOARGS, nullptr},
+     {"synchronize", eventSynchronize, METH_NOARGS, nullptr},
+     {"elapsed_time", eventElapsedTime, METH_O, nullptr},
+     {nullptr, nullptr, 0, nullptr}}};
 
 PyTypeObject makeEventType() {
   PyTypeObject type{};
@@ -167,8 +168,8 @@ PyTypeObject makeEventType() {
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
   type.tp_new = eventNew;
   type.tp_dealloc = eventDealloc;
-  type.tp_getset = event_properties;
-  type.tp_methods = event_methods;
+  type.tp_getset = event_properties.data();
+  type.tp_methods = event_methods.data();
   return type;
 }
 

@@ -45,7 +45,10 @@ DeviceIndex narrow(int64_t index) {
 /// Returns the device before. Does nothing for a negative index, and returns
 /// -1.
 int exchangeDevice(int64_t index) {
-  return index < 0 ? -1 : c10::xpu::exchange_device(useDevice(index));
+  if (index < 0) {
+    return -1;
+  }
+  return c10::xpu::exchange_device(useDevice(index));
 }
 
 py::object defaultGenerator(int64_t device) {

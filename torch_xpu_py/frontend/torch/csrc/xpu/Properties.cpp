@@ -127,7 +127,7 @@ const char* truth(bool value) {
 }
 
 std::string represent(const DeviceProp& prop) {
-  constexpr uint64_t kMiB = 1024 * 1024;
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
   std::ostringstream out;
   out << "_XpuDeviceProperties(name='" << prop.name << "', platform_name='"
       << prop.platform_name << "', type='" << nameOf(prop.device_type)

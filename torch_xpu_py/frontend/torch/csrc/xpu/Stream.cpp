@@ -5,6 +5,7 @@
 #include <torch/csrc/Stream.h>
 #include <torch/csrc/xpu/Bindings.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <new>
@@ -20,7 +21,8 @@ using c10::xpu::XPUStream;
 
 /// torch._C._XpuStreamBase; a torch.Stream, so that it is accepted where one
 /// is.
-struct PyStream : THPStream {
+struct PyStream {
+  THPStream base{};
   XPUStream stream;
 };
 
@@ -54,13 +56,13 @@ PyObject* streamNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   long long stream_id = 0; // NOLINT(google-runtime-int): what "L" means
   long long device_index = 0; // NOLINT(google-runtime-int)
   long long device_type = 0; // NOLINT(google-runtime-int)
-  const char* names[] = {
+  const std::array<const char*, 5> names = {
       "priority", "stream_id", "device_index", "device_type", nullptr};
   if (!PyArg_ParseTupleAndKeywords(
           args,
           kwargs,
           "|iLLL",
-          const_cast<char**>(names),
+          argumentNames(names),
           &priority,
           &stream_id,
           &device_index,
@@ -74,7 +76,7 @@ PyObject* streamNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   auto* object = reinterpret_cast<PyStream*>(self);
-  object->cdata = stream.unwrap().pack();
+  object->base.cdata = stream.unwrap().pack();
   new (&object->stream) XPUStream(stream);
   return self;
   END_HANDLE_TH_ERRORS
@@ -153,20 +155,23 @@ PyObject* streamPriorityRange(PyObject* /*type*/, PyObject* /*none*/) {
   END_HANDLE_TH_ERRORS
 }
 
-PyGetSetDef stream_properties[] = {
-    {"device", streamDevice, nullptr, nullptr, nullptr},
-    {"priority", streamPriority, nullptr, nullptr, nullptr},
-    {"sycl_queue", streamQueue, nullptr, nullptr, nullptr},
-    {"stream_id", streamId, nullptr, nullptr, nullptr},
-    {"device_index", streamDeviceIndex, nullptr, nullptr, nullptr},
-    {"device_type", streamDeviceType, nullptr, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+std::array<PyGetSetDef, 7> stream_properties = {
+    {{"device", streamDevice, nullptr, nullptr, nullptr},
+     {"priority", streamPriority, nullptr, nullptr, nullptr},
+     {"sycl_queue", streamQueue, nullptr, nullptr, nullptr},
+     {"stream_id", streamId, nullptr, nullptr, nullptr},
+     {"device_index", streamDeviceIndex, nullptr, nullptr, nullptr},
+     {"device_type", streamDeviceType, nullptr, nullptr, nullptr},
+     {nullptr, nullptr, nullptr, nullptr, nullptr}}};
 
-PyMethodDef stream_methods[] = {
-    {"query", streamQuery, METH_NOARGS, nullptr},
-    {"synchronize", streamSynchronize, METH_NOARGS, nullptr},
-    {"priority_range", streamPriorityRange, METH_STATIC | METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+std::array<PyMethodDef, 4> stream_methods = {
+    {{"query", streamQuery, METH_NOARGS, nullptr},
+     {"synchronize", streamSynchronize, METH_NOARGS, nullptr},
+     {"priority_range",
+      streamPriorityRange,
+      METH_STATIC | METH_NOARGS,
+      nullptr},
+     {nullptr, nullptr, 0, nullptr}}};
 
 PyTypeObject makeStreamType() {
   PyTypeObject type{};
@@ -178,8 +183,8 @@ PyTypeObject makeStreamType() {
   type.tp_new = streamNew;
   type.tp_richcompare = streamCompare;
   type.tp_hash = streamHash;
-  type.tp_getset = stream_properties;
-  type.tp_methods = stream_methods;
+  type.tp_getset = stream_properties.data();
+  type.tp_methods = stream_methods.data();
   return type;
 }
 

@@ -524,40 +524,34 @@ TEST_F(XPUCachingHostAllocatorTest, ManyThreads) {
   constexpr size_t kThreads = 4;
   constexpr size_t kRounds = 300;
   constexpr size_t kLive = 8;
-  std::vector<std::thread> threads;
   std::atomic<size_t> damaged{0};
-  for (const auto t : c10::irange(kThreads)) {
-    threads.emplace_back([&damaged, t] {
-      const auto index = static_cast<DeviceIndex>(t % device_count());
-      const XPUStream stream = getStreamFromPool(false, index);
-      const auto mark = static_cast<char>('a' + t);
-      std::mt19937 random(t);
-      std::vector<std::pair<DataPtr, size_t>> live(kLive);
-      for (const auto i : c10::irange(kRounds)) {
-        auto& slot = live[random() % kLive];
-        const auto* bytes = static_cast<char*>(slot.first.get());
-        if (bytes && (bytes[0] != mark || bytes[slot.second - 1] != mark)) {
-          ++damaged;
-        }
-        slot.second = 1 + random() % 20000;
-        slot.first.clear();
-        slot.first = HostAlloc(slot.second);
-        std::memset(slot.first.get(), mark, slot.second);
-        if (random() % 2) {
-          recordOn(slot.first, stream);
-        }
-        if (i % 100 == 99) {
-          CachingHostAllocator_emptyCache();
-        }
-        isPinned(slot.first.get());
-        CachingHostAllocator_getStats();
+  inThreads(kThreads, [&damaged](size_t t) {
+    const auto index = static_cast<DeviceIndex>(t % device_count());
+    const XPUStream stream = getStreamFromPool(false, index);
+    const auto mark = static_cast<char>('a' + t);
+    std::mt19937 random(t);
+    std::vector<std::pair<DataPtr, size_t>> live(kLive);
+    for (const auto i : c10::irange(kRounds)) {
+      auto& slot = live[random() % kLive];
+      const auto* bytes = static_cast<char*>(slot.first.get());
+      if (bytes && (bytes[0] != mark || bytes[slot.second - 1] != mark)) {
+        ++damaged;
       }
-      stream.synchronize();
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
+      slot.second = 1 + random() % 20000;
+      slot.first.clear();
+      slot.first = HostAlloc(slot.second);
+      std::memset(slot.first.get(), mark, slot.second);
+      if (random() % 2) {
+        recordOn(slot.first, stream);
+      }
+      if (i % 100 == 99) {
+        CachingHostAllocator_emptyCache();
+      }
+      isPinned(slot.first.get());
+      CachingHostAllocator_getStats();
+    }
+    stream.synchronize();
+  });
   EXPECT_EQ(damaged, 0);
   EXPECT_EQ(CachingHostAllocator_getStats().in_use_bytes(), 0);
 }

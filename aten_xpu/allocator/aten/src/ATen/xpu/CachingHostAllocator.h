@@ -12,7 +12,7 @@ namespace xpu {
 // A caching allocator of pinned host memory: USM host allocations, which every
 // XPU device reads and writes directly and which a copy between host and device
 // needs to be asynchronous. A freed block is kept and handed out again; see
-// Note [Reuse of pinned host blocks] in CachingHostAllocator.cpp.
+// Note [Reuse of pinned host blocks] in HostBlockPool.cpp.
 //
 // All functions are thread-safe. Errors of the SYCL runtime are raised as
 // c10::Error and leave the cache as it was.

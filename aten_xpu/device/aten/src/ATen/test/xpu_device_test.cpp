@@ -111,7 +111,7 @@ TEST(XPUDeviceTest, GlobalIndexIsOfAnXPUDeviceWithAnIndex) {
 
 TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
   C10_XPU_NEEDS_DEVICES(1);
-  const int count = at::xpu::device_count();
+  const int count = deviceCount();
   for (const int bad : {-1, -128, count, 127}) {
     const auto index = static_cast<c10::DeviceIndex>(bad);
     for (const auto& text :

@@ -3,9 +3,7 @@
 
 #include <ATen/Context.h>
 
-#include <atomic>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace c10::xpu::test;
@@ -25,24 +23,14 @@ TEST(XPULazyInitTest, AFailureIsTriedAgainAndThreadsInitializeOnce) {
     }
     EXPECT_FALSE(c10::xpu::is_device_pool_initialized());
 
-    constexpr int kThreads = 16;
-    std::atomic<int> waiting{0};
+    constexpr size_t kThreads = 16;
     std::vector<std::string> errors(kThreads);
-    std::vector<std::thread> threads;
-    for (int n = 0; n < kThreads; ++n) {
-      threads.emplace_back([&, n] {
-        ++waiting;
-        while (waiting < kThreads) {
-        }
-        errors[n] = errorOf([&] { context.lazyInitXPU(); });
-        if (!c10::xpu::is_device_pool_initialized()) {
-          errors[n] += ", but there is no pool of devices";
-        }
-      });
-    }
-    for (auto& thread : threads) {
-      thread.join();
-    }
+    inThreads(kThreads, [&](size_t n) {
+      errors[n] = errorOf([&] { context.lazyInitXPU(); });
+      if (!c10::xpu::is_device_pool_initialized()) {
+        errors[n] += ", but there is no pool of devices";
+      }
+    });
 
     ASSERT_TRUE(c10::xpu::device_count() > 0 || mayHaveNoDevice());
     for (const auto& error : errors) {

@@ -4,6 +4,7 @@
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <set>
@@ -15,10 +16,10 @@ using namespace c10::xpu::test;
 using at::xpu::XPUEvent;
 using c10::DeviceIndex;
 
-static_assert(std::is_nothrow_move_constructible<XPUEvent>::value, "movable");
-static_assert(std::is_nothrow_move_assignable<XPUEvent>::value, "movable");
-static_assert(!std::is_copy_constructible<XPUEvent>::value, "not copyable");
-static_assert(!std::is_copy_assignable<XPUEvent>::value, "not copyable");
+static_assert(std::is_nothrow_move_constructible_v<XPUEvent>, "movable");
+static_assert(std::is_nothrow_move_assignable_v<XPUEvent>, "movable");
+static_assert(!std::is_copy_constructible_v<XPUEvent>, "not copyable");
+static_assert(!std::is_copy_assignable_v<XPUEvent>, "not copyable");
 
 namespace {
 
@@ -527,37 +528,32 @@ TEST(XPUEventTest, AsynchronousErrorsSurfaceAtSynchronize) {
 
 TEST(XPUEventTest, ManyThreadsUseTheirOwnEventsOnSharedStreams) {
   C10_XPU_NEEDS_DEVICES(1);
-  constexpr int kThreads = 8;
+  constexpr size_t kThreads = 8;
   constexpr int kSteps = 50;
-  const XPUStream streams[] = {
+  const std::array<XPUStream, 3> streams = {
       getStreamFromPool(), getStreamFromPool(), getStreamFromPool(true)};
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (const auto n : c10::irange(kThreads)) {
-    threads.emplace_back([&, n] {
-      Ints memory(0, 64);
-      int out[64] = {};
-      for (const auto step : c10::irange(kSteps)) {
-        const XPUStream& from = streams[(n + step) % 3];
-        const XPUStream& to = streams[(n + step + 1) % 3];
-        XPUEvent written(step % 2 == 0);
-        XPUEvent read(step % 2 == 0);
-        from.queue().memset(memory.get(), step, memory.bytes());
-        written.record(from);
-        written.block(to);
-        to.queue().memcpy(out, memory.get(), memory.bytes());
-        read.record(to);
-        read.synchronize();
-        wrong += out[63] != step * 0x01010101;
-        wrong += !written.query();
-        if (step % 2 == 0) {
-          wrong += written.elapsed_time(read) < 0;
-        }
+  inThreads(kThreads, [&](size_t n) {
+    Ints memory(0, 64);
+    std::array<int, 64> out{};
+    for (const auto step : c10::irange(kSteps)) {
+      const auto place = static_cast<size_t>(step);
+      const XPUStream& from = streams[(n + place) % 3];
+      const XPUStream& to = streams[(n + place + 1) % 3];
+      XPUEvent written(step % 2 == 0);
+      XPUEvent read(step % 2 == 0);
+      from.queue().memset(memory.get(), step, memory.bytes());
+      written.record(from);
+      written.block(to);
+      to.queue().memcpy(out.data(), memory.get(), memory.bytes());
+      read.record(to);
+      read.synchronize();
+      wrong += out[63] != step * 0x01010101;
+      wrong += !written.query();
+      if (step % 2 == 0) {
+        wrong += written.elapsed_time(read) < 0;
       }
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }

@@ -32,7 +32,7 @@ TEST(XPUEventTraceTest, HooksFire) {
           c10::str(" ", reinterpret_cast<uintptr_t>(queue));
       const std::string of_other =
           c10::str(" ", reinterpret_cast<uintptr_t>(&other.queue()));
-      EXPECT_EQ(calls[1], "event_record " + name + of_stream);
+      EXPECT_EQ(calls[1], c10::str("event_record ", name, of_stream));
 
       // the name stays with the event
       XPUEvent moved(std::move(event));
@@ -42,8 +42,8 @@ TEST(XPUEventTraceTest, HooksFire) {
       EXPECT_EQ(
           recorder.take(),
           (std::vector<std::string>{
-              "event_record " + name + of_other,
-              "event_wait " + name + of_stream,
+              c10::str("event_record ", name, of_other),
+              c10::str("event_wait ", name, of_stream),
               "event_synchronization " + name}));
       expected = {"event_deletion " + name};
     }

@@ -7,6 +7,7 @@
 #include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -207,8 +208,9 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
   const auto check = [](bool good, const char* which, const char* what) {
     TORCH_CHECK(good, "elapsed_time: the ", which, " event ", what);
   };
-  const std::pair<const XPUEvent*, const char*> both[] = {
-      {this, "first"}, {&other, "second"}};
+  using Named = std::pair<const XPUEvent*, const char*>;
+  const std::array<Named, 2> both = {
+      Named{this, "first"}, Named{&other, "second"}};
   for (const auto& each : both) {
     check(
         each.first->isCreated(),

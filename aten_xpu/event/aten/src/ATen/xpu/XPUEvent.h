@@ -48,8 +48,7 @@ class C10_EXPORT XPUEvent {
 
   /// Any order, for use in sets.
   friend bool operator<(const XPUEvent& left, const XPUEvent& right) {
-    return std::less<const detail::EventState*>()(
-        left.state_.get(), right.state_.get());
+    return std::less<>()(left.state_.get(), right.state_.get());
   }
 
   /// Whether it was recorded.

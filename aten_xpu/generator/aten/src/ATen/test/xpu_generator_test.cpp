@@ -8,12 +8,12 @@
 #include <ATen/xpu/XPUGeneratorImpl.h>
 #include <c10/util/irange.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 using at::Generator;
@@ -143,8 +143,8 @@ TEST(XPUGeneratorTest, StateRoundTrip) {
   EXPECT_EQ(state.scalar_type(), at::kByte);
   EXPECT_TRUE(state.device().is_cpu());
   // Seed first, then offset, in native byte order.
-  uint64_t words[2];
-  std::memcpy(words, state.data_ptr<uint8_t>(), 16);
+  std::array<uint64_t, 2> words{};
+  std::memcpy(words.data(), state.data_ptr<uint8_t>(), sizeof(words));
   EXPECT_EQ(words[0], 0x0123456789abcdefULL);
   EXPECT_EQ(words[1], 0xfedcba9876543210ULL);
 
@@ -155,7 +155,7 @@ TEST(XPUGeneratorTest, StateRoundTrip) {
   EXPECT_EQ(target.philox_offset_per_thread(), 0xfedcba9876543210ULL);
   EXPECT_EQ(draw(&target, 5), next);
   // The state is a copy.
-  EXPECT_EQ(std::memcmp(words, state.data_ptr<uint8_t>(), 16), 0);
+  EXPECT_EQ(std::memcmp(words.data(), state.data_ptr<uint8_t>(), 16), 0);
 }
 
 TEST(XPUGeneratorTest, BadStatesAreRefusedWhole) {
@@ -319,16 +319,10 @@ TEST(XPUGeneratorTest, DefaultGeneratorIsCreatedOnceByManyThreads) {
   C10_XPU_NEEDS_DEVICES(1);
   constexpr size_t kThreads = 8;
   std::vector<const Generator*> seen(kThreads);
-  std::vector<std::thread> threads;
-  for (const auto t : c10::irange(kThreads)) {
-    threads.emplace_back([&seen, t] {
-      const auto index = static_cast<DeviceIndex>(t % device_count());
-      seen[t] = &getDefaultXPUGenerator(index);
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
+  inThreads(kThreads, [&](size_t t) {
+    const auto index = static_cast<DeviceIndex>(t % device_count());
+    seen[t] = &getDefaultXPUGenerator(index);
+  });
   for (const auto t : c10::irange(kThreads)) {
     EXPECT_EQ(seen[t], seen[t % device_count()]);
   }
@@ -340,19 +334,13 @@ TEST(XPUGeneratorTest, ThreadsUnderTheMutexGetDisjointRanges) {
   constexpr size_t kRequests = 500;
   auto generator = createXPUGenerator(0);
   std::vector<std::vector<uint64_t>> offsets(kThreads);
-  std::vector<std::thread> threads;
-  for (const auto t : c10::irange(kThreads)) {
-    threads.emplace_back([&, t] {
-      for (const auto i : c10::irange(kRequests)) {
-        (void)i;
-        std::lock_guard<std::mutex> lock(generator.mutex());
-        offsets[t].push_back(implOf(generator)->philox_engine_inputs(3).second);
-      }
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
+  inThreads(kThreads, [&](size_t t) {
+    for (const auto i : c10::irange(kRequests)) {
+      (void)i;
+      std::lock_guard<std::mutex> lock(generator.mutex());
+      offsets[t].push_back(implOf(generator)->philox_engine_inputs(3).second);
+    }
+  });
   std::set<uint64_t> all;
   for (const auto& some : offsets) {
     all.insert(some.begin(), some.end());

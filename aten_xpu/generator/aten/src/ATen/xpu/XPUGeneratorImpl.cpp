@@ -166,7 +166,7 @@ struct DefaultGenerator {
 // A generator is two numbers on the host, and a forked child may use it though
 // it cannot use the device: programs that fork seed everything in the child.
 DeviceIndex resolveDevice(DeviceIndex device_index) {
-  const int count = c10::xpu::device_count_across_fork();
+  const auto count = c10::xpu::device_count_across_fork();
   if (device_index == -1 && count > 0) {
     return c10::xpu::impl::thread_device;
   }

@@ -16,6 +16,7 @@
 #include <c10/xpu/impl/XPUBlock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -164,10 +165,10 @@ class Model {
 
  private:
   struct Live {
-    char* ptr;
-    size_t requested;
-    int device;
-    int64_t stream;
+    char* ptr = nullptr;
+    size_t requested = 0;
+    int device = 0;
+    int64_t stream = 0;
     std::vector<StreamTag> uses;
     std::vector<uint64_t> marks; // when freed: the last work of each stream
   };
@@ -213,7 +214,7 @@ class Model {
     auto size = static_cast<size_t>(
         std::exp(std::uniform_real_distribution<double>(0, top)(random)));
     if (random() % 4 == 0) {
-      const size_t edges[] = {
+      const std::array<size_t, 9> edges = {
           1,
           512,
           513,
@@ -465,9 +466,9 @@ class Model {
   }
 
   void badFree(uint32_t number) {
-    static char own[1024];
+    static std::array<char, 1024> own{};
     std::vector<char*> pointers = {
-        own, own + 1, reinterpret_cast<char*>(uintptr_t{0x1000})};
+        own.data(), own.data() + 1, reinterpret_cast<char*>(uintptr_t{0x1000})};
     if (!live_.empty()) {
       const Live& block = live_[number % live_.size()];
       pointers.push_back(block.ptr + 1);
@@ -594,7 +595,8 @@ class Model {
 
     // Reading the statistics also brings peaks up to date. So that this hides
     // nothing, long stretches pass without it.
-    const bool read = verifications_++ % 32 == 0 || verifications_ % 64 < 16;
+    ++verifications_;
+    const bool read = verifications_ % 32 == 1 || verifications_ % 64 < 16;
     for (const auto i : c10::irange(traits_.devices)) {
       verifyStats(i, found[i], read);
     }

@@ -14,11 +14,11 @@
 #include <mutex>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace c10::xpu::impl;
 using c10::xpu::test::errorOf;
+using c10::xpu::test::inThreads;
 using c10::xpu::XPUCachingAllocator::DeviceStats;
 using c10::xpu::XPUCachingAllocator::SegmentInfo;
 
@@ -86,17 +86,6 @@ class Meeting {
   size_t arrived_ = 0;
   size_t round_ = 0;
 };
-
-template <class F>
-void inThreads(size_t count, F f) {
-  std::vector<std::thread> threads;
-  for (const auto i : c10::irange(count)) {
-    threads.emplace_back([&f, i] { f(i); });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
 
 } // namespace
 
@@ -274,6 +263,7 @@ TEST(XPUCachingAllocatorCoreTest, AddressesChangePools) {
   Device device;
   for (int round = 0; round < 3; ++round) {
     std::vector<void*> large;
+    large.reserve(8);
     for (int i = 0; i < 8; ++i) {
       large.push_back(device.allocate(2 * kMiB));
     }
@@ -282,8 +272,9 @@ TEST(XPUCachingAllocatorCoreTest, AddressesChangePools) {
     }
     device.pool.emptyCache();
     std::vector<void*> small;
+    small.reserve(64);
     for (int i = 0; i < 64; ++i) {
-      small.push_back(device.allocate(256 * 1024));
+      small.push_back(device.allocate(kMiB / 4));
     }
     EXPECT_EQ(small[0], large[0]);
     for (void* ptr : small) {
@@ -366,13 +357,14 @@ TEST(XPUCachingAllocatorCoreTest, ReservesLittleMoreThanIsAsked) {
 TEST(XPUCachingAllocatorCoreTest, RepeatedRequestsAskTheRuntimeOnce) {
   Device device;
   std::mt19937_64 random(3);
-  std::vector<size_t> sizes;
-  for (int i = 0; i < 100; ++i) {
-    sizes.push_back(1 + random() % (40 * kMiB));
+  std::vector<size_t> sizes(100);
+  for (size_t& size : sizes) {
+    size = 1 + random() % (40 * kMiB);
   }
   std::vector<int64_t> segments;
   for (int round = 0; round < 5; ++round) {
     std::vector<void*> live;
+    live.reserve(sizes.size());
     for (const size_t size : sizes) {
       live.push_back(device.allocate(size));
     }
@@ -488,6 +480,7 @@ TEST(XPUCachingAllocatorCoreTest, HeldBlocksComeBackInTime) {
   EXPECT_EQ(hold(), ptr);
   device.backend.finish({5, 0}, 1);
   std::vector<void*> later;
+  later.reserve(16);
   for (int i = 0; i < 16; ++i) {
     later.push_back(device.allocate(512));
   }
@@ -631,6 +624,7 @@ TEST(XPUCachingAllocatorCoreTest, PeaksAreExactOverThreads) {
     inThreads(kThreads, [&](size_t thread) {
       for (int round = 0; round < 50; ++round) {
         std::vector<void*> live;
+        live.reserve(blocks);
         for (size_t i = 0; i < blocks; ++i) {
           live.push_back(device.allocate(512, static_cast<int64_t>(thread)));
         }
@@ -680,7 +674,8 @@ void stress(size_t threads, bool shared_streams, const char* config) {
         }
         const std::lock_guard<std::mutex> guard(mutex);
         live.push_back(ptr);
-      } catch (const c10::OutOfMemoryError&) {
+      } catch (const c10::OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
+        // the others have it all
       }
       device.backend.finish({static_cast<int64_t>(random() % 5), 0}, 2);
       if (random() % 8 != 0) {

@@ -38,7 +38,7 @@ TEST(XPUCachingAllocatorInitTest, NotReadyIsAnError) {
 
 TEST(XPUCachingAllocatorInitTest, DeviceCountIsChecked) {
   inFreshProcess([] {
-    const int count = c10::xpu::device_count();
+    const int count = deviceCount();
     EXPECT_THROW(allocator::init(-1), c10::Error);
     EXPECT_THROW(allocator::init(count + 1), c10::Error);
   });
@@ -46,7 +46,7 @@ TEST(XPUCachingAllocatorInitTest, DeviceCountIsChecked) {
 
 TEST(XPUCachingAllocatorInitTest, WrongConfigurationIsAnErrorAndCanBeMended) {
   inFreshProcess([] {
-    const int count = c10::xpu::device_count();
+    const int count = deviceCount();
     setenv("PYTORCH_XPU_ALLOC_CONF", "max_split_mb:100", 1);
     const std::string error = errorOf([&] { allocator::init(count); });
     EXPECT_CONTAINS(error, "max_split_size_mb");

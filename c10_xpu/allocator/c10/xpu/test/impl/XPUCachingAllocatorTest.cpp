@@ -14,6 +14,7 @@
 #include <sycl/usm.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <iterator>
@@ -186,9 +187,9 @@ TEST_F(XPUCachingAllocatorTest, WrongPointersAreErrors) {
 }
 
 TEST_F(XPUCachingAllocatorTest, ForeignDataPtrsAreNotRecorded) {
-  char memory[8];
+  std::array<char, 8> memory{};
   const c10::DataPtr foreign(
-      memory, memory, [](void*) {}, c10::Device(c10::kXPU, 0));
+      memory.data(), memory.data(), [](void*) {}, c10::Device(c10::kXPU, 0));
   allocator::recordStream(foreign, c10::xpu::getStreamFromPool());
   EXPECT_EQ(active(), 0);
 }
@@ -225,8 +226,7 @@ TEST_F(XPUCachingAllocatorTest, DevicesAreSeparate) {
 TEST_F(XPUCachingAllocatorTest, DeviceArgumentsAreChecked) {
   size_t total = 0;
   size_t largest = 0;
-  for (const int wrong :
-       {-1, static_cast<int>(c10::xpu::device_count()), 64, 256}) {
+  for (const int wrong : {-1, deviceCount(), 64, 256}) {
     EXPECT_THROW(allocator::getDeviceStats(wrong), c10::Error);
     EXPECT_THROW(allocator::resetPeakStats(wrong), c10::Error);
     EXPECT_THROW(allocator::resetAccumulatedStats(wrong), c10::Error);
@@ -583,7 +583,7 @@ class RealTarget {
 
   c10::xpu::impl::model::Traits traits() const {
     c10::xpu::impl::model::Traits traits;
-    traits.devices = c10::xpu::device_count();
+    traits.devices = deviceCount();
     for (int64_t s = 0; s < kStreams; ++s) {
       traits.streams.push_back(streams_[s].id());
     }
@@ -644,7 +644,7 @@ class RealTarget {
     return reserved + wanted + c10::xpu::impl::kLargeSegmentRound <= limit;
   }
   void inject(uint32_t which) {
-    const char* calls[] = {
+    const std::array<const char*, 5> calls = {
         "malloc_device",
         "sycl::free",
         "submit_barrier",
@@ -702,50 +702,43 @@ TEST_F(XPUCachingAllocatorTest, Stress) {
   std::mutex mutex;
   std::vector<c10::DataPtr> live;
   std::atomic<int64_t> allocations{0};
-  std::vector<std::thread> threads;
-  for (uint64_t thread = 0; thread < 6; ++thread) {
-    threads.emplace_back([&, thread] {
-      std::mt19937_64 random(thread);
-      const auto device =
-          static_cast<c10::DeviceIndex>(thread % c10::xpu::device_count());
-      c10::xpu::set_device(device);
-      const XPUStream own = c10::xpu::getStreamFromPool(false, device);
-      c10::xpu::setCurrentXPUStream(
-          device == 0 && random() % 2 == 0 ? shared : own);
-      for (int i = 0; i < 400; ++i) {
-        const size_t size =
-            1 + random() % (random() % 8 == 0 ? 8 * kMiB : 9000);
-        c10::DataPtr data = allocator::get()->allocate(size);
-        ++allocations;
-        c10::xpu::getCurrentXPUStream().queue().memset(data.get(), 1, 1);
-        if (random() % 3 == 0) {
-          own.queue().memset(data.get(), 2, 1);
-          allocator::recordStream(data, own);
-        }
-        c10::DataPtr dropped;
-        {
-          const std::lock_guard<std::mutex> guard(mutex);
-          live.push_back(std::move(data));
-          std::swap(live[random() % live.size()], live.back());
-          if (random() % 8 != 0) {
-            dropped = std::move(live.back());
-            live.pop_back();
-          }
-        }
-        if (random() % 100 == 0) {
-          allocator::emptyCache();
-        }
-        if (random() % 100 == 0) {
-          EXPECT_GE(allocator::getDeviceStats(device).allocation[0].current, 0);
-          allocator::snapshot();
+  inThreads(uint64_t{6}, [&](uint64_t thread) {
+    std::mt19937_64 random(thread);
+    const auto device =
+        static_cast<c10::DeviceIndex>(thread % c10::xpu::device_count());
+    c10::xpu::set_device(device);
+    const XPUStream own = c10::xpu::getStreamFromPool(false, device);
+    c10::xpu::setCurrentXPUStream(
+        device == 0 && random() % 2 == 0 ? shared : own);
+    for (int i = 0; i < 400; ++i) {
+      const size_t size = 1 + random() % (random() % 8 == 0 ? 8 * kMiB : 9000);
+      c10::DataPtr data = allocator::get()->allocate(size);
+      ++allocations;
+      c10::xpu::getCurrentXPUStream().queue().memset(data.get(), 1, 1);
+      if (random() % 3 == 0) {
+        own.queue().memset(data.get(), 2, 1);
+        allocator::recordStream(data, own);
+      }
+      c10::DataPtr dropped;
+      {
+        const std::lock_guard<std::mutex> guard(mutex);
+        live.push_back(std::move(data));
+        std::swap(live[random() % live.size()], live.back());
+        if (random() % 8 != 0) {
+          dropped = std::move(live.back());
+          live.pop_back();
         }
       }
-      c10::xpu::syncStreamsOnDevice(device);
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+      if (random() % 100 == 0) {
+        allocator::emptyCache();
+      }
+      if (random() % 100 == 0) {
+        EXPECT_GE(allocator::getDeviceStats(device).allocation[0].current, 0);
+        allocator::snapshot();
+      }
+    }
+    c10::xpu::syncStreamsOnDevice(device);
+  });
   live.clear();
   int64_t counted = 0;
   for (int i = 0; i < c10::xpu::device_count(); ++i) {

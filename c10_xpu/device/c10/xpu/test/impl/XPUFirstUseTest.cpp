@@ -3,12 +3,10 @@
 
 #include <c10/xpu/impl/XPUDevicePool.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 // The first use of XPU happens once in a process. So each of these tests makes
@@ -25,7 +23,7 @@ std::string expectText(const std::string& text, const std::string& part) {
 }
 
 std::string expectCount(int expected) {
-  const int count = device_count();
+  const int count = deviceCount();
   return count == expected ? "" : c10::str(count, " devices, not ", expected);
 }
 
@@ -98,7 +96,8 @@ TEST_F(XPUFirstUseTest, WhatIsSetForTheOpenCLLoaderIsLeftAlone) {
         // Of no importance here: without any platform 2025.0 raises, later
         // releases find no device.
         errorOf([] { device_count(); });
-        return expectText(std::getenv("OCL_ICD_FILENAMES"), "/nowhere.so");
+        const char* set = std::getenv("OCL_ICD_FILENAMES");
+        return expectText(set ? set : "nothing", "/nowhere.so");
       });
 }
 
@@ -190,21 +189,9 @@ TEST_F(XPUFirstUseTest, AskingWhetherThereIsADeviceDoesNotWarn) {
 
 TEST_F(XPUFirstUseTest, ManyThreadsThatComeFirstFindOnePool) {
   passes({kCPU, kOne}, [] {
-    constexpr int kThreads = 16;
-    std::atomic<int> waiting{0};
+    constexpr size_t kThreads = 16;
     std::vector<const sycl::device*> found(kThreads);
-    std::vector<std::thread> threads;
-    for (int n = 0; n < kThreads; ++n) {
-      threads.emplace_back([&, n] {
-        ++waiting;
-        while (waiting < kThreads) {
-        }
-        found[static_cast<size_t>(n)] = &get_raw_device(0);
-      });
-    }
-    for (auto& thread : threads) {
-      thread.join();
-    }
+    inThreads(kThreads, [&](size_t n) { found[n] = &get_raw_device(0); });
     for (const auto* device : found) {
       if (device != found[0]) {
         return std::string("two threads found different pools");
@@ -304,8 +291,7 @@ TEST_F(XPUFirstUseTest, AChildForkedAfterTheFirstUseGetsAnError) {
             errorOf([] { current_device(); }),
             errorOf([] { set_device(0); }),
             errorOf([] { set_mapping("CPU"); })}) {
-        const auto wrong =
-            expectText(text, "Cannot use XPU in a forked subprocess");
+        auto wrong = expectText(text, "Cannot use XPU in a forked subprocess");
         if (!wrong.empty()) {
           return wrong;
         }

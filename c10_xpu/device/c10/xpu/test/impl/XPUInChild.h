@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -29,8 +30,8 @@ struct Ended {
 inline Ended inChild(
     const std::vector<std::pair<std::string, std::string>>& environment,
     const std::function<std::string()>& body) {
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);
@@ -52,9 +53,10 @@ inline Ended inChild(
   }
   close(ends[1]);
   std::string output;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    output.append(buffer, static_cast<size_t>(n));
+  std::array<char, 4096> buffer{};
+  ssize_t count = 0;
+  while ((count = read(ends[0], buffer.data(), buffer.size())) > 0) {
+    output.append(buffer.data(), static_cast<size_t>(count));
   }
   close(ends[0]);
   int status = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <c10/util/Exception.h>
+#include <c10/util/irange.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 
@@ -10,6 +11,9 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 /// What the tests of all stages have in common.
 
@@ -38,7 +42,7 @@ inline int virtualDevices() {
     ASSERT_GT(c10::xpu::device_count(), 0);                                   \
     if (c10::xpu::device_count() < (n)) {                                     \
       GTEST_SKIP() << "needs " << (n) << " devices, there are "               \
-                   << static_cast<int>(c10::xpu::device_count())              \
+                   << c10::xpu::test::deviceCount()                           \
                    << "; TORCH_XPU_VIRTUAL_DEVICES=2 makes two of each";      \
     }                                                                         \
   } while (0)
@@ -50,6 +54,32 @@ inline int virtualDevices() {
     }                                               \
     ASSERT_TRUE(c10::xpu::test::mayHaveNoDevice()); \
   } while (0)
+
+/// device_count() as a number: a DeviceIndex is a character to C++, also where
+/// it is printed.
+inline int deviceCount() {
+  return device_count();
+}
+
+/// Runs `body(n)` for each n below `count`, in threads that all start at once.
+template <typename Count, typename Body>
+void inThreads(Count count, Body&& body) {
+  std::atomic<Count> waiting{count};
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(count));
+  for (const auto n : c10::irange(count)) {
+    threads.emplace_back([&, n] {
+      --waiting;
+      while (waiting > 0) {
+        std::this_thread::yield();
+      }
+      body(n);
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+}
 
 /// The message of the c10::Error that `action` must raise.
 template <typename Action>

@@ -33,6 +33,7 @@ thread_local size_t num_allocations = 0;
 
 // Counts what the calling thread allocates, for GuardsDoNotAllocate. Not
 // inline: GCC would warn of new and free() as a mismatch.
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): it stands for the library's own
 C10_NOINLINE void* operator new(size_t size) {
   ++num_allocations;
   if (void* ptr = std::malloc(size)) {
@@ -48,6 +49,7 @@ C10_NOINLINE void operator delete(void* ptr) noexcept {
 C10_NOINLINE void operator delete(void* ptr, size_t) noexcept {
   std::free(ptr);
 }
+// NOLINTEND(cppcoreguidelines-no-malloc)
 
 namespace {
 

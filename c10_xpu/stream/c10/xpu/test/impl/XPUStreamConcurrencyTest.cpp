@@ -3,8 +3,8 @@
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -18,25 +18,6 @@ namespace {
 
 constexpr int kThreads = 8;
 
-/// Runs `body(n)` in `kThreads` threads that all start at once.
-template <typename Body>
-void inThreads(Body&& body) {
-  std::atomic<int> waiting{0};
-  std::vector<std::thread> threads;
-  for (const auto n : c10::irange(kThreads)) {
-    threads.emplace_back([&, n] {
-      ++waiting;
-      while (waiting < kThreads) {
-        std::this_thread::yield();
-      }
-      body(n);
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
-}
-
 } // namespace
 
 // First, so that the pools are not there yet.
@@ -45,7 +26,7 @@ TEST(XPUStreamConcurrencyTest, FirstUseByManyThreadsMakesOnePool) {
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   std::vector<sycl::queue*> standard(kThreads);
   std::vector<std::vector<XPUStream>> taken(kThreads);
-  inThreads([&](int n) {
+  inThreads(kThreads, [&](int n) {
     const auto place = static_cast<size_t>(n);
     standard[place] = &getDefaultXPUStream(last).queue();
     for (const auto i : c10::irange(32)) {
@@ -76,7 +57,7 @@ TEST(XPUStreamConcurrencyTest, FirstUseByManyThreadsMakesOnePool) {
 TEST(XPUStreamConcurrencyTest, CurrentStreamsDoNotMix) {
   C10_XPU_NEEDS_DEVICES(1);
   std::atomic<int> wrong{0};
-  inThreads([&](int n) {
+  inThreads(kThreads, [&](int n) {
     const auto device = static_cast<DeviceIndex>(n % device_count());
     set_device(device);
     for (const auto i : c10::irange(200)) {
@@ -95,10 +76,11 @@ TEST(XPUStreamConcurrencyTest, ThreadsShareStreams) {
   constexpr int kSteps = 50;
   constexpr size_t kCount = 256;
   // Fewer streams than threads: several submit to one.
-  const XPUStream streams[] = {getStreamFromPool(), getStreamFromPool()};
+  const std::array<XPUStream, 2> streams = {
+      getStreamFromPool(), getStreamFromPool()};
   std::atomic<int> wrong{0};
-  inThreads([&](int n) {
-    const XPUStream& stream = streams[n % 2];
+  inThreads(kThreads, [&](int n) {
+    const XPUStream& stream = streams[static_cast<size_t>(n) % 2];
     Ints memory(0, kCount);
     std::vector<int> out(kCount);
     for (const auto step : c10::irange(kSteps)) {
@@ -125,7 +107,7 @@ TEST(XPUStreamConcurrencyTest, StreamsAreAskedWhileOthersSubmit) {
   const XPUStream stream = getStreamFromPool();
   stream.queue();
   std::atomic<int> submitting{kThreads / 2};
-  inThreads([&](int n) {
+  inThreads(kThreads, [&](int n) {
     if (n % 2 == 0) {
       Ints memory(0, 64);
       for (const auto step : c10::irange(kSteps)) {
@@ -147,7 +129,7 @@ TEST(XPUStreamConcurrencyTest, StreamsAreAskedWhileOthersSubmit) {
 TEST(XPUStreamConcurrencyTest, ExternalQueuesComeAndGo) {
   C10_XPU_NEEDS_DEVICES(1);
   std::atomic<int> wrong{0};
-  inThreads([&](int n) {
+  inThreads(kThreads, [&](int n) {
     for (const auto step : c10::irange(20)) {
       (void)step;
       if (n == 0) {
@@ -172,7 +154,7 @@ TEST(XPUStreamConcurrencyTest, EachAsynchronousErrorIsRaisedOnce) {
   constexpr int kFailures = 20;
   std::mutex mutex;
   std::string all;
-  inThreads([&](int n) {
+  inThreads(kThreads, [&](int n) {
     const XPUStream stream = getStreamFromPool();
     for (const auto i : c10::irange(kFailures)) {
       const std::string text = c10::str("<", n, ":", i, ">");

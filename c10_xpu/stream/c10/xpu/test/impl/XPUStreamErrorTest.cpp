@@ -1,5 +1,7 @@
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
+#include <array>
+
 using namespace c10;
 using namespace c10::xpu;
 using namespace c10::xpu::test;
@@ -65,9 +67,9 @@ TEST(XPUStreamErrorTest, AsynchronousErrorsSurfaceAtSynchronize) {
   syncStreamsOnDevice();
   // and the stream goes on
   Ints memory(0, 16);
-  int out[16] = {};
+  std::array<int, 16> out{};
   stream.queue().memset(memory.get(), 3, memory.bytes());
-  stream.queue().memcpy(out, memory.get(), memory.bytes());
+  stream.queue().memcpy(out.data(), memory.get(), memory.bytes());
   stream.synchronize();
   EXPECT_EQ(out[15], 0x03030303);
 }

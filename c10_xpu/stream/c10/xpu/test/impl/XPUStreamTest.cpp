@@ -2,6 +2,7 @@
 
 #include <c10/util/irange.h>
 
+#include <array>
 #include <sstream>
 #include <unordered_set>
 #include <vector>
@@ -13,7 +14,7 @@ using namespace c10::xpu::test;
 namespace {
 
 constexpr int kPoolSize = 32;
-constexpr int kPriorities[] = {-1, 0, 1};
+constexpr std::array<int, 3> kPriorities = {-1, 0, 1};
 
 Stream plain(DeviceType type, DeviceIndex index, StreamId id) {
   return Stream(Stream::UNSAFE, Device(type, index), id);
@@ -134,9 +135,7 @@ TEST(XPUStreamTest, DevicesHaveQueuesOfTheirOwn) {
 TEST(XPUStreamTest, Priorities) {
   C10_XPU_NEEDS_DEVICES(1);
   namespace ext = sycl::ext::oneapi::property::queue;
-  int lowest = 0;
-  int highest = 0;
-  std::tie(lowest, highest) = XPUStream::priority_range();
+  const auto [lowest, highest] = XPUStream::priority_range();
   EXPECT_EQ(lowest, 1);
   EXPECT_EQ(highest, -1);
 
@@ -195,7 +194,7 @@ TEST(XPUStreamTest, IdsAreReversible) {
 TEST(XPUStreamTest, IdsThatAreNoStreamsRaise) {
   C10_XPU_NEEDS_DEVICES(1);
   const StreamId max = std::numeric_limits<StreamId>::max();
-  const StreamId bad[] = {
+  const std::vector<StreamId> bad = {
       -1, // all ones
       -8, // an address below zero
       2, // an address that no queue has
@@ -220,7 +219,7 @@ TEST(XPUStreamTest, IdsThatAreNoStreamsRaise) {
   EXPECT_CONTAINS(
       errorOf([] { XPUStream::unpack3(0, 0, kCUDA); }),
       "An XPUStream was given the device type cuda: it must be xpu");
-  for (const int index : {-1, static_cast<int>(device_count())}) {
+  for (const int index : {-1, deviceCount()}) {
     EXPECT_CONTAINS(
         errorOf([&] {
           XPUStream::unpack3(0, static_cast<DeviceIndex>(index), kXPU);
@@ -235,7 +234,7 @@ TEST(XPUStreamTest, IdsThatAreNoStreamsRaise) {
 
 TEST(XPUStreamTest, DeviceIndexOutOfRangeRaises) {
   C10_XPU_NEEDS_DEVICES(1);
-  for (const int bad : {-2, static_cast<int>(device_count()), 127}) {
+  for (const int bad : {-2, deviceCount(), 127}) {
     const auto index = static_cast<DeviceIndex>(bad);
     const auto expected =
         c10::str("XPU device index ", bad, " is out of range");
@@ -421,7 +420,7 @@ TEST(XPUStreamTest, ExternalQueueThatCannotBeAStreamRaises) {
       errorOf([&] { getStreamFromExternal(&elsewhere, 0); }),
       "on a context of its own");
   auto queue = makeExternal();
-  const int count = device_count();
+  const int count = deviceCount();
   EXPECT_CONTAINS(
       errorOf([&] {
         getStreamFromExternal(&queue, static_cast<DeviceIndex>(count));
@@ -464,7 +463,7 @@ TEST(XPUStreamTest, SyncStreamsOnDeviceWaitsForAll) {
   constexpr size_t kCount = 1 << 20;
   const auto last = static_cast<DeviceIndex>(device_count() - 1);
   auto external = makeExternal(last);
-  const XPUStream streams[] = {
+  const std::vector<XPUStream> streams = {
       getDefaultXPUStream(last),
       getStreamFromPool(-1, last),
       getStreamFromPool(0, last),

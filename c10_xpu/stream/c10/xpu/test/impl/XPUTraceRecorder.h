@@ -64,7 +64,7 @@ class TraceRecorder final : public c10::impl::PyInterpreterVTable {
     add("stream_creation", stream);
   }
   void trace_gpu_device_synchronization() const override {
-    calls_.push_back("device_synchronization");
+    calls_.emplace_back("device_synchronization");
   }
   void trace_gpu_stream_synchronization(uintptr_t stream) const override {
     add("stream_synchronization", stream);

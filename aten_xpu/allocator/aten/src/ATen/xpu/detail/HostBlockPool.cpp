@@ -4,9 +4,6 @@
 #include <c10/util/irange.h>
 #include <c10/util/llvmMathExtras.h>
 #include <c10/xpu/XPUException.h>
-#include <c10/xpu/XPUFunctions.h>
-
-#include <sycl/usm.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -53,7 +50,7 @@ namespace detail {
 //   Bin::reclaim_mutex   while the events of a bin are queried
 //   HostBlock::mutex     while a barrier is submitted or an event is queried
 //   Bin::mutex           a few instructions
-//   registry_mutex_      shared to find a block; exclusive around changes
+//   the registry's       shared to find a block; exclusive around changes
 // An allocation that hits and a free without uses take Bin::mutex and
 // HostBlock::mutex, one after the other, and nothing else.
 
@@ -64,16 +61,6 @@ constexpr uint32_t kStepShift = 2;
 constexpr uint32_t kSteps = 1u << kStepShift;
 // How many bins, from its own upwards, may serve a request.
 constexpr uint32_t kSearchBins = kSteps;
-// The alignment of CPU tensors.
-constexpr size_t kAlignment = 64;
-
-uintptr_t addressOf(const void* ptr) {
-  return reinterpret_cast<uintptr_t>(ptr);
-}
-
-void freeHostMemory(void* ptr) {
-  C10_XPU_CHECK(sycl::free(ptr, c10::xpu::get_device_context()));
-}
 
 void warnDoubleFree(const void* ptr) noexcept {
   // A warning can be turned into an exception by its handler.
@@ -186,7 +173,7 @@ void HostBlockPool::free(HostBlock* block) noexcept {
 }
 
 bool HostBlockPool::record(void* ptr, void* ctx, c10::xpu::XPUStream stream) {
-  HostBlock* block = find(ptr, ctx);
+  HostBlock* block = registry_.find(ptr, ctx);
   if (!block) {
     return false;
   }
@@ -294,71 +281,19 @@ HostBlock* HostBlockPool::reclaim(uint32_t index, Reclaim how) {
 
 HostBlock* HostBlockPool::allocateFromSystem(uint32_t bin, size_t size) {
   try {
-    if (HostBlock* block = tryAllocateFromSystem(bin)) {
+    if (HostBlock* block = registry_.allocate(bin, sizeOfBin(bin))) {
       return block;
     }
-  } catch (const c10::Error&) {
+  } catch (const c10::Error&) { // NOLINT(bugprone-empty-catch)
     // Some runtimes raise where others return null. If it is something else
     // the second attempt raises it again.
   }
   emptyCache();
-  HostBlock* block = tryAllocateFromSystem(bin);
+  HostBlock* block = registry_.allocate(bin, sizeOfBin(bin));
   if (!block) {
     raiseOutOfMemory(size);
   }
   return block;
-}
-
-HostBlock* HostBlockPool::tryAllocateFromSystem(uint32_t bin) {
-  const size_t size = sizeOfBin(bin);
-  void* ptr = C10_XPU_CHECK(
-      sycl::aligned_alloc_host(
-          kAlignment, size, c10::xpu::get_device_context()));
-  if (!ptr) {
-    return nullptr;
-  }
-  try {
-    std::unique_lock<std::shared_mutex> lock(registry_mutex_);
-    if (spare_.empty()) {
-      storage_.emplace_back();
-      contexts_.insert(&storage_.back());
-      spare_.push_back(&storage_.back());
-      // So that giving a block back needs no memory.
-      spare_.reserve(storage_.size());
-    }
-    HostBlock* block = spare_.back();
-    by_address_.emplace(addressOf(ptr), block);
-    spare_.pop_back();
-    block->ptr = ptr;
-    block->size = size;
-    block->bin = bin;
-    reserved_bytes_ += size;
-    ++num_host_alloc_;
-    return block;
-  } catch (...) {
-    freeHostMemory(ptr);
-    throw;
-  }
-}
-
-// The block must be in no list. If the runtime raises it is as it was.
-void HostBlockPool::releaseToSystem(HostBlock* block) {
-  // Out of the registry first: once freed, the address may at any time be
-  // another thread's new block.
-  std::unique_lock<std::shared_mutex> lock(registry_mutex_);
-  auto entry = by_address_.extract(addressOf(block->ptr));
-  lock.unlock();
-  try {
-    freeHostMemory(block->ptr);
-  } catch (...) {
-    lock.lock();
-    by_address_.insert(std::move(entry));
-    throw;
-  }
-  lock.lock();
-  reserved_bytes_ -= block->size;
-  ++num_host_free_;
-  spare_.push_back(block);
 }
 
 void HostBlockPool::emptyCache() {
@@ -372,7 +307,7 @@ void HostBlockPool::emptyCache() {
     HostBlockList kept;
     while (HostBlock* block = takeReady(i)) {
       try {
-        releaseToSystem(block);
+        registry_.release(block);
       } catch (...) {
         error = std::current_exception();
         kept.pushBack(block);
@@ -402,21 +337,6 @@ void HostBlockPool::pushWaiting(HostBlock* block) noexcept {
   bin.num_waiting.fetch_add(1, std::memory_order_relaxed);
 }
 
-HostBlock* HostBlockPool::find(void* ptr, void* ctx) const {
-  std::shared_lock<std::shared_mutex> lock(registry_mutex_);
-  // `ctx` may be anything: it is dereferenced only if it is known.
-  if (contexts_.count(ctx)) {
-    return static_cast<HostBlock*>(ctx);
-  }
-  const uintptr_t address = addressOf(ptr);
-  auto it = by_address_.upper_bound(address);
-  if (it == by_address_.begin()) {
-    return nullptr;
-  }
-  --it;
-  return address - it->first < it->second->size ? it->second : nullptr;
-}
-
 HostAllocatorStats HostBlockPool::stats() const {
   HostAllocatorStats result;
   for (const auto i : c10::irange(kNumBins)) {
@@ -426,10 +346,7 @@ HostAllocatorStats HostBlockPool::stats() const {
     result.waiting_bytes +=
         size * bin.num_waiting.load(std::memory_order_relaxed);
   }
-  std::shared_lock<std::shared_mutex> lock(registry_mutex_);
-  result.reserved_bytes = reserved_bytes_;
-  result.num_host_alloc = num_host_alloc_;
-  result.num_host_free = num_host_free_;
+  registry_.addTo(result);
   return result;
 }
 

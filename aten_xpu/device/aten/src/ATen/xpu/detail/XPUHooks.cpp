@@ -49,7 +49,10 @@ DeviceIndex XPUHooks::getNumDevices() const {
 }
 
 DeviceIndex XPUHooks::current_device() const {
-  return c10::xpu::device_count() > 0 ? c10::xpu::current_device() : -1;
+  if (c10::xpu::device_count() == 0) {
+    return -1;
+  }
+  return c10::xpu::current_device();
 }
 
 int32_t XPUHooks::getGlobalIdxFromDevice(const Device& device) const {

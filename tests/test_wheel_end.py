@@ -2,6 +2,8 @@
 
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import zipfile
@@ -9,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project import Project, write
+from project import ROOT, Project, write
 from workspace import workspace
 from xpu_stack import cmake, ninja, packages, shell
 from xpu_stack.base import Base
 from xpu_stack.build import Mode
 from xpu_stack.errors import ToolError
 from xpu_stack.layout import Layout
-from xpu_stack.wheel import carry, finish, packing, rehearsal, setuppy
+from xpu_stack.wheel import carry, finish, full, packing, rehearsal, setuppy
 from xpu_stack.wheel.identity import Identity
 from xpu_stack.wheel.packing import Order
 
@@ -246,3 +248,58 @@ def test_with_a_runtime_of_ones_own_its_release_must_be_told(
         setuppy.requirements(order.work)
     monkeypatch.setenv("SYCL_VERSION", "2027.1.0")
     assert "intel-sycl-rt>=2027.1.0,<2028" in setuppy.requirements(order.work)
+
+
+# -- the hours before ----------------------------------------------------------------
+
+# Its second library has a source that is there when a person lets it be.
+SLOW = """\
+cmake_minimum_required(VERSION 3.18)
+project(Torch C)
+add_library(first SHARED cpu.c)
+add_custom_command(OUTPUT second.c DEPENDS first
+  COMMAND sh -c "echo at it > ${CMAKE_SOURCE_DIR}/started"
+  COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/go > second.c"
+  VERBATIM)
+add_library(second SHARED second.c)
+install(TARGETS first second DESTINATION lib)
+"""
+
+
+def test_after_ctrl_c_the_build_goes_on_where_it_stopped(order: Order) -> None:
+    write(order.source, {"CMakeLists.txt": SLOW, "cpu.c": "int cpu(void) { return 0; }"})
+    configure(order)
+    started, go = order.source / "started", order.source / "go"
+    os.mkfifo(started)
+    os.mkfifo(go)
+    program = f"from pathlib import Path; from xpu_stack.wheel import full; \
+full.install(Path({str(order.source)!r}), {{}})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, **order.env, "PYTHONPATH": str(ROOT / "scripts")},
+        start_new_session=True,
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    reading = os.open(started, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert select.select([reading], [], [], 120)[0], "the second library was not begun"
+    finally:
+        os.close(reading)
+        os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == -signal.SIGINT
+
+    (first,) = (order.source / "build").glob("CMakeFiles/first.dir/*.o")
+    compiled_at = first.stat().st_mtime_ns
+    assert not (order.source / "torch/lib/libfirst.so").exists()
+    for path, content in ((started, ""), (go, "int second;\n")):
+        path.unlink()
+        path.write_text(content)
+    told = full.install(order.source, order.env)
+    # The source, its object, the library: done when the installation begins.
+    assert told == "3 step(s)"
+    assert first.stat().st_mtime_ns == compiled_at
+    assert {path.name for path in (order.source / "torch/lib").iterdir()} == {
+        "libfirst.so",
+        "libsecond.so",
+    }

@@ -128,7 +128,7 @@ def test_a_stage_that_is_not_there(project: Project) -> None:
         """\
 error: There is no stage 'tensor'.
   why: the stages there are: device, stream
-  next: make apply STAGE=stream""",
+  next: make apply STAGE=stream PYTORCH_SRC=CHECKOUT""",
     )
     assert project.log() == ["base"]
 

@@ -60,7 +60,7 @@ Auto-merging aten/Context.h
 CONFLICT (content): Merge conflict in aten/Context.h
 error: Change 2 of 3, device/aten, does not fit the base.
   why: 1 file(s) in conflict; the checkout is as it was
-  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue, or make abort""",
+  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue PYTORCH_SRC=CHECKOUT, or make abort PYTORCH_SRC=CHECKOUT""",
     )
 
 
@@ -122,7 +122,7 @@ making the base commit ...
 device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 2 of 3, device/aten.
   why: laid on it, the change alters nothing
-  next: make apply STAGE=stream DROP=device/aten""",
+  next: make apply STAGE=stream DROP=device/aten PYTORCH_SRC=CHECKOUT""",
     )
     assert fork.snapshot() == before
     fork.ok("apply", "--drop", "device/aten")

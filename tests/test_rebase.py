@@ -221,7 +221,7 @@ Auto-merging aten/Context.h
 CONFLICT (content): Merge conflict in aten/Context.h
 error: Change 2 of 3, device/aten, does not fit the base.
   why: 1 file(s) in conflict; the checkout is as it was
-  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue, or make abort""",
+  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue PYTORCH_SRC=CHECKOUT, or make abort PYTORCH_SRC=CHECKOUT""",
     )
     (worktree,) = (fork.folder / ".xpu/work").glob("*/conflict")
     write(worktree, {"aten/Context.h": LONG.replace("member_5;", "member_5; int xpu;")})
@@ -276,7 +276,7 @@ def test_every_change_is_looked_at_at_once(fork: Project) -> None:
     assert_expected_inline(
         shown(out),
         """\
-The series on newer (4f453de3fd9b)
+                  The series on newer (4f453de3fd9b)
 change         result        files hunks new files lines
 device/runtime applies
 device/aten    there already 1     1     1 of 1    95%
@@ -285,8 +285,8 @@ files, hunks: in conflict; new files, lines: what the base has of those the chan
 device/aten: aten/Hooks.cpp: 1 hunk(s)
 stream/stream: c10/xpu/Stream.cpp: 1 hunk(s)
 3 change(s): 1 applies, 1 there already, 1 another there
-without those that the base has others of: make rebase ONTO=newer STAGE=stream DROP=device/aten,stream/stream
-next: make rebase ONTO=newer STAGE=stream DROP=device/aten
+without those that the base has others of: make rebase ONTO=newer STAGE=stream DROP=device/aten,stream/stream PYTORCH_SRC=CHECKOUT
+next: make rebase ONTO=newer STAGE=stream DROP=device/aten PYTORCH_SRC=CHECKOUT
 """,
     )
 
@@ -323,7 +323,7 @@ device/runtime: there already, the base has 2 of its 2 new file(s), 100% of the 
 device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 1 of 3, device/runtime.
   why: laid on it, the change alters nothing
-  next: make rebase ONTO=newer STAGE=stream DROP=device/aten,device/runtime""",
+  next: make rebase ONTO=newer STAGE=stream DROP=device/aten,device/runtime PYTORCH_SRC=CHECKOUT""",
     )
     fork.ok("rebase", "--onto", "newer", "--drop", "device/aten,device/runtime")
     assert fork.log()[0] == "Add streams"

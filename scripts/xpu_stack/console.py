@@ -1,7 +1,9 @@
 """What the program prints: one console for people, one log file for the rest."""
 
 import logging
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +28,8 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 log = logging.getLogger("xpu_stack")
 log.addHandler(logging.NullHandler())  # until a file is opened
 _UNBOUNDED = 10_000  # characters: wider than any table
+# A command that is shown: its verb, its variables; <...> is for the person to fill in.
+_COMMAND = re.compile(r"\bmake ([a-z-]+)(?: [A-Z_]+=(?:<[^>]*>|'[^']*'|[^\s;]*[^\s;,.])?)*")
 
 
 def start_log(folder: Path, verb: str) -> Path:
@@ -51,8 +55,32 @@ def leave_output_to_a_program() -> None:
     _talks = False
 
 
+_own_checkout: tuple[str, Collection[str]] | None = None
+
+
+def works_in(pytorch_src: str, verbs: Collection[str]) -> None:
+    """From now on commands of these verbs are shown with the checkout that they are for."""
+    global _own_checkout
+    _own_checkout = pytorch_src, verbs
+
+
+def as_typed(text: str) -> str:
+    """A text whose commands work on the checkout that this one works on."""
+    if _own_checkout is None:
+        return text
+    folder, verbs = _own_checkout
+
+    def command(found: re.Match[str]) -> str:
+        if found[1] not in verbs or "PYTORCH_SRC=" in found[0]:
+            return found[0]
+        return f"{found[0]} PYTORCH_SRC={shlex.quote(folder)}"
+
+    return _COMMAND.sub(command, text)
+
+
 def say(text: str) -> None:
     """A line for the person, and for the log."""
+    text = as_typed(text)
     log.info("%s", text)
     if _talks:
         out.print(escape(text))
@@ -75,7 +103,7 @@ def show_error(error: ToolError, log_file: Path | None) -> None:
         err.print(escape(error.detail), style="dim")
     err.print(f"[bold red]error:[/] {escape(error.what)}")
     err.print(f"  [bold]why:[/] {escape(error.why)}")
-    err.print(f"  [bold]next:[/] {escape(error.next)}")
+    err.print(f"  [bold]next:[/] {escape(as_typed(error.next))}")
     if log_file is not None:
         err.print(f"  [dim]log:[/]  [dim]{escape(str(log_file))}[/]")
 

@@ -322,7 +322,11 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
         change = changes.get(applied.trailers.change)
         if change is None or not applied.as_made:
             continue  # the checkout's word counts
-        if not _gives(work, change, applied.commit):
+        builder = Builder(work.repository, work.series, lambda: None)
+        tree = builder.lay_directly(applied.commit.parents[0], change)
+        if tree is None:
+            _refuse_merged(work, change, applied.commit)
+        elif tree != applied.commit.tree or own_text(applied.commit.message) != change.text.message:
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",
@@ -330,12 +334,11 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
             )
 
 
-def _gives(work: Workspace, change: Change, commit: Commit) -> bool:
-    """Whether the series' files of a change still give this commit."""
-    if own_text(commit.message) != change.text.message:
-        return False
-    builder = Builder(work.repository, work.series, lambda: None)
-    tree = builder.lay_directly(commit.parents[0], change)
-    if tree is None:  # it was merged into a fork: only the files can be compared
-        return not any(source.differs for source in _sources_of(work, change, commit))
-    return tree == commit.tree
+def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
+    """Refuses a change that fits this base only after a merge, if its files would differ."""
+    if any(source.differs for source in _sources_of(work, change, commit)):
+        raise ToolError(
+            f"{change.id} was merged into this checkout, which has drifted from {work.base.name}.",
+            why=f"what it is here does not apply on {work.base.name}, whose patches the series has",
+            next="make apply PYTORCH_SRC= # the tool's own checkout: edit and export there",
+        )

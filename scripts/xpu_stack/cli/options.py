@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from xpu_stack import build as building
+from xpu_stack import console
 from xpu_stack.base import DEFAULT_BASE
 from xpu_stack.errors import ExitCode
 from xpu_stack.layout import Layout
@@ -40,11 +41,25 @@ mode_option = click.option(
 )
 
 
+def _show_it_in_commands(
+    _: click.Context, option: click.Parameter, pytorch_src: str | None
+) -> str | None:
+    if pytorch_src is not None:
+        takes = [name for name, verb in cli.commands.items() if _takes(verb, option)]
+        console.works_in(pytorch_src, takes)
+    return pytorch_src
+
+
+def _takes(verb: click.Command, option: click.Parameter) -> bool:
+    return any(one.name == option.name for one in verb.params)
+
+
 def checkout_options(function: _Command) -> _Command:
     """Which checkout a verb works on."""
     source = click.option(
         "--pytorch-src",
         type=click.Path(),
+        callback=_show_it_in_commands,
         help="Your own checkout, used in place. Default: one that the tool fetches.",
     )
     return source(base_option(function))

@@ -52,20 +52,14 @@ function(xpu_stack_reduce target)
 endfunction()
 
 # The bindings spend their time in what they call, and a person waits for their
-# compiler: the generated and hand-written bindings of tensors get -O1; what binds
-# TorchScript, ONNX and the profiler, which no test of the runtime is timed by,
-# -O0. Half of the time is the reading of headers, and GCC spends an eighth of
-# that in collecting garbage that the memory of any machine here can hold.
+# compiler: so -O1. Half of the compiler's time is the reading of headers, and GCC
+# spends an eighth of all in collecting garbage that any machine here can hold.
 function(xpu_stack_bindings)
   target_compile_options(torch_python PRIVATE $<$<CONFIG:Release>:-O1>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(torch_python PRIVATE
       "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=2000000")
   endif()
-  get_target_property(all torch_python SOURCES)
-  get_target_property(from torch_python SOURCE_DIR)
-  list(FILTER all INCLUDE REGEX "csrc/(jit|lazy|onnx|profiler)/")
-  set_property(SOURCE ${all} DIRECTORY "${from}" APPEND PROPERTY COMPILE_OPTIONS -O0)
 endfunction()
 
 function(xpu_stack_fast)

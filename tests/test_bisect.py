@@ -227,7 +227,7 @@ def test_without_a_name(calc: Project, home: Path) -> None:
         """\
 error: 'make bisect' needs TEST=.
   why: A test program, Suite.Case, or test/test_x.py::Class::test.
-  next: make bisect TEST=<test>""",
+  next: make bisect TEST=<test> PYTORCH_SRC=CHECKOUT""",
     )
 
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_searched(calc: Project, home: Path) -> None:
         """\
 There is nothing to search: at second/product the test passes.
   why: a search needs a place at which it fails
-  next: make bisect TEST=CalcTest.Product BAD=<where it fails> # AGAIN=1: runs it anew""",
+  next: make bisect TEST=CalcTest.Product BAD=<where it fails> PYTORCH_SRC=CHECKOUT # AGAIN=1: runs it anew""",
     )
     skipped = bisect(calc, home, "--test", "CalcTest.Skipped", code=2)
     assert "at second/product the test is skipped." in skipped
@@ -370,7 +370,10 @@ def test_killed_and_edited_since(calc: Project, home: Path) -> None:
             ended = calc.run(verb, env=environment(home))
             assert ended.code == 3
             assert "could not be put back where it was before the search" in ended.err
-            assert "next: git -C CHECKOUT stash && make status # puts it back" in ended.err
+            assert (
+                "next: git -C CHECKOUT stash && make status PYTORCH_SRC=CHECKOUT # puts it back"
+                in ended.err
+            )
             assert source.read_text().startswith("// mine\n")
         git(calc.checkout, "stash", "-q")
         assert "back where it was" in calc.ok("status", env=environment(home))

@@ -54,6 +54,7 @@ _COMPILER = (
     # own warnings about PyTorch's headers the rest of the file would not be read.
     "-Wno-error",
     "-Wno-unknown-warning-option",
+    "-Wno-unused-command-line-argument",  # what only GCC has
     "-Wno-deprecated-builtins",  # in c10/util/Optional.h
 )
 

@@ -137,6 +137,8 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
         python = needs_python(changes) and this.sanitizer is Sanitizer.NONE
     targets = cmake.targets(this.folder)
     wanted = targets_of(targets, changes)
+    if this.sanitizer is not Sanitizer.NONE:
+        wanted = [one for one in wanted if not one.name.startswith("torch_python")]
     if python:
         wanted += [one for one in targets if one.name in _PYTHON_TARGETS]
     if python and changes and this.mode is Mode.FAST:

@@ -26,8 +26,7 @@ class SourcePackage:
     @classmethod
     def read(cls, node: Node) -> "SourcePackage":
         node.fields({"name", "tarball", "sha256"}, {"suite"})
-        if not re.fullmatch(r"[0-9a-f]{64}", node["sha256"].text()):
-            raise node["sha256"].error("'sha256' must be 64 hexadecimal digits")
+        _check_sha256(node)
         return cls(
             node["name"].text(),
             node["tarball"].text(),

@@ -97,13 +97,14 @@ def show_table(table: Table) -> None:
 
 def show_error(error: ToolError, log_file: Path | None) -> None:
     """The three lines of an error, and where the rest is."""
-    log.error("%s | %s | %s", error.what, error.why, error.next)
+    next = as_typed(error.next)
+    log.error("%s | %s | %s", error.what, error.why, next)
     if error.detail:
         log.error("%s", error.detail)
         err.print(escape(error.detail), style="dim")
     err.print(f"[bold red]error:[/] {escape(error.what)}")
     err.print(f"  [bold]why:[/] {escape(error.why)}")
-    err.print(f"  [bold]next:[/] {escape(as_typed(error.next))}")
+    err.print(f"  [bold]next:[/] {escape(next)}")
     if log_file is not None:
         err.print(f"  [dim]log:[/]  [dim]{escape(str(log_file))}[/]")
 

@@ -318,11 +318,11 @@ def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
 def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
     """Refuses when the series was edited, too, since it was applied."""
     changes = {change.id: change for change in work.series.all_changes()}
+    builder = Builder(work.repository, work.series, lambda: None)
     for applied in there.applied:
         change = changes.get(applied.trailers.change)
         if change is None or not applied.as_made:
             continue  # the checkout's word counts
-        builder = Builder(work.repository, work.series, lambda: None)
         tree = builder.lay_directly(applied.commit.parents[0], change)
         if tree is None:
             _refuse_merged(work, change, applied.commit)

@@ -182,8 +182,8 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
         foreign = not path.startswith(str(this.folder))
         if name in carried or (foreign and name.partition(".")[0] in ours):
             yield f"{path} was loaded beside the one that the wheel carries"
-        runtime = Path(path).name.startswith(("libsycl", "libOpenCL", "libtbb."))
-        if runtime and not path.startswith(str(this.folder)):
+        runtime = name.startswith(("libsycl", "libOpenCL", "libtbb."))
+        if runtime and foreign:
             yield f"{path} was loaded in place of the environment's"
 
 

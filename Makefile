@@ -111,8 +111,9 @@ lint:
 	@$(tool) --dev -m mypy
 	@$(tool) --dev -m check_jsonschema --builtin-schema vendor.github-workflows ci/workflows/*.yml
 
+# The tests of the real base copy it, so that many at once want a large disk.
 self-test:
-	@$(tool) --dev -m pytest $(ARGS)
+	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 $(ARGS)
 
 verify: lint check self-test test tidy sanitize
 	@$(MAKE) --no-print-directory wheel MODE=fast

@@ -50,6 +50,20 @@ class Prebuilt:
     apt: tuple[str, ...]
     soversion: str
     targets: tuple[str, ...]
+    units: tuple[tuple[str, ...], ...]  # folders whose sources are compiled as one
+    alone: tuple[str, ...]  # sources there that are not
+
+    @classmethod
+    def read(cls, node: Node) -> "Prebuilt":
+        node.fields({"apt", "soversion", "targets"}, {"units", "alone"})
+        units = node["units"].items() if "units" in node else []
+        return cls(
+            tuple(node["apt"].texts()),
+            node["soversion"].text(),
+            tuple(node["targets"].texts()),
+            tuple(tuple(unit.texts()) for unit in units),
+            _texts(node, "alone"),
+        )
 
 
 @dataclass(frozen=True)
@@ -145,8 +159,7 @@ class Base:
         node.fields({*plain, "full", "wheel", "prebuilt"})
         node["git"].fields({"url", "tag"})
         node["wheel"].fields({"requires"}, {"compiled_in"})
-        node["prebuilt"].fields({"apt", "soversion", "targets"})
-        git, prebuilt = node["git"], node["prebuilt"]
+        git = node["git"]
         return cls(
             name=name,
             version=node["version"].text(),
@@ -158,11 +171,7 @@ class Base:
             full=Full.read(node["full"]),
             wheel_requires=tuple(node["wheel"]["requires"].texts()),
             compiled_in=_texts(node["wheel"], "compiled_in"),
-            prebuilt=Prebuilt(
-                tuple(prebuilt["apt"].texts()),
-                prebuilt["soversion"].text(),
-                tuple(prebuilt["targets"].texts()),
-            ),
+            prebuilt=Prebuilt.read(node["prebuilt"]),
         )
 
     @property

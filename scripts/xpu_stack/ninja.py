@@ -10,6 +10,11 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.pace import Pace, minutes
 
 _LOOK = "Re-checking globbed directories..."  # each time, and no work
+_AGAIN = "mend it and type the same command again: it goes on where it stopped"
+_UNIT = (
+    "mend it, or name the source under 'alone' in the base's base.yaml where only others "
+    "of its unit are in its way; then the same command again"
+)
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -46,6 +51,11 @@ class _Reader:
             say_where_no_bar(line)
 
 
+def _in_a_unit(failure: list[str]) -> bool:
+    """Whether what failed is several sources that CMake compiles as one."""
+    return bool(failure) and "/Unity/" in failure[0]
+
+
 def _short(step: str) -> str:
     words = step.split(" ")
     name = words[-1].rsplit("/", 1)[-1]
@@ -73,7 +83,7 @@ def build(
         raise ToolError(
             "The build failed.",
             why=first.strip()[:300],
-            next="mend it and type the same command again: it goes on where it stopped",
+            next=_UNIT if _in_a_unit(reader.failure) else _AGAIN,
             code=ExitCode.BUILD,
             detail="\n".join(error),
         )

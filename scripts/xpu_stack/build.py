@@ -170,9 +170,7 @@ def build_program(this: Build, name: str) -> bool:
 
 def needs_python(changes: list[Change]) -> bool:
     """Whether any of these changes is a change of the Python package."""
-    files = {file.target for change in changes for file in change.files}
-    edited = {path for change in changes for path in change.patched_paths()}
-    return any(name.startswith(_PYTHON) for name in files | edited)
+    return any(path.startswith(_PYTHON) for change in changes for path in change.touched_paths())
 
 
 def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake.Target]:
@@ -232,9 +230,8 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     edited = {path for change in changes for path in change.patched_paths()} - new
     added = [name for name in new if name.endswith(SOURCES)]
     # What any stage touches is alone at every one: units stay as they are between stages.
-    alone = set(prebuilt.alone)
-    for change in work.series.all_changes():
-        alone.update(change.patched_paths(), (file.target for file in change.files))
+    touched = {path for change in work.series.all_changes() for path in change.touched_paths()}
+    alone = sorted(touched.union(prebuilt.alone))
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": _injected(work, "python.cmake", "fast.cmake"),
         # Its install step would write into the checkout.
@@ -245,7 +242,7 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
         "XPU_STACK_SOURCES": str(_listed(folder / "series-sources.txt", added)),
         "XPU_STACK_EDITED": str(_listed(folder / "series-edited.txt", edited)),
         "XPU_STACK_UNITS": ";".join(",".join(folders) for folders in prebuilt.units),
-        "XPU_STACK_ALONE": ";".join(sorted(n for n in alone if n.endswith(SOURCES))),
+        "XPU_STACK_ALONE": ";".join(name for name in alone if name.endswith(SOURCES)),
     }
 
 

@@ -120,8 +120,7 @@ class Builder:
         tree = self._lay_as_it_is(tip, change)
         if tree is not None:
             return tree
-        paths = change.patched_paths() + [file.target for file in change.files]
-        plain = PlainTree.of(self.repository, tip, paths)
+        plain = PlainTree.of(self.repository, tip, change.touched_paths())
         if plain.forms:  # Note [Files in another form]
             laid = self._lay_as_it_is(plain.tree, change) or self._merge(plain.tree, change)
             if not isinstance(laid, Misfit):

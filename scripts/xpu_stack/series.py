@@ -77,6 +77,10 @@ class Change:
         text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
         return sorted({path for path in _PATCH_PATH.findall(text) if path})
 
+    def touched_paths(self) -> list[str]:
+        """The files that it edits, and those that it adds."""
+        return self.patched_paths() + [file.target for file in self.files]
+
     @cached_property
     def source_digest(self) -> str:
         """Of all that the change is made from."""

@@ -2,16 +2,17 @@
 
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPUMemoryBackend.h>
-#include <c10/xpu/impl/XPUMemoryPool.h>
+#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUDeviceAllocator.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
+#include "/tmp/quick/shim.h" // SHIM
 
-#include <algorithm>
-#include <array>
-#include <atomic>
+#include <sycl/usm.hpp>
+
 #include <cstdlib>
-#include <memory>
-#include <mutex>
+#include <utility>
 
 namespace c10::xpu::XPUCachingAllocator {
 
@@ -19,99 +20,171 @@ namespace {
 
 using impl::AllocatorConfig;
 using impl::Block;
-using PoolType = impl::MemoryPool<impl::MemoryBackend>;
-using ArenaType = PoolType::ArenaType;
+using impl::DeviceAllocator;
+
+struct SyclFence final : impl::Fence {
+  explicit SyclFence(sycl::event e) : event(std::move(e)) {}
+  bool complete() override {
+    return impl::isComplete(event);
+  }
+  void wait() override {
+    C10_XPU_CHECK(event.wait());
+  }
+  bool waitsForHost() override {
+    return impl::isHeldByHost(event);
+  }
+  sycl::event event;
+};
+
+struct SyclBackend final : impl::MemoryBackend {
+  void* allocate(DeviceIndex device, size_t size) override {
+    void* ptr = nullptr;
+    try {
+      ptr = sycl::aligned_alloc_device(
+          impl::kMinBlockSize,
+          size,
+          get_raw_device(device),
+          get_device_context());
+    } catch (const sycl::exception& error) {
+      // Lack of memory is reported by a null pointer or by this code.
+      if (error.code() != sycl::errc::memory_allocation) {
+        C10_XPU_CHECK(throw);
+      }
+    }
+    TORCH_CHECK(
+        reinterpret_cast<uintptr_t>(ptr) % impl::kMinBlockSize == 0,
+        "SYCL returned device memory at ",
+        ptr,
+        ", which is not aligned to ",
+        impl::kMinBlockSize,
+        " bytes as asked for");
+    return ptr;
+  }
+
+  void deallocate(DeviceIndex /*device*/, void* ptr) override {
+    C10_XPU_CHECK(sycl::free(ptr, get_device_context()));
+  }
+
+  std::unique_ptr<impl::Fence> fence(XPUStream stream, sycl::queue* external)
+      override {
+    sycl::queue* const queue = external != nullptr
+        ? external
+        : impl::findUsedQueue(stream.device_index(), stream.id());
+    if (queue == nullptr) {
+      return nullptr;
+    }
+    const bool can_ask = impl::canAskEmpty(*queue);
+    if (can_ask && C10_XPU_CHECK(queue->ext_oneapi_empty())) {
+      return nullptr;
+    }
+    auto fence = std::make_unique<SyclFence>(
+        C10_XPU_CHECK(queue->ext_oneapi_submit_barrier()));
+    return !can_ask && fence->complete() ? nullptr : std::move(fence);
+  }
+
+  std::shared_ptr<sycl::queue> externalQueue(XPUStream stream) override {
+    return impl::isExternalStream(stream.id())
+        ? std::make_shared<sycl::queue>(stream.queue())
+        : nullptr;
+  }
+
+  size_t totalMemory(DeviceIndex device) override {
+    return get_device_properties(device).global_mem_size;
+  }
+
+  optional<size_t> freeMemory(DeviceIndex device) override {
+    return get_free_memory(device);
+  }
+};
 
 // What `init` makes. It is never destroyed: memory may be freed while the
 // process ends, when the SYCL runtime is gone already.
 struct State {
-  explicit State(const AllocatorConfig& config) : config(config) {}
-
-  PoolType* pool(int device) const noexcept {
-    return device >= 0 && device < C10_COMPILE_TIME_MAX_XPUS
-        ? pools[device].load(std::memory_order_acquire)
-        : nullptr;
-  }
-
-  template <class Visitor>
-  void forEachPool(Visitor visit) const {
-    for (const auto& pool : pools) {
-      if (PoolType* present = pool.load(std::memory_order_acquire)) {
-        visit(*present);
-      }
-    }
-  }
-
-  const AllocatorConfig config;
-  impl::MemoryBackend backend;
+  AllocatorConfig config;
+  SyclBackend backend;
   impl::BlockTable table;
-  std::array<std::atomic<PoolType*>, C10_COMPILE_TIME_MAX_XPUS> pools{};
+  std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards;
+  std::array<std::atomic<DeviceAllocator*>, C10_COMPILE_TIME_MAX_XPUS> devices{};
 };
 
-std::atomic<State*> g_state{nullptr};
-std::mutex g_init_mutex;
+std::atomic<State*> state{nullptr};
+std::mutex init_mutex;
 
-State* state() noexcept {
-  return g_state.load(std::memory_order_acquire);
+DeviceAllocator* find(int device) {
+  State* const s = state.load(std::memory_order_acquire);
+  return s != nullptr && device >= 0 && device < C10_COMPILE_TIME_MAX_XPUS
+      ? s->devices[device].load(std::memory_order_acquire)
+      : nullptr;
 }
 
-[[noreturn]] C10_NOINLINE void throwNotReady(int device) {
+DeviceAllocator& at(int device) {
+  if (C10_UNLIKELY(is_in_bad_fork())) {
+    check_device_index(0); // raises
+  }
+  DeviceAllocator* const allocator = find(device);
   TORCH_CHECK(
-      false,
+      allocator != nullptr,
       "The XPU caching allocator is not ready for device ",
       device,
       ". Call c10::xpu::XPUCachingAllocator::init(device_count) first, with a"
       " device_count greater than the device's index, which must not be"
       " negative.");
+  return *allocator;
 }
 
-PoolType& poolOf(int device) {
-  State* const s = state();
-  PoolType* const pool = s == nullptr ? nullptr : s->pool(device);
-  if (C10_UNLIKELY(pool == nullptr)) {
-    throwNotReady(device);
-  }
-  return *pool;
-}
-
-c10::Device deviceAt(int device) {
-  return {c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(device)};
-}
-
-// Whether a profiler listens on this thread, which then has the last word.
-bool maybeProfiled() {
-  return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) !=
-      nullptr;
-}
-
-C10_NOINLINE void reportToProfiler(
-    PoolType& pool,
-    int device,
-    void* ptr,
-    int64_t size) {
-  if (!c10::memoryProfilingEnabled()) {
+template <class Visitor>
+void forEachDevice(Visitor visit) {
+  if (is_in_bad_fork()) {
     return;
   }
-  c10::reportMemoryUsageToProfiler(
-      ptr, size, pool.allocatedBytes(), pool.reservedBytes(), deviceAt(device));
+  for (int i = 0; i < C10_COMPILE_TIME_MAX_XPUS; ++i) {
+    if (DeviceAllocator* const allocator = find(i)) {
+      visit(*allocator, static_cast<DeviceIndex>(i));
+    }
+  }
 }
 
-void* allocateOn(int device, int64_t stream, size_t size) {
-  PoolType& pool = poolOf(device);
-  const Block* block = pool.allocate(size, stream);
+void reportToProfiler(DeviceIndex device, void* ptr, int64_t size) {
+  if (!memoryProfilingEnabled()) {
+    return;
+  }
+  const DeviceStats stats = at(device).stats();
+  reportMemoryUsageToProfiler(
+      ptr,
+      size,
+      stats.allocated_bytes[0].current,
+      stats.reserved_bytes[0].current,
+      Device(kXPU, device));
+}
+
+void* allocateOn(DeviceIndex device, StreamId stream, size_t size) {
+  DeviceAllocator& allocator = at(device);
+  Block* block = allocator.allocate(size, stream);
+  if (C10_UNLIKELY(block == nullptr)) {
+    // Other ordinals over the same card may have cached what is needed.
+    forEachDevice([&](DeviceAllocator& other, DeviceIndex i) {
+      if (i != device && get_root_device(i) == get_root_device(device)) {
+        other.emptyCache();
+      }
+    });
+    block = allocator.allocate(size, stream);
+  }
+  if (C10_UNLIKELY(block == nullptr)) {
+    allocator.throwOutOfMemory(size);
+  }
   void* const ptr = block->ptr;
   if (const auto* trace = c10::impl::GPUTrace::get_trace();
       C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_allocation(reinterpret_cast<uintptr_t>(ptr));
   }
-  if (C10_UNLIKELY(maybeProfiled())) {
-    reportToProfiler(pool, device, ptr, static_cast<int64_t>(block->size));
+  if (C10_UNLIKELY(ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE))) {
+    reportToProfiler(device, ptr, static_cast<int64_t>(block->size));
   }
   return ptr;
 }
 
 Block* findBlock(const void* ptr) {
-  State* const s = state();
+  const State* const s = state.load(std::memory_order_acquire);
   Block* const block = s == nullptr ? nullptr : s->table.find(ptr);
   TORCH_CHECK(
       block != nullptr,
@@ -121,178 +194,197 @@ Block* findBlock(const void* ptr) {
   return block;
 }
 
-ArenaType& arenaOf(const Block* block) noexcept {
-  return static_cast<ArenaType&>(block->arena());
-}
-
 void freeBlock(void* ptr) {
+  if (C10_UNLIKELY(ptr == nullptr || is_in_bad_fork())) {
+    return;
+  }
   Block* const block = findBlock(ptr);
-  ArenaType& arena = arenaOf(block);
   if (const auto* trace = c10::impl::GPUTrace::get_trace();
       C10_UNLIKELY(trace != nullptr)) {
-    // Before the memory can be somebody else's.
-    arena.requireAllocated(block, ptr);
+    // Before the memory can be someone else's.
+    DeviceAllocator::checkedSize(block, ptr);
     (*trace)->trace_gpu_memory_deallocation(reinterpret_cast<uintptr_t>(ptr));
   }
-  const auto freed = arena.free(block, ptr);
-  const int device = arena.stream().device;
-  PoolType& pool = *state()->pool(device);
-  pool.freed(freed);
-  if (C10_UNLIKELY(maybeProfiled())) {
-    reportToProfiler(pool, device, ptr, -static_cast<int64_t>(freed.size));
+  const auto size = static_cast<int64_t>(DeviceAllocator::free(block, ptr));
+  if (C10_UNLIKELY(ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE))) {
+    reportToProfiler(block->owner->device.index(), ptr, -size);
   }
 }
 
-// The deleter of all DataPtrs of this allocator.
-void deleteData(void* ptr) {
-  if (ptr != nullptr) {
-    freeBlock(ptr);
-  }
-}
-
-c10::DeviceIndex ownerOf(void* ptr) {
-  c10::DeviceIndex owner = -1;
-  if (const State* s = state()) {
-    for (c10::DeviceIndex i = 0; i < C10_COMPILE_TIME_MAX_XPUS; ++i) {
-      const PoolType* pool = s->pool(i);
-      if (pool != nullptr && pool->owns(ptr)) {
-        owner = i;
-      }
+DeviceIndex ownerOf(void* ptr) {
+  DeviceIndex owner = -1;
+  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex i) {
+    if (allocator.owns(ptr)) {
+      owner = i;
     }
-  }
+  });
   return owner;
 }
 
-struct XPUAllocator final : c10::Allocator {
+struct NativeAllocator final : XPUAllocator {
   DataPtr allocate(size_t size) const override {
     const DeviceIndex device = current_device();
     void* const ptr = size == 0
         ? nullptr
         : allocateOn(device, getCurrentXPUStream(device).id(), size);
-    return {ptr, ptr, &deleteData, deviceAt(device)};
+    return {ptr, ptr, &freeBlock, Device(kXPU, device)};
   }
 
   DeleterFnPtr raw_deleter() const override {
-    return &deleteData;
+    return &freeBlock;
+  }
+
+  void init(int device_count) override {
+    TORCH_CHECK(
+        device_count >= 0 && device_count <= xpu::device_count(),
+        "init of the XPU caching allocator: device_count is ",
+        device_count,
+        ", but must be from 0 to the number of XPU devices, ",
+        static_cast<int>(xpu::device_count()));
+    const std::lock_guard<std::mutex> guard(init_mutex);
+    State* s = state;
+    if (s == nullptr) {
+      const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
+      auto made = std::make_unique<State>();
+      made->config = AllocatorConfig::parse(text == nullptr ? "" : text);
+      s = made.release();
+      state = s;
+      set_pointer_owner_lookup(&ownerOf);
+    }
+    for (DeviceIndex i = 0; i < device_count; ++i) {
+      if (s->devices[i] == nullptr) {
+        s->devices[i] = new DeviceAllocator(
+            s->backend, s->table, s->cards[get_root_device(i)], i, s->config);
+      }
+    }
+  }
+
+  void* raw_alloc(size_t nbytes) override {
+    return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
+  }
+
+  void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
+    check_device_index(stream.device_index()); // raises in a forked child
+    return nbytes == 0
+        ? nullptr
+        : allocateOn(stream.device_index(), stream.id(), nbytes);
+  }
+
+  void raw_delete(void* ptr) override {
+    freeBlock(ptr);
+  }
+
+  void recordStream(const DataPtr& ptr, XPUStream stream) override {
+    // An empty tensor has no block. Memory with another deleter is not ours.
+    if (ptr.get() && ptr.get_deleter() == &freeBlock && !is_in_bad_fork()) {
+      void* const start = ptr.get_context();
+      DeviceAllocator::recordStream(findBlock(start), start, stream);
+    }
+  }
+
+  void emptyCache() override {
+    forEachDevice([](DeviceAllocator& allocator, DeviceIndex) {
+      allocator.emptyCache();
+    });
+  }
+
+  void setMemoryFraction(double fraction, int device) override {
+    TORCH_CHECK(
+        fraction >= 0 && fraction <= 1, // false for NaN
+        "The memory fraction for XPU device ",
+        device,
+        " is ",
+        fraction,
+        ", but must be from 0 to 1");
+    at(device).setMemoryFraction(fraction);
+  }
+
+  void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block)
+      override {
+    TORCH_CHECK(
+        cached_and_free != nullptr && largest_block != nullptr,
+        "cacheInfo needs a place for both of its results");
+    DeviceAllocator& allocator = at(device);
+    if (*largest_block == 0) {
+      *largest_block =
+          get_free_memory(static_cast<DeviceIndex>(device)).value_or(0);
+    }
+    allocator.cacheInfo(*cached_and_free, *largest_block);
+  }
+
+  DeviceStats getDeviceStats(int device) override {
+    return at(device).stats();
+  }
+  void resetPeakStats(int device) override {
+    at(device).resetPeakStats();
+  }
+  void resetAccumulatedStats(int device) override {
+    at(device).resetAccumulatedStats();
+  }
+
+  std::vector<SegmentInfo> snapshot() override {
+    std::vector<SegmentInfo> result;
+    forEachDevice([&](DeviceAllocator& allocator, DeviceIndex) {
+      allocator.snapshot(result);
+    });
+    return result;
   }
 };
 
-XPUAllocator g_allocator;
+NativeAllocator native_allocator;
+std::atomic<XPUAllocator*> current_allocator{&native_allocator};
 
 // Runs when the library is loaded, and only stores a pointer.
-REGISTER_ALLOCATOR(c10::kXPU, &g_allocator);
+REGISTER_ALLOCATOR(kXPU, &native_allocator);
+
+struct Observers {
+  std::mutex mutex;
+  std::vector<OutOfMemoryObserver> all;
+};
+
+Observers& observers() {
+  static auto* instance = new Observers;
+  return *instance;
+}
 
 } // namespace
 
-Allocator* get() {
-  return &g_allocator;
+XPUAllocator* get() {
+  return current_allocator.load(std::memory_order_acquire);
 }
 
-void init(int device_count) {
+void set(XPUAllocator* allocator) {
+  TORCH_CHECK(allocator, "The XPU allocator cannot be null");
   TORCH_CHECK(
-      device_count >= 0 && device_count <= xpu::device_count(),
-      "init of the XPU caching allocator: device_count is ",
-      device_count,
-      ", but must be from 0 to the number of XPU devices, ",
-      static_cast<int>(xpu::device_count()));
-  std::lock_guard<std::mutex> guard(g_init_mutex);
-  if (state() == nullptr) {
-    const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
-    const auto config = AllocatorConfig::parse(text == nullptr ? "" : text);
-    g_state.store(new State(config), std::memory_order_release);
-    set_pointer_owner_lookup(&ownerOf);
-  }
-  State& s = *state();
-  for (int i = 0; i < device_count; ++i) {
-    if (s.pool(i) == nullptr) {
-      s.pools[i].store(
-          new PoolType(s.backend, s.table, i, s.config),
-          std::memory_order_release);
-    }
-  }
+      state.load() == nullptr,
+      "The XPU allocator cannot be changed: the present one is in use. Change "
+      "it before the first use of an XPU device");
+  current_allocator = allocator;
+  SetAllocator(kXPU, allocator);
 }
 
-void* raw_alloc(size_t nbytes) {
-  if (nbytes == 0) {
-    return nullptr;
-  }
-  const DeviceIndex device = current_device();
-  return allocateOn(device, getCurrentXPUStream(device).id(), nbytes);
-}
-
-void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) {
-  if (nbytes == 0) {
-    return nullptr;
-  }
-  return allocateOn(stream.device_index(), stream.id(), nbytes);
-}
-
-void raw_delete(void* ptr) {
-  if (ptr != nullptr) {
-    freeBlock(ptr);
-  }
-}
-
-void recordStream(const DataPtr& ptr, XPUStream stream) {
-  // An empty tensor has no block. Memory with another deleter is not ours.
-  if (!ptr.get() || ptr.get_deleter() != &deleteData) {
-    return;
-  }
-  void* const start = ptr.get_context();
-  Block* const block = findBlock(start);
-  arenaOf(block).recordStream(
-      block, start, {stream.id(), stream.device_index()});
-}
-
-void emptyCache() {
-  if (const State* s = state()) {
-    s->forEachPool([](PoolType& pool) { pool.emptyCache(); });
-  }
-}
-
-void setMemoryFraction(double fraction, int device) {
-  TORCH_CHECK(
-      fraction >= 0 && fraction <= 1, // false for NaN
-      "The memory fraction for XPU device ",
-      device,
-      " is ",
-      fraction,
-      ", but must be from 0 to 1");
-  poolOf(device).setMemoryFraction(fraction);
-}
-
-void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
-  TORCH_CHECK(
-      cached_and_free != nullptr && largest_block != nullptr,
-      "cacheInfo needs a place for both of its results");
-  PoolType& pool = poolOf(device);
-  if (*largest_block == 0) {
-    *largest_block = state()->backend.freeMemory(device);
-  }
-  pool.cacheInfo(*cached_and_free, *largest_block);
-}
-
-DeviceStats getDeviceStats(int device) {
-  return poolOf(device).stats();
-}
-
-void resetPeakStats(int device) {
-  poolOf(device).resetPeakStats();
-}
-
-void resetAccumulatedStats(int device) {
-  poolOf(device).resetAccumulatedStats();
-}
-
-std::vector<SegmentInfo> snapshot() {
-  std::vector<SegmentInfo> result;
-  if (const State* s = state()) {
-    s->forEachPool([&](PoolType& pool) { pool.snapshot(result); });
-  }
-  std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) {
-    return a.address < b.address;
-  });
-  return result;
+void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
+  const std::lock_guard<std::mutex> guard(observers().mutex);
+  observers().all.push_back(std::move(observer));
 }
 
 } // namespace c10::xpu::XPUCachingAllocator
+
+namespace c10::xpu::impl {
+
+void notifyOutOfMemory(
+    DeviceIndex device,
+    size_t requested,
+    size_t total,
+    size_t free) {
+  using namespace XPUCachingAllocator;
+  const auto all = [] {
+    const std::lock_guard<std::mutex> guard(observers().mutex);
+    return observers().all;
+  }();
+  for (const auto& observer : all) {
+    observer(device, requested, total, free);
+  }
+}
+
+} // namespace c10::xpu::impl

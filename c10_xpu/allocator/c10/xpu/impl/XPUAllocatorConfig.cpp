@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/llvmMathExtras.h>
-#include <c10/xpu/impl/XPUBlock.h>
 
 #include <algorithm>
 #include <array>
@@ -60,12 +59,12 @@ AllocatorConfig AllocatorConfig::parse(const std::string& text) {
     if (key == "max_split_size_mb") {
       size_t mib = 0;
       TORCH_CHECK(
-          toSize(value, mib) && mib > kOversizeSlack / kMiB,
+          toSize(value, mib) && mib > kLargeBuffer / kMiB,
           kVariable,
           ": max_split_size_mb is '",
           value,
           "', but must be a whole number greater than ",
-          kOversizeSlack / kMiB);
+          kLargeBuffer / kMiB);
       config.max_split_size = std::min(mib, kUnlimited / kMiB) * kMiB;
     } else if (key == "roundup_power2_divisions") {
       size_t divisions = 0;

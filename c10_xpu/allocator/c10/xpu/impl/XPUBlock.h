@@ -1,214 +1,271 @@
 #pragma once
 
-#include <sys/mman.h>
-
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
 #include <new>
-#include <vector>
+#include <thread>
+
+// The blocks of the XPU caching allocator, and how one is found: by its size
+// among the free ones, by its address among the allocated ones.
 
 namespace c10::xpu::impl {
 
 /// All block sizes and addresses are multiples of this.
-constexpr size_t kBlockGranularity = 512;
-/// The largest request that is served from the small pool.
+constexpr size_t kMinBlockSize = 512;
+/// The largest "small" allocation.
 constexpr size_t kSmallSize = size_t{1} << 20;
-/// The size of a segment of the small pool.
-constexpr size_t kSmallSegment = size_t{2} << 20;
-/// Segments of the large pool are rounded up to the page of the devices.
-constexpr size_t kLargeSegmentRound = size_t{64} << 10;
-/// How much larger than the request an oversize block may be, which is never
-/// split.
-constexpr size_t kOversizeSlack = size_t{20} << 20;
-/// No request of this size or more can succeed; smaller ones have a bin.
-constexpr size_t kMaxBlockSize = size_t{1} << 47;
+/// Small allocations are packed in segments of this size.
+constexpr size_t kSmallBuffer = size_t{2} << 20;
+/// How much larger than the request an oversize block may be.
+constexpr size_t kLargeBuffer = size_t{20} << 20;
+/// Segments of the large pool are multiples of this.
+constexpr size_t kRoundLarge = size_t{2} << 20;
+/// The most by which they are larger than the request.
+constexpr size_t kMaxGrowth = size_t{128} << 20;
 
-enum class Pool : uint8_t { Small = 0, Large = 1 };
-constexpr size_t kNumPools = 2;
-
-/// A stream as the allocator's core knows it.
-struct StreamTag {
-  int64_t id;
-  int32_t device;
-
-  bool operator==(const StreamTag& other) const {
-    return id == other.id && device == other.device;
-  }
-};
-
-struct ArenaBase;
-struct Block;
+struct StreamBlocks;
 
 enum class BlockState : uint8_t {
-  Dead, // a node that describes no memory
+  Unused, // describes no memory
   Free, // cached
   Allocated, // held by client code
-  Held, // freed, but streams that used it have not finished
+  PendingFree, // freed by client code, but still used by a stream
 };
 
-/// What few blocks need: first blocks of a segment, and those that other
-/// streams use.
-struct BlockExtra {
-  // Free blocks that are a whole segment: links of the arena's list of idle
-  // segments, newest first, and the device's epoch when they became idle.
-  Block* idle_prev = nullptr;
-  Block* idle_next = nullptr;
-  uint32_t stamp = 0;
-  // First blocks of a segment: position in the arena's list of segments.
-  uint32_t segment_index = 0;
-  // Streams other than the arena's that use the block. Cleared but never
-  // shrunk, so that a reused node needs no memory here.
-  std::vector<StreamTag> uses;
-};
-
-/// A node of the allocator's books: one contiguous range of a segment. Nodes
-/// come from their arena's NodePool, are never given back to the system and
-/// never change arena, so that a stale pointer to one can always be followed
-/// and found out, see Note [Life of a cached block]. Guarded by the arena's
-/// lock. A node is one cache line: with very many blocks, to free one costs the
-/// cache misses for its neighbours' nodes more than anything else.
+/// A contiguous part of a segment. Blocks are recycled by their StreamBlocks
+/// but never destroyed, so that a stale pointer to one can be followed. One
+/// block takes one cache line: to free one among very many costs little more
+/// than the misses for it and its neighbours.
 struct alignas(64) Block {
-  char* ptr;
-  size_t size;
-  // Neighbours within the segment. The node at the segment's start lives as
-  // long as the segment.
-  Block* prev;
-  Block* next;
-  // Free blocks: links of the bin. Dead nodes: bin_next links the pool. Held
-  // blocks: it links those that are held for the same reason.
-  Block* bin_prev;
-  Block* bin_next;
-  // nullptr for most; it stays with the node.
-  BlockExtra* extra;
-  uint16_t bin;
-  BlockState state;
-  Pool pool;
-  bool oversize;
-  bool has_uses; // extra->uses is not empty
+  char* ptr = nullptr;
+  size_t size = 0; // bytes
+  // The neighbours in the segment. The first block of a segment stays its
+  // first block as long as the segment exists.
+  Block* prev = nullptr;
+  Block* next = nullptr;
+  // Fixed for life, and has the lock that guards everything else here.
+  StreamBlocks* owner = nullptr;
+  union {
+    struct {
+      Block* prev;
+      Block* next;
+    } free_list; // of a free block; an unused one has only `next`
+    size_t requested_size; // of an allocated block: bytes, before rounding
+  };
+  uint32_t freed_at = 0; // of a free block that is a whole segment
+  uint16_t num_fences = 0; // that a pending block waits for
+  BlockState state = BlockState::Unused;
+  bool is_small = false;
 
-  bool is_split() const {
+  Block() : free_list{nullptr, nullptr} {}
+
+  bool isSplit() const {
     return prev != nullptr || next != nullptr;
   }
-
-  inline ArenaBase& arena() const;
 };
-static_assert(sizeof(Block) == 64, "a node is one cache line");
 
-/// A stock of dead nodes, and what goes with nodes. Guarded by the arena's
-/// lock.
-class NodePool final {
+/// The lock of a StreamBlocks. It is held for some ten nanoseconds, never
+/// across a call of the SYCL runtime, and hardly ever by two threads at once; a
+/// std::mutex would cost a third of an allocation.
+class SpinLock {
  public:
-  explicit NodePool(ArenaBase& arena) : arena_(arena) {}
-  NodePool(const NodePool&) = delete;
-  NodePool& operator=(const NodePool&) = delete;
-  ~NodePool() {
-    for (void* memory : memory_) {
-      std::free(memory); // NOLINT(cppcoreguidelines-no-malloc): see obtain
+  void lock() {
+    while (locked_.exchange(true, std::memory_order_acquire)) {
+      while (locked_.load(std::memory_order_relaxed)) {
+        std::this_thread::yield();
+      }
     }
   }
-
-  /// Makes sure that the next `take` cannot fail. May throw std::bad_alloc.
-  void reserve() {
-    if (free_ == nullptr) {
-      grow();
-    }
-  }
-
-  /// The node that `take` will return; after `reserve`.
-  Block* peek() const noexcept {
-    return free_;
-  }
-
-  Block* take() noexcept {
-    Block* block = free_;
-    free_ = block->bin_next;
-    return block;
-  }
-
-  void put(Block* block) noexcept {
-    block->state = BlockState::Dead;
-    block->ptr = nullptr;
-    block->bin_next = free_;
-    free_ = block;
-  }
-
-  /// The node's extra, made if need be. May throw std::bad_alloc.
-  BlockExtra& extraOf(Block* block) {
-    if (block->extra == nullptr) {
-      extras_.emplace_back();
-      block->extra = &extras_.back();
-    }
-    return *block->extra;
+  void unlock() {
+    locked_.store(false, std::memory_order_release);
   }
 
  private:
-  friend struct Block;
+  std::atomic<bool> locked_{false};
+};
 
-  // At an address that is a multiple of its size, so that a node leads to its
-  // chunk, and that to the arena.
-  static constexpr size_t kChunkSize = size_t{16} << 10;
-  struct Chunk {
-    ArenaBase* arena;
-    alignas(
-        alignof(Block)) std::array<Block, kChunkSize / sizeof(Block) - 1> nodes;
-  };
-  static_assert(sizeof(Chunk) == kChunkSize);
+/// The free blocks of one pool of one stream, in bins of equal width with a
+/// bitmap of those that are not empty. The bins of the small pool hold one
+/// size each. The last bin holds everything beyond the others.
+class FreeBlocks {
+ public:
+  /// Bins are 2^bin_shift bytes wide.
+  explicit FreeBlocks(int bin_shift) : bin_shift_(bin_shift) {}
 
-  // Chunks come one by one at first. An arena with very many blocks cuts them
-  // out of huge pages: its nodes are touched at random, and with small pages
-  // most of the time would go into looking up where these are.
-  static constexpr size_t kSingleChunks = 32;
-  static constexpr size_t kHugePage = size_t{2} << 20;
+  void insert(Block* block) {
+    const size_t bin = binOf(block->size);
+    Block* const first = bins_[bin];
+    block->free_list = {nullptr, first};
+    if (first != nullptr) {
+      first->free_list.prev = block;
+    }
+    bins_[bin] = block;
+    words_[bin / 64] |= bit(bin);
+    summary_ |= bit(bin / 64);
+  }
 
-  void* obtain(size_t size) {
-    memory_.reserve(memory_.size() + 1);
-    void* memory = std::aligned_alloc(size, size);
+  void erase(Block* block) {
+    const auto [prev, next] = block->free_list;
+    if (next != nullptr) {
+      next->free_list.prev = prev;
+    }
+    if (prev != nullptr) {
+      prev->free_list.next = next;
+      return;
+    }
+    const size_t bin = binOf(block->size);
+    bins_[bin] = next;
+    if (next == nullptr) {
+      words_[bin / 64] &= ~bit(bin);
+      if (words_[bin / 64] == 0) {
+        summary_ &= ~bit(bin / 64);
+      }
+    }
+  }
+
+  /// The smallest block of at least `size` bytes, or null.
+  Block* find(size_t size) const {
+    const size_t bin = binOf(size);
+    if (Block* block = smallestIn(bin, size)) {
+      return block;
+    }
+    const size_t next = nextNotEmpty(bin + 1);
+    return next == kNumBins ? nullptr : smallestIn(next, next << bin_shift_);
+  }
+
+  template <class Visitor>
+  void forEach(Visitor visit) const {
+    for (size_t bin = nextNotEmpty(0); bin != kNumBins;
+         bin = nextNotEmpty(bin + 1)) {
+      for (Block* block = bins_[bin]; block != nullptr;
+           block = block->free_list.next) {
+        visit(block);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kNumBins = 4096; // 64 words of bits, one summary
+
+  static uint64_t bit(size_t index) {
+    return uint64_t{1} << (index % 64);
+  }
+
+  size_t binOf(size_t size) const {
+    const size_t bin = size >> bin_shift_;
+    return bin < kNumBins ? bin : kNumBins - 1;
+  }
+
+  Block* smallestIn(size_t bin, size_t size) const {
+    Block* best = nullptr;
+    for (Block* block = bins_[bin]; block != nullptr;
+         block = block->free_list.next) {
+      if (block->size >= size && (best == nullptr || block->size < best->size)) {
+        best = block;
+        if (block->size == size) {
+          break;
+        }
+      }
+    }
+    return best;
+  }
+
+  size_t nextNotEmpty(size_t bin) const {
+    if (bin >= kNumBins) {
+      return kNumBins;
+    }
+    size_t word = bin / 64;
+    uint64_t bits = words_[word] & (~uint64_t{0} << (bin % 64));
+    if (bits == 0) {
+      const uint64_t later =
+          word == 63 ? 0 : summary_ & (~uint64_t{0} << (word + 1));
+      if (later == 0) {
+        return kNumBins;
+      }
+      word = static_cast<size_t>(__builtin_ctzll(later));
+      bits = words_[word];
+    }
+    return word * 64 + static_cast<size_t>(__builtin_ctzll(bits));
+  }
+
+  const int bin_shift_;
+  uint64_t summary_ = 0; // words that are not 0
+  std::array<uint64_t, kNumBins / 64> words_{};
+  std::array<Block*, kNumBins> bins_{};
+};
+
+/// From the address of an allocated block to the block, for all devices: a
+/// table with an entry for each 512 bytes of address space, in two levels that
+/// are mostly untouched zero pages. It is read without a lock.
+///
+/// Entries stay when a block is freed, so what `find` returns is a hint: the
+/// caller compares address and state under the lock of the block's owner.
+class BlockTable {
+ public:
+  BlockTable() : root_(newLevel<std::atomic<Entry*>>(kRootBits)) {}
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
+  ~BlockTable() {
+    for (size_t i = 0; i < size_t{1} << kRootBits; ++i) {
+      std::free(root_[i].load(std::memory_order_relaxed));
+    }
+    std::free(root_);
+  }
+
+  Block* find(const void* ptr) const {
+    const Entry* const leaf = root_[rootIndex(ptr)].load(std::memory_order_acquire);
+    return leaf == nullptr
+        ? nullptr
+        : leaf[leafIndex(ptr)].load(std::memory_order_acquire);
+  }
+
+  /// `block` is about to be allocated. May throw std::bad_alloc.
+  void insert(Block* block) {
+    std::atomic<Entry*>& slot = root_[rootIndex(block->ptr)];
+    Entry* leaf = slot.load(std::memory_order_acquire);
+    if (leaf == nullptr) {
+      Entry* const fresh = newLevel<Entry>(kLeafBits);
+      if (slot.compare_exchange_strong(leaf, fresh, std::memory_order_acq_rel)) {
+        leaf = fresh;
+      } else {
+        std::free(fresh);
+      }
+    }
+    Entry& entry = leaf[leafIndex(block->ptr)];
+    if (entry.load(std::memory_order_relaxed) != block) {
+      entry.store(block, std::memory_order_release);
+    }
+  }
+
+ private:
+  using Entry = std::atomic<Block*>;
+  static constexpr int kEntryShift = 9;
+  static constexpr int kLeafBits = 21; // 1 GiB of addresses
+  static constexpr int kRootBits = 20; // higher bits are the same for all
+  static_assert(size_t{1} << kEntryShift == kMinBlockSize);
+
+  static size_t leafIndex(const void* ptr) {
+    return (reinterpret_cast<uintptr_t>(ptr) >> kEntryShift) &
+        ((size_t{1} << kLeafBits) - 1);
+  }
+  static size_t rootIndex(const void* ptr) {
+    return (reinterpret_cast<uintptr_t>(ptr) >> (kEntryShift + kLeafBits)) &
+        ((size_t{1} << kRootBits) - 1);
+  }
+
+  template <class T>
+  static T* newLevel(int bits) {
+    void* const memory = std::calloc(size_t{1} << bits, sizeof(T));
     if (memory == nullptr) {
       throw std::bad_alloc();
     }
-    memory_.push_back(memory);
-    return memory;
+    return static_cast<T*>(memory);
   }
 
-  void* newChunk() {
-    if (memory_.size() < kSingleChunks) {
-      return obtain(kChunkSize);
-    }
-    if (huge_left_ == 0) {
-      huge_ = static_cast<char*>(obtain(kHugePage));
-      huge_left_ = kHugePage;
-#ifdef MADV_HUGEPAGE
-      madvise(huge_, kHugePage, MADV_HUGEPAGE); // it does without as well
-#endif
-    }
-    huge_left_ -= kChunkSize;
-    return huge_ + huge_left_;
-  }
-
-  void grow() {
-    auto* chunk = new (newChunk()) Chunk{&arena_, {}};
-    // In order of address: neighbours in a segment tend to be neighbours here.
-    for (size_t i = chunk->nodes.size(); i > 0; --i) {
-      put(&chunk->nodes[i - 1]);
-    }
-  }
-
-  ArenaBase& arena_;
-  Block* free_ = nullptr;
-  std::vector<void*> memory_; // of all chunks
-  char* huge_ = nullptr;
-  size_t huge_left_ = 0; // what is not cut yet
-  std::deque<BlockExtra> extras_; // which do not move
+  std::atomic<Entry*>* const root_;
 };
-
-inline ArenaBase& Block::arena() const {
-  const auto address = reinterpret_cast<uintptr_t>(this);
-  return *reinterpret_cast<const NodePool::Chunk*>(
-              address / NodePool::kChunkSize * NodePool::kChunkSize)
-              ->arena;
-}
 
 } // namespace c10::xpu::impl

@@ -7,7 +7,6 @@
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
-#include "/tmp/quick/shim.h" // SHIM
 
 #include <sycl/usm.hpp>
 
@@ -354,11 +353,10 @@ XPUAllocator* get() {
 }
 
 void set(XPUAllocator* allocator) {
-  TORCH_CHECK(allocator, "The XPU allocator cannot be null");
   TORCH_CHECK(
-      state.load() == nullptr,
-      "The XPU allocator cannot be changed: the present one is in use. Change "
-      "it before the first use of an XPU device");
+      get() == &native_allocator && state.load() == nullptr,
+      "The XPU allocator cannot be changed any more: the present one is in "
+      "use. Change it once, before the first use of an XPU device");
   current_allocator = allocator;
   SetAllocator(kXPU, allocator);
 }

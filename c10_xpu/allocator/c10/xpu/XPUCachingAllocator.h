@@ -140,8 +140,8 @@ class C10_XPU_API XPUAllocator : public Allocator {
 /// destroyed.
 C10_XPU_API XPUAllocator* get();
 
-/// Replaces the current allocator, which must not have been used: there would
-/// be no one to free its memory. It must live as long as the process.
+/// Replaces the native allocator by one that lives as long as the process.
+/// Raises if `init` was called, since the native one may own memory then.
 C10_XPU_API void set(XPUAllocator* allocator);
 
 /// Makes the allocator ready for devices 0 to device_count - 1. Has no effect
@@ -230,13 +230,14 @@ struct TraceEvent {
     FREE_COMPLETED,
     SEGMENT_ALLOC,
     SEGMENT_FREE,
-    OOM
+    OOM,
+    SNAPSHOT // by whoever takes one
   };
   Action action;
   int device;
-  const void* ptr; // null for OOM
-  size_t size; // bytes: of the block, of the segment, or asked for
-  int64_t stream;
+  int64_t addr; // 0 for OOM
+  int64_t size; // bytes: of the block, of the segment, or asked for
+  int64_t stream; // id
 };
 
 /// Called for each event while it is set, by the thread that caused it, which

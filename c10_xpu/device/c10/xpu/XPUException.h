@@ -1,41 +1,68 @@
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
 #include <c10/xpu/XPUMacros.h>
 
 #include <sycl/exception.hpp>
+#include <sycl/exception_list.hpp>
 
-#include <atomic>
 #include <utility>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
+
+// Note [Asynchronous errors]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~
+// SYCL keeps the errors of work that already runs (of host tasks above all)
+// until a thread calls throw_asynchronous() or wait_and_throw(). It then calls
+// the handler of the queue that failed. Which queues a call covers differs
+// between releases: only its own, or every queue of the device. So the thread
+// that calls the handler may be synchronizing another stream.
+//
+// Our handlers therefore do not throw. They keep the text of each error under
+// the device and stream of its queue, and the next synchronization of that
+// stream, of an event recorded on it, or of the whole device raises it.
+//
+// A queue that was made without a handler has SYCL's default one, which ends
+// the process, also when the call that delivers the error is one of ours.
+// Libraries that make their own queues should pass asyncHandler.
+
+/// A sycl::async_handler for queues that are made outside of PyTorch. It keeps
+/// the errors; the next synchronization of any device or of any external
+/// stream raises them as a c10::Error.
+C10_XPU_API void asyncHandler(sycl::exception_list errors);
+
 namespace impl {
 
-/// Called with the text of every guarded call before it is made. What it
-/// throws is what the call is taken to have thrown: this is how tests produce
-/// errors of the SYCL runtime that no machine produces on demand.
-using FaultHook = void (*)(const char* call);
+/// Keeps the errors of a stream's queue.
+C10_XPU_API void keepAsyncErrors(
+    const sycl::exception_list& errors,
+    DeviceIndex device,
+    StreamId stream);
 
-extern C10_XPU_API std::atomic<FaultHook> fault_hook;
+/// Raises and forgets what is kept for a stream. SYCL must have delivered it
+/// before. One relaxed load if nothing is kept.
+C10_XPU_API void raiseAsyncErrors(DeviceIndex device, StreamId stream);
 
-/// Throws a c10::Error that says what `call` was, where it stands, and what
-/// SYCL said of it.
+/// As above, for all streams of a device and for asyncHandler.
+C10_XPU_API void raiseAsyncErrors(DeviceIndex device);
+
+/// As above, for asyncHandler only.
+C10_XPU_API void raiseAsyncErrors();
+
+/// Throws a c10::Error that names the call, its place, and SYCL's text.
 [[noreturn]] C10_XPU_API void raise(
     const char* call,
     const SourceLocation& where,
     const sycl::exception& error);
 
-/// Makes a SYCL call whose errors leave as c10::Error.
 template <typename Call>
 decltype(auto) guarded(
     const char* text,
     const SourceLocation& where,
     Call&& call) {
   try {
-    if (FaultHook hook = fault_hook.load(std::memory_order_relaxed)) {
-      hook(text);
-    }
     return std::forward<Call>(call)();
   } catch (const sycl::exception& error) {
     raise(text, where, error);
@@ -43,8 +70,7 @@ decltype(auto) guarded(
 }
 
 } // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu
 
 /// The value of a SYCL expression; its errors leave as c10::Error. Every call
 /// into SYCL that can fail is made through this, so that no sycl::exception

@@ -3,60 +3,51 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
-#include <pthread.h>
-
 #include <algorithm>
+#include <array>
 #include <exception>
-#include <memory>
 #include <ostream>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
 namespace {
 
 using impl::StreamKind;
 
-/// The key under which threads keep what thread_streams points to, for it to
-/// be freed when they end. Unlike a thread_local with a destructor it works to
-/// the very end: destructors of other thread_locals run before, and whoever
-/// sets a stream even later makes this one run again.
-pthread_key_t threadStreamsKey() {
-  static const pthread_key_t made = [] {
-    pthread_key_t key = 0;
-    const int error = pthread_key_create(&key, [](void* ids) {
-      impl::thread_streams = nullptr;
-      delete[] static_cast<StreamId*>(ids);
-    });
-    TORCH_CHECK(error == 0, "pthread_key_create failed: ", error);
-    return key;
-  }();
-  return made;
+// Per thread and device. Trivially destructible, so that it can be used to the
+// very end of a thread.
+thread_local std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS> thread_streams{};
+
+StreamId& threadStream(DeviceIndex device) {
+  return thread_streams[static_cast<size_t>(device)];
+}
+
+DeviceIndex deviceOrCurrent(DeviceIndex device) {
+  if (device == -1) {
+    return current_device();
+  }
+  check_device_index(device);
+  return device;
+}
+
+XPUStream makeStream(DeviceIndex device, StreamId id) {
+  return XPUStream(
+      XPUStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kXPU, device), id));
 }
 
 XPUStream nextFromPool(DeviceIndex device, int priority) {
-  device = impl::device_or_current(device);
-  const int index = impl::nextPoolIndex(device, priority);
-  return impl::make_stream(device, impl::poolStreamId(priority, index));
+  device = deviceOrCurrent(device);
+  return makeStream(device, impl::nextPoolStream(device, priority));
 }
 
 } // namespace
 
 namespace impl {
 
-__thread StreamId* thread_streams = nullptr;
-
-StreamId* make_thread_streams() {
-  // NOLINTNEXTLINE(*-avoid-c-arrays): one for each device
-  auto ids = std::make_unique<StreamId[]>(
-      static_cast<size_t>(device_count_ensure_non_zero()));
-  const int error = pthread_setspecific(threadStreamsKey(), ids.get());
-  TORCH_CHECK(error == 0, "pthread_setspecific failed: ", error);
-  thread_streams = ids.release();
-  return thread_streams;
+StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
+  return std::exchange(threadStream(device), id);
 }
 
 } // namespace impl
@@ -66,11 +57,7 @@ sycl::queue& XPUStream::queue() const {
 }
 
 bool XPUStream::query() const {
-  const bool idle = impl::isIdle(device_index(), id());
-  if (idle) {
-    impl::countComplete();
-  }
-  return idle;
+  return impl::isIdle(device_index(), id());
 }
 
 void XPUStream::synchronize() const {
@@ -80,12 +67,14 @@ void XPUStream::synchronize() const {
     (*interp)->trace_gpu_stream_synchronization(
         reinterpret_cast<uintptr_t>(queue));
   }
+  warn_or_error_on_sync();
   if (queue) {
-    C10_XPU_CHECK(queue->wait());
-    C10_XPU_CHECK(queue->throw_asynchronous());
+    impl::waitFor(*queue);
   }
-  impl::countComplete();
-  impl::raiseAsyncErrors(device_index());
+  impl::raiseAsyncErrors(device_index(), id());
+  if (C10_UNLIKELY(impl::isExternalStream(id()))) {
+    impl::raiseAsyncErrors();
+  }
 }
 
 int XPUStream::priority() const {
@@ -126,7 +115,7 @@ XPUStream XPUStream::unpack3(
       static_cast<int>(device_index),
       " there is none at this address: it was not given to "
       "getStreamFromExternal, or it has been destroyed");
-  return impl::make_stream(device_index, stream_id);
+  return makeStream(device_index, stream_id);
 }
 
 XPUStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
@@ -148,7 +137,7 @@ XPUStream getStreamFromPool(const int priority, DeviceIndex device) {
 
 XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
   TORCH_CHECK(queue, "getStreamFromExternal was given a null queue");
-  device = impl::device_or_current(device);
+  device = deviceOrCurrent(device);
   TORCH_CHECK(
       C10_XPU_CHECK(queue->is_in_order()),
       "The external queue is out of order, but a stream runs its work in the "
@@ -170,39 +159,40 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
       static_cast<int>(device),
       "), or give the ordinal of its device");
   impl::addExternalQueue(device, *queue);
-  return impl::make_stream(
+  return makeStream(
       device, static_cast<StreamId>(reinterpret_cast<intptr_t>(queue)));
 }
 
+XPUStream getDefaultXPUStream(DeviceIndex device) {
+  return makeStream(deviceOrCurrent(device), 0);
+}
+
+XPUStream getCurrentXPUStream(DeviceIndex device) {
+  device = deviceOrCurrent(device);
+  return makeStream(device, threadStream(device));
+}
+
+void setCurrentXPUStream(XPUStream stream) {
+  check_device_index(stream.device_index());
+  threadStream(stream.device_index()) = stream.id();
+}
+
 void syncStreamsOnDevice(DeviceIndex device) {
-  device = impl::device_or_current(device);
+  device = deviceOrCurrent(device);
   const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(interp)) {
     (*interp)->trace_gpu_device_synchronization();
   }
+  warn_or_error_on_sync();
   // An error of one queue must not keep the others from being waited for.
   std::exception_ptr error;
-  const auto wait = [&error](sycl::queue& queue) {
+  impl::forEachUsedQueue(device, [&error](sycl::queue& queue) {
     try {
-      // See Note [Asking whether a stream is idle]
-      const bool idle = impl::canAskEmpty(queue)
-          ? C10_XPU_CHECK(queue.ext_oneapi_empty())
-          : impl::isComplete(C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()));
-      if (!idle) {
-        C10_XPU_CHECK(queue.wait());
-      }
-      C10_XPU_CHECK(queue.throw_asynchronous());
+      impl::waitFor(queue);
     } catch (...) {
-      if (!error) {
-        error = std::current_exception();
-      }
+      error = error ? error : std::current_exception();
     }
-  };
-  impl::forEachUsedQueue(device, wait);
-  for (auto& queue : impl::externalQueues(device)) {
-    wait(queue);
-  }
-  impl::countComplete();
+  });
   if (C10_UNLIKELY(error != nullptr)) {
     std::rethrow_exception(error);
   }
@@ -213,5 +203,4 @@ std::ostream& operator<<(std::ostream& stream, const XPUStream& s) {
   return stream << s.unwrap();
 }
 
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu

@@ -24,10 +24,19 @@ bool isTraced() {
   return trace_fn.load(std::memory_order_relaxed) != nullptr;
 }
 
-void trace(const TraceEvent& event) {
+void trace(
+    TraceEvent::Action action,
+    DeviceIndex device,
+    const void* ptr,
+    size_t size,
+    StreamId stream) {
   if (const auto fn = trace_fn.load(std::memory_order_acquire);
       C10_UNLIKELY(fn != nullptr)) {
-    fn(event);
+    fn({action,
+        device,
+        reinterpret_cast<int64_t>(ptr),
+        static_cast<int64_t>(size),
+        stream});
   }
 }
 
@@ -306,7 +315,7 @@ Block* DeviceAllocator::allocate(size_t requested, StreamId stream) {
     block = allocateSlow(size, requested, stream);
   }
   if (block != nullptr) {
-    trace({TraceEvent::ALLOC, device_, block->ptr, block->size, stream});
+    trace(TraceEvent::ALLOC, device_, block->ptr, block->size, stream);
   }
   return block;
 }
@@ -495,8 +504,7 @@ Block* DeviceAllocator::allocateSegment(
   if (segment >= config_.max_split_size) {
     update(stats_.oversize_segments, 1);
   }
-  trace(
-      {TraceEvent::SEGMENT_ALLOC, device_, ptr, segment, blocks.stream.id()});
+  trace(TraceEvent::SEGMENT_ALLOC, device_, ptr, segment, blocks.stream.id());
   return block;
 }
 
@@ -524,12 +532,7 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
   if (C10_UNLIKELY(isTraced())) {
     // Before the memory can be someone else's.
     const size_t size = self.checkedSize(block, ptr);
-    trace(
-        {TraceEvent::FREE_REQUESTED,
-         self.device_,
-         ptr,
-         size,
-         blocks.stream.id()});
+    trace(TraceEvent::FREE_REQUESTED, self.device_, ptr, size, blocks.stream.id());
   }
   SmallVector<XPUStream, 2> uses;
   size_t size = 0;
@@ -550,12 +553,7 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
     if (C10_UNLIKELY(!freed)) {
       self.freeExclusive(blocks, block, ptr);
     }
-    trace(
-        {TraceEvent::FREE_COMPLETED,
-         self.device_,
-         ptr,
-         size,
-         blocks.stream.id()});
+    trace(TraceEvent::FREE_COMPLETED, self.device_, ptr, size, blocks.stream.id());
   }
   if (C10_UNLIKELY(size >= self.config_.max_split_size)) {
     const std::lock_guard<std::recursive_mutex> guard(self.mutex_);
@@ -711,7 +709,7 @@ void DeviceAllocator::finishFree(StreamBlocks& blocks, Block* block) {
       unused = std::move(blocks.external);
     }
   }
-  trace({TraceEvent::FREE_COMPLETED, device_, ptr, size, stream});
+  trace(TraceEvent::FREE_COMPLETED, device_, ptr, size, stream);
 }
 
 // ---- giving segments back; the caller holds the mutex ----
@@ -806,7 +804,7 @@ void DeviceAllocator::releaseSegment(StreamBlocks& blocks, Block* block) {
     const std::lock_guard<SpinLock> lock(blocks.lock);
     blocks.recycle(block);
   }
-  trace({TraceEvent::SEGMENT_FREE, device_, ptr, size, blocks.stream.id()});
+  trace(TraceEvent::SEGMENT_FREE, device_, ptr, size, blocks.stream.id());
 }
 
 // As many idle oversize segments of the stream as a request needs.
@@ -1014,7 +1012,7 @@ void DeviceAllocator::throwOutOfMemory(size_t size) {
     allocated = static_cast<size_t>(now.allocated_bytes[0].current);
     reserved = static_cast<size_t>(now.reserved_bytes[0].current);
   }
-  trace({TraceEvent::OOM, device_, nullptr, size, 0});
+  trace(TraceEvent::OOM, device_, nullptr, size, 0);
   const size_t total = backend_.totalMemory(device_);
   const auto free = backend_.freeMemory(device_);
   const size_t limit = card_.limit;

@@ -1,160 +1,156 @@
 #include <c10/xpu/impl/XPUDevicePool.h>
 
 #include <c10/util/Exception.h>
+#include <c10/util/Optional.h>
 #include <c10/xpu/XPUException.h>
-#include <c10/xpu/XPUMacros.h>
 
+#include <sycl/feature_test.hpp>
 #include <sycl/platform.hpp>
-
-#include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <sstream>
+#include <filesystem>
+#include <iterator>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+namespace c10::xpu::impl {
 namespace {
 
-constexpr std::array<Mapping, 4> kMappings = {
-    Mapping::GPU,
-    Mapping::CPU,
-    Mapping::AUTO,
-    Mapping::EXPLICIT};
+using Devices = std::vector<sycl::device>;
 
-bool isLevelZeroGPU(const sycl::device& device) {
-  return device.is_gpu() &&
-      device.get_backend() == sycl::backend::ext_oneapi_level_zero;
-}
+// In order of preference.
+constexpr std::array<sycl::backend, 3> kGPUBackends = {
+    sycl::backend::ext_oneapi_level_zero,
+    sycl::backend::ext_oneapi_cuda,
+    sycl::backend::ext_oneapi_hip};
 
 bool canAllocate(const sycl::device& device) {
   return device.has(sycl::aspect::usm_device_allocations);
 }
 
-std::string describe(const sycl::device& device) {
-  std::ostringstream text;
-  text << device.get_info<sycl::info::device::name>() << " ("
-       << device.get_platform().get_info<sycl::info::platform::name>() << ")";
-  return text.str();
+/// A GPU's place in the order of preference; other devices come after all.
+size_t rankOf(const sycl::device& device) {
+  if (!device.is_gpu()) {
+    return kGPUBackends.size() + 1;
+  }
+  const auto* const found =
+      std::find(kGPUBackends.begin(), kGPUBackends.end(), device.get_backend());
+  return static_cast<size_t>(std::distance(kGPUBackends.begin(), found));
 }
 
-std::string describe(const std::vector<sycl::device>& devices) {
+std::string describe(const Devices& devices) {
   std::string text;
   for (const auto& device : devices) {
-    text += (text.empty() ? "" : ", ") + describe(device);
+    text += (text.empty() ? "" : ", ") +
+        device.get_info<sycl::info::device::name>() + " (" +
+        device.get_platform().get_info<sycl::info::platform::name>() + ")";
   }
   return text.empty() ? "none" : text;
 }
 
-/// Lets the OpenCL loader find Intel's CPU device where the runtime was
-/// installed from PyPI. The .icd files of that package name a path of the
-/// machine it was built on, so that the loader finds nothing by itself; the
-/// library stands beside libsycl.so, whose place is known. What a person has
-/// set is left alone. Must come before the runtime's first call, which reads
-/// the environment.
-void findOpenCLBesideSycl() {
-  if (std::getenv("OCL_ICD_VENDORS") || std::getenv("OCL_ICD_FILENAMES")) {
-    return;
-  }
-  Dl_info info;
-  auto* symbol =
-      reinterpret_cast<void*>(static_cast<std::vector<sycl::platform> (*)()>(
-          &sycl::platform::get_platforms));
-  if (!dladdr(symbol, &info) || !info.dli_fname) {
-    return;
-  }
-  std::string path = info.dli_fname;
-  path.erase(path.rfind('/') + 1);
-  path += "libintelocl.so";
-  if (access(path.c_str(), R_OK) == 0) {
-    setenv("OCL_ICD_FILENAMES", path.c_str(), /*overwrite=*/0);
-  }
-}
-
-std::vector<sycl::device> allDevices() {
-  std::vector<sycl::device> found;
-  for (const auto& platform : C10_XPU_CHECK(sycl::platform::get_platforms())) {
-    for (auto& device : C10_XPU_CHECK(platform.get_devices())) {
-      found.push_back(std::move(device));
-    }
-  }
-  return found;
-}
-
 template <typename Predicate>
-std::vector<sycl::device> pick(
-    const std::vector<sycl::device>& from,
-    Predicate wanted) {
-  std::vector<sycl::device> picked;
+Devices pick(const Devices& from, Predicate wanted) {
+  Devices picked;
   std::copy_if(from.begin(), from.end(), std::back_inserter(picked), wanted);
   return picked;
 }
 
-std::vector<sycl::device> select(
-    const std::vector<sycl::device>& all,
-    Mapping mapping) {
-  auto gpus = pick(all, isLevelZeroGPU);
-  if (mapping == Mapping::GPU || (mapping == Mapping::AUTO && !gpus.empty())) {
-    return gpus;
-  }
-  if (mapping == Mapping::EXPLICIT) {
+Devices select(const Devices& all, const std::string& mapping) {
+  if (mapping == "EXPLICIT") {
     auto usable = pick(all, canAllocate);
-    // SYCL may list a GPU twice, through OpenCL and through Level Zero; the
-    // latter leads, since the first device decides on the platform.
-    const auto others =
-        std::stable_partition(usable.begin(), usable.end(), isLevelZeroGPU);
-    std::stable_partition(others, usable.end(), [](const auto& device) {
-      return device.is_gpu();
-    });
+    // The first device decides on the platform. OpenCL lists GPUs too.
+    std::stable_sort(
+        usable.begin(), usable.end(), [](const auto& a, const auto& b) {
+          return rankOf(a) < rankOf(b);
+        });
     return usable;
   }
-  auto cpus = pick(all, [](const sycl::device& device) {
+  if (mapping != "CPU") {
+    for (size_t rank = 0; rank < kGPUBackends.size(); ++rank) {
+      auto gpus = pick(all, [&](const auto& d) { return rankOf(d) == rank; });
+      if (!gpus.empty()) {
+        return gpus;
+      }
+    }
+  }
+  if (mapping == "GPU") {
+    return {};
+  }
+  const auto cpus = pick(all, [](const auto& device) {
     return device.is_cpu() && canAllocate(device);
   });
-  if (cpus.size() > 1) {
-    cpus.erase(cpus.begin() + 1, cpus.end());
-  }
-  return cpus;
+  return cpus.empty() ? Devices() : Devices{cpus.front()};
 }
 
-/// Keeps the devices that can share a context with the first.
 /// See Note [One context for all devices]
-void keepOnePlatform(std::vector<sycl::device>& devices) {
+void keepOnePlatform(Devices& devices) {
   if (devices.empty()) {
     return;
   }
   const auto platform = devices.front().get_platform();
-  auto end = std::stable_partition(
+  const auto end = std::stable_partition(
       devices.begin(), devices.end(), [&](const sycl::device& device) {
         return device.get_platform() == platform;
       });
   if (end != devices.end()) {
     TORCH_WARN(
         "XPU uses the devices of one SYCL platform. Left out: ",
-        describe(std::vector<sycl::device>(end, devices.end())),
+        describe(Devices(end, devices.end())),
         ". Set ONEAPI_DEVICE_SELECTOR to choose which platforms are seen.");
     devices.erase(end, devices.end());
   }
 }
 
-std::string describeSearch(
-    Mapping mapping,
-    const std::vector<sycl::device>& all) {
-  return c10::str(
+/// What was looked for, what there is, and what is known to be missing.
+std::string describeSearch(const std::string& mapping, const Devices& all) {
+  const auto exists = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+  };
+  const std::string gpus = "GPUs of Level Zero, CUDA or HIP";
+  auto text = c10::str(
       "mapping ",
-      mappingName(mapping),
+      mapping,
       " looks for ",
-      mapping == Mapping::GPU       ? "Level-Zero GPUs"
-          : mapping == Mapping::CPU ? "the SYCL CPU device"
-          : mapping == Mapping::AUTO
-          ? "Level-Zero GPUs, then the SYCL CPU device"
-          : "devices that can allocate device USM",
+      mapping == "GPU"        ? gpus
+          : mapping == "CPU"  ? "the SYCL CPU device"
+          : mapping == "AUTO" ? gpus + ", then the SYCL CPU device"
+                              : "devices that can allocate device USM",
       "; SYCL sees: ",
       describe(all));
+  const auto folder = libraryFolderOf(
+      reinterpret_cast<void*>(static_cast<Devices (*)(sycl::info::device_type)>(
+          &sycl::device::get_devices)));
+  if (mapping != "CPU" &&
+      (exists("/proc/driver/nvidia") || exists("/dev/nvidiactl"))) {
+    const auto adapter = folder + "libur_adapter_cuda.so.0";
+    text += exists(adapter)
+        ? "; there is an NVIDIA card and SYCL's adapter for it, but the adapter "
+          "finds no device: is libcuda.so.1 in LD_LIBRARY_PATH?"
+        : "; there is an NVIDIA card, but not SYCL's adapter for it, " +
+            adapter + ", which ci/gpu/adapter of xpu-stack builds";
+  }
+  const auto opencl = folder + "libintelocl.so";
+  if (mapping != "GPU" && exists(opencl) &&
+      pick(all, [](const auto& d) { return d.is_cpu(); }).empty()) {
+    text += "; for the CPU device set OCL_ICD_FILENAMES=" + opencl +
+        " before the process starts";
+  }
+  return text;
+}
+
+int parseOrdinals(const char* text) {
+  char* end = nullptr;
+  const long count = text ? std::strtol(text, &end, 10) : 1;
+  TORCH_CHECK(
+      !text ||
+          (*text >= '0' && *text <= '9' && !*end && count >= 1 &&
+           count <= C10_COMPILE_TIME_MAX_XPUS),
+      "TORCH_XPU_VIRTUAL_DEVICES='",
+      text,
+      "' is not valid: it must be a whole number from 1 to ",
+      C10_COMPILE_TIME_MAX_XPUS);
+  return static_cast<int>(count);
 }
 
 /// A descriptor of the device, or `fallback` where the device has none.
@@ -167,30 +163,36 @@ Value queryOr(const sycl::device& device, Value fallback) {
   }
 }
 
-} // namespace
-
-const char* mappingName(Mapping mapping) {
-  switch (mapping) {
-    case Mapping::GPU:
-      return "GPU";
-    case Mapping::CPU:
-      return "CPU";
-    case Mapping::AUTO:
-      return "AUTO";
-    case Mapping::EXPLICIT:
-      return "EXPLICIT";
+/// The default context of the platform, if it has one with all our devices.
+optional<sycl::context> defaultContext(const Devices& devices) {
+  try {
+    const auto platform = devices.front().get_platform();
+#ifdef SYCL_KHR_DEFAULT_CONTEXT
+    auto context = platform.khr_get_default_context();
+#else
+    auto context = platform.ext_oneapi_get_default_context();
+#endif
+    const auto covered = context.get_devices();
+    for (const auto& device : devices) {
+      if (std::find(covered.begin(), covered.end(), device) == covered.end()) {
+        return nullopt;
+      }
+    }
+    return context;
+  } catch (const sycl::exception& error) {
+    // Where SYCL has turned default contexts off.
+    if (error.code() != sycl::errc::feature_not_supported) {
+      throw;
+    }
+    return nullopt;
   }
-  TORCH_INTERNAL_ASSERT(false, "unknown mapping");
 }
 
-Mapping parseMapping(const std::string& name, const char* origin) {
-  for (Mapping mapping : kMappings) {
-    if (name == mappingName(mapping)) {
-      return mapping;
-    }
-  }
+} // namespace
+
+void checkMapping(const std::string& name, const char* origin) {
   TORCH_CHECK(
-      false,
+      name == "GPU" || name == "CPU" || name == "AUTO" || name == "EXPLICIT",
       "Unknown XPU mapping '",
       name,
       "' (from ",
@@ -198,59 +200,46 @@ Mapping parseMapping(const std::string& name, const char* origin) {
       "): it must be one of GPU, CPU, AUTO, EXPLICIT");
 }
 
-int parseVirtualDevices(const char* text) {
-  if (!text) {
-    return 1;
+std::unique_ptr<DevicePool> enumerateDevices(
+    const std::string& mapping,
+    const char* ordinals) {
+  auto pool = std::make_unique<DevicePool>();
+  pool->ordinals_per_root = parseOrdinals(ordinals);
+  Devices all;
+  for (const auto& platform : C10_XPU_CHECK(sycl::platform::get_platforms())) {
+    const auto devices = C10_XPU_CHECK(platform.get_devices());
+    all.insert(all.end(), devices.begin(), devices.end());
   }
-  char* end = nullptr;
-  errno = 0;
-  const long count = std::strtol(text, &end, 10);
-  TORCH_CHECK(
-      *text >= '0' && *text <= '9' && !*end && errno == 0 && count >= 1 &&
-          count <= C10_COMPILE_TIME_MAX_XPUS,
-      "TORCH_XPU_VIRTUAL_DEVICES='",
-      text,
-      "' is not valid: it must be a whole number from 1 to ",
-      C10_COMPILE_TIME_MAX_XPUS);
-  return static_cast<int>(count);
-}
-
-std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals) {
-  findOpenCLBesideSycl();
-  const auto all = allDevices();
   auto devices = C10_XPU_CHECK(select(all, mapping));
   C10_XPU_CHECK(keepOnePlatform(devices));
-
-  auto pool = std::make_unique<DevicePool>();
   if (devices.empty()) {
     pool->search = C10_XPU_CHECK(describeSearch(mapping, all));
-    return pool;
+  }
+  for (auto& device : devices) {
+    pool->roots.emplace_back(std::move(device));
   }
   TORCH_CHECK(
-      devices.size() * static_cast<size_t>(ordinals) <=
-          C10_COMPILE_TIME_MAX_XPUS,
+      pool->size() <= C10_COMPILE_TIME_MAX_XPUS,
       devices.size(),
       " XPU device(s) with TORCH_XPU_VIRTUAL_DEVICES=",
-      ordinals,
+      pool->ordinals_per_root,
       " are more than the ",
       C10_COMPILE_TIME_MAX_XPUS,
       " that can be addressed: set it to a smaller number");
-  pool->ordinals_per_root = ordinals;
-  for (auto& device : devices) {
-    pool->roots.push_back(std::make_unique<RootDevice>(std::move(device)));
-  }
   return pool;
 }
 
 sycl::context& contextOf(DevicePool& pool) {
   c10::call_once(pool.context_once, [&] {
-    std::vector<sycl::device> devices;
-    devices.reserve(pool.roots.size());
+    Devices devices;
     for (const auto& root : pool.roots) {
-      devices.push_back(root->raw);
+      devices.push_back(root.raw);
     }
-    pool.context =
-        std::make_unique<sycl::context>(C10_XPU_CHECK(sycl::context(devices)));
+    auto context = C10_XPU_CHECK(defaultContext(devices));
+    if (!context) {
+      context = C10_XPU_CHECK(sycl::context(devices, asyncHandler));
+    }
+    pool.context = std::make_unique<sycl::context>(std::move(*context));
   });
   return *pool.context;
 }
@@ -281,6 +270,4 @@ DeviceProp queryProperties(const sycl::device& device) {
   return prop;
 }
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu::impl

@@ -1,32 +1,17 @@
 #pragma once
 
-#include <c10/core/Device.h>
 #include <c10/util/CallOnce.h>
 #include <c10/xpu/XPUDeviceProp.h>
 
 #include <sycl/context.hpp>
 #include <sycl/device.hpp>
 
+#include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+namespace c10::xpu::impl {
 
-enum class Mapping { GPU, CPU, AUTO, EXPLICIT };
-
-/// The mapping of a name; raises for a name that is none, naming those that
-/// are. `origin` says where the name was given.
-Mapping parseMapping(const std::string& name, const char* origin);
-const char* mappingName(Mapping mapping);
-
-/// The value of TORCH_XPU_VIRTUAL_DEVICES; 1 where it is not set. Raises for
-/// what is no whole number from 1 to C10_COMPILE_TIME_MAX_XPUS.
-int parseVirtualDevices(const char* text);
-
-/// A root device and what is known of it.
 struct RootDevice {
   explicit RootDevice(sycl::device device) : raw(std::move(device)) {}
 
@@ -37,33 +22,40 @@ struct RootDevice {
 
 /// The devices of this process, as the first use found them.
 struct DevicePool {
-  std::vector<std::unique_ptr<RootDevice>> roots;
+  std::deque<RootDevice> roots;
   int ordinals_per_root = 1;
-  // What was looked for and what there is, where no device was found.
+  // Without a device: what was looked for, what there is, what is missing.
   std::string search;
-  // Made when it is first asked for: to make it costs the driver as much as to
-  // enumerate, and who only counts devices needs none.
+  // Made when it is first asked for: it costs as much as to enumerate.
   std::unique_ptr<sycl::context> context;
   c10::once_flag context_once;
 
-  size_t size() const {
-    return roots.size() * static_cast<size_t>(ordinals_per_root);
-  }
-  RootDevice& root(DeviceIndex device) const {
-    return *roots
-        [static_cast<size_t>(device) / static_cast<size_t>(ordinals_per_root)];
+  int size() const {
+    return static_cast<int>(roots.size()) * ordinals_per_root;
   }
 };
 
-/// Enumerates the devices of a mapping. Warns where some must be left out.
-std::unique_ptr<DevicePool> enumerateDevices(Mapping mapping, int ordinals);
+/// Raises if `name` is not a mapping. `origin` says where it was given.
+void checkMapping(const std::string& name, const char* origin);
 
-/// The context of all devices of a pool that has some.
+/// Enumerates the devices of a mapping. `ordinals` is the value of
+/// TORCH_XPU_VIRTUAL_DEVICES or null. Warns where devices must be left out.
+std::unique_ptr<DevicePool> enumerateDevices(
+    const std::string& mapping,
+    const char* ordinals);
+
 sycl::context& contextOf(DevicePool& pool);
 
-/// Asks the driver for everything that DeviceProp has.
 DeviceProp queryProperties(const sycl::device& device);
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+// What the operating system provides, in XPUPosix.cpp.
+
+/// Has `handler` called in each child that is forked from now on. Returns 0 or
+/// an error number.
+int callInForkedChild(void (*handler)());
+
+/// The folder of the library that has `function`, with a slash at its end;
+/// empty if it is not known.
+std::string libraryFolderOf(void* function);
+
+} // namespace c10::xpu::impl

@@ -15,7 +15,7 @@ namespace impl {
 // Note [Events of the XPU guard]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // c10::Event keeps a `void*` that is null until the first record. For XPU it
-// points to an AwaitedEvent on the heap:
+// points to an sycl::event on the heap:
 //
 //   record   submits a barrier to the stream's in-order queue and assigns the
 //            barrier's event to the heap object. The object keeps its address
@@ -49,8 +49,8 @@ C10_REGISTER_GUARD_IMPL(XPU, XPUGuardImpl);
 
 namespace {
 
-AwaitedEvent* asEvent(void* event) {
-  return static_cast<AwaitedEvent*>(event);
+sycl::event* asEvent(void* event) {
+  return static_cast<sycl::event*>(event);
 }
 
 uintptr_t traceName(const void* object) {
@@ -150,16 +150,16 @@ void XPUGuardImpl::record(
   const XPUStream xpu_stream(stream);
   sycl::queue& queue = xpu_stream.queue();
 
-  std::unique_ptr<AwaitedEvent> created;
-  AwaitedEvent* target = asEvent(*event);
+  std::unique_ptr<sycl::event> created;
+  sycl::event* target = asEvent(*event);
   if (!target) {
     checkFlag(flag);
   }
   auto barrier = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
   if (target) {
-    target->replace(std::move(barrier));
+    *target = std::move(barrier);
   } else {
-    created = std::make_unique<AwaitedEvent>(std::move(barrier));
+    created = std::make_unique<sycl::event>(std::move(barrier));
     target = created.get();
   }
 
@@ -179,7 +179,7 @@ void XPUGuardImpl::block(void* event, const Stream& stream) const {
   }
   const XPUStream xpu_stream(stream);
   sycl::queue& queue = xpu_stream.queue();
-  asEvent(event)->submitBarrierTo(queue);
+  submitBarrierAfter(queue, *asEvent(event));
 
   const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(interp)) {
@@ -188,11 +188,7 @@ void XPUGuardImpl::block(void* event, const Stream& stream) const {
 }
 
 bool XPUGuardImpl::queryEvent(void* event) const {
-  const bool complete = !event || isComplete(asEvent(event)->get());
-  if (complete) {
-    countComplete();
-  }
-  return complete;
+  return !event || isComplete(*asEvent(event));
 }
 
 bool XPUGuardImpl::queryStream(const Stream& stream) const {

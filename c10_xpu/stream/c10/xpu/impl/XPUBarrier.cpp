@@ -4,27 +4,7 @@
 
 #include <sycl/handler.hpp>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
-
-// See Note [Waiting for an event without blocking the host]
-sycl::event AwaitedEvent::submitBarrierTo(sycl::queue& queue) {
-  if (C10_UNLIKELY(!has_handle_.load(std::memory_order_relaxed)) &&
-      C10_XPU_CHECK(get().get_wait_list()).empty()) {
-    has_handle_.store(true, std::memory_order_relaxed);
-  }
-  if (C10_LIKELY(has_handle_.load(std::memory_order_relaxed))) {
-    return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier(events_));
-  }
-  const auto barrier = [this](sycl::handler& handler) {
-    handler.depends_on(get());
-    handler.ext_oneapi_barrier();
-  };
-  return C10_XPU_CHECK(queue.submit(barrier));
-}
-
-std::atomic<uint64_t> seen_complete{0};
+namespace c10::xpu::impl {
 
 bool isComplete(const sycl::event& event) {
   using Status = sycl::info::event::command_execution_status;
@@ -32,6 +12,51 @@ bool isComplete(const sycl::event& event) {
       sycl::info::event_command_status::complete;
 }
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+bool isHeldByHost(const sycl::event& event) {
+  // get_wait_list is not const, but changes nothing.
+  return !C10_XPU_CHECK(const_cast<sycl::event&>(event).get_wait_list())
+              .empty();
+}
+
+// See Note [Waiting for an event without blocking the host]
+sycl::event submitBarrierAfter(sycl::queue& queue, const sycl::event& event) {
+  if (C10_LIKELY(!isHeldByHost(event))) {
+    return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({event}));
+  }
+  return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
+    handler.depends_on(event);
+    handler.ext_oneapi_barrier();
+  }));
+}
+
+// See Note [Asking whether a queue is idle]
+bool canAskEmpty(const sycl::queue& queue) {
+  // All queues are on the one context, and so of one backend.
+  static const bool can = queue.get_backend() != sycl::backend::opencl;
+  return can;
+}
+
+bool isIdle(sycl::queue& queue, optional<sycl::event>& marker) {
+  if (canAskEmpty(queue)) {
+    return C10_XPU_CHECK(queue.ext_oneapi_empty());
+  }
+  if (marker && !isComplete(*marker)) {
+    return false;
+  }
+  marker = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+  if (!isComplete(*marker)) {
+    return false;
+  }
+  marker.reset();
+  return true;
+}
+
+void waitFor(sycl::queue& queue) {
+  optional<sycl::event> marker;
+  if (!isIdle(queue, marker)) {
+    C10_XPU_CHECK(queue.wait());
+  }
+  C10_XPU_CHECK(queue.throw_asynchronous());
+}
+
+} // namespace c10::xpu::impl

@@ -1,82 +1,59 @@
 #pragma once
 
+#include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
 
 #include <sycl/event.hpp>
 #include <sycl/queue.hpp>
 
-#include <atomic>
-#include <cstdint>
-#include <utility>
-#include <vector>
+namespace c10::xpu::impl {
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+// What the SYCL runtime does on some backends, or with some events, only in a
+// roundabout way.
+
+/// Whether the command of an event is complete.
+C10_XPU_API bool isComplete(const sycl::event& event);
 
 // Note [Waiting for an event without blocking the host]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // queue::ext_oneapi_submit_barrier({event}) needs the backend's handle of the
 // event. An event that depends on a host task has none before the host task is
-// done, and then the call waits for the host task: the thread that submits
-// stands still, and for ever if it is the one that lets the host task go on.
-//
-// A barrier in a command group that depends on the event does not wait: such a
-// barrier stays in SYCL's own graph until the event has its handle. But it
-// takes 2.2 us instead of 1.1 us. Which one is needed shows in the event's wait
-// list: it is empty unless something keeps the event in SYCL's graph.
-//
-// To ask for the list takes 20 ns, and a vector for the call 15 ns; both
-// together are more than a twentieth of the barrier. So an event that is waited
-// for is kept in the vector that the call wants, and asked until the list has
-// been empty once: a handle stays.
+// done, and the call then waits for the host task: for ever, if the calling
+// thread is the one that would let it finish. A barrier in a command group that
+// depends on the event does not wait, but takes twice as long to submit. Which
+// one is needed shows in the event's wait list: it is empty unless the event
+// stays in SYCL's own graph.
 
-/// An event that queues are told to wait for. Any number of threads may do so
-/// at once; none may while the event is replaced.
-class C10_XPU_API AwaitedEvent {
- public:
-  explicit AwaitedEvent(sycl::event event) {
-    events_.push_back(std::move(event));
-  }
+/// Whether an event still waits in SYCL's graph for a host task. To wait for
+/// such an event could be to wait for the calling thread.
+C10_XPU_API bool isHeldByHost(const sycl::event& event);
 
-  sycl::event& get() {
-    return events_.front();
-  }
+/// Lets what is submitted to an in-order queue from now on wait for the event,
+/// and returns the event of the barrier that does so. Never waits itself.
+C10_XPU_API sycl::event submitBarrierAfter(
+    sycl::queue& queue,
+    const sycl::event& event);
 
-  void replace(sycl::event event) {
-    get() = std::move(event);
-    has_handle_.store(false, std::memory_order_relaxed);
-  }
+// Note [Asking whether a queue is idle]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// queue::ext_oneapi_empty() must not be used on OpenCL: the adapter reads the
+// queue's last event without a lock, and another thread that submits to the
+// queue at that time releases it, which ends in INVALID_EVENT or a crash. The
+// queue is asked by a marker there: a barrier, which is complete when the call
+// returns if the queue is idle. The marker of a busy queue is kept, and while
+// it is pending the answer is known to be no, so that a thread that polls adds
+// one marker and not thousands. Nothing cheaper is safe: get_last_event submits
+// a marker as well, and to wait() for an idle queue takes about as long.
 
-  /// Lets what is submitted to an in-order queue from now on wait for the
-  /// event, and returns the event of the barrier that does so. Never waits
-  /// itself. Errors of SYCL raise.
-  sycl::event submitBarrierTo(sycl::queue& queue);
+/// Whether ext_oneapi_empty() may be called while other threads submit.
+C10_XPU_API bool canAskEmpty(const sycl::queue& queue);
 
- private:
-  std::vector<sycl::event> events_; // one
-  std::atomic<bool> has_handle_{false};
-};
+/// Whether a queue has no work. `marker` belongs to the queue; the caller must
+/// hold its lock.
+bool isIdle(sycl::queue& queue, optional<sycl::event>& marker);
 
-// Note [What the host has seen complete]
-// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// Whoever holds something back until work is complete (the allocators do) would
-// like to ask seldom, since to ask costs more than what they do otherwise. But
-// a program that has waited for its work expects to have its memory back. So
-// each call of this library that waits for work, or finds it complete, counts
-// here; as long as the count is the same, nobody knows of anything new. (Who
-// waits for a sycl::queue or sycl::event itself does not count: his memory is
-// found to be free a little later.)
+/// Waits for the work of a queue and has its errors delivered. Cheaper than
+/// wait() if the queue is idle.
+void waitFor(sycl::queue& queue);
 
-extern C10_XPU_API std::atomic<uint64_t> seen_complete;
-
-inline void countComplete() {
-  seen_complete.fetch_add(1, std::memory_order_relaxed);
-}
-
-/// Whether the command of an event is complete. Errors of SYCL raise.
-C10_XPU_API bool isComplete(const sycl::event& event);
-
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu::impl

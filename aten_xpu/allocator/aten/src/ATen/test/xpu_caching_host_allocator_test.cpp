@@ -1,3 +1,4 @@
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <ATen/Context.h>
@@ -264,11 +265,11 @@ TEST_F(XPUCachingHostAllocatorTest, OneEventPerStreamIsKept) {
   data.clear();
   static std::atomic<int> queries;
   queries = 0;
-  c10::xpu::impl::fault_hook = [](const char* call) {
+  c10::xpu::test::sycl_hook = [](const char* call) {
     queries += contains(call, "get_info");
   };
   data = HostAlloc(4096);
-  c10::xpu::impl::fault_hook = nullptr;
+  c10::xpu::test::sycl_hook = nullptr;
   EXPECT_EQ(data.get(), address);
   EXPECT_EQ(queries, 1);
 }

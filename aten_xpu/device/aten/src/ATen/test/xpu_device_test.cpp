@@ -1,4 +1,3 @@
-#include <c10/xpu/test/impl/XPUInChild.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>

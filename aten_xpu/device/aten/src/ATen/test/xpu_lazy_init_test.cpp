@@ -1,4 +1,4 @@
-#include <c10/xpu/test/impl/XPUInChild.h>
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>

@@ -4,7 +4,6 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/util/Exception.h>
 #include <c10/xpu/XPUException.h>
-#include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 
 #include <array>
@@ -15,33 +14,35 @@ namespace at {
 namespace xpu {
 
 using c10::xpu::XPUStream;
-using c10::xpu::impl::AwaitedEvent;
 using c10::xpu::impl::isComplete;
 
 namespace detail {
 
 struct EventState {
   explicit EventState(const XPUStream& stream, sycl::event e)
-      : device_index(stream.device_index()), awaited(std::move(e)) {}
+      : device_index(stream.device_index()),
+        stream_id(stream.id()),
+        awaited(std::move(e)) {}
 
   const c10::DeviceIndex device_index;
+  c10::StreamId stream_id;
   // What was seen to be complete stays so until the next record, and is
   // cheaper not to be asked again.
   std::atomic<bool> complete{false};
   // What is complete last, and what other streams wait for. Of an event with
   // timing this is what has the time, so that the time of whatever follows is
   // not before this one's. See Note [Timing of events]
-  AwaitedEvent awaited;
+  sycl::event awaited;
   // Of an event with timing: complete when the work before the record is.
   c10::optional<sycl::event> work;
 
   void setEvent(sycl::event e) {
-    awaited.replace(std::move(e));
+    awaited = std::move(e);
     complete.store(false, std::memory_order_release);
   }
 
   sycl::event& event() {
-    return work ? *work : awaited.get();
+    return work ? *work : awaited;
   }
 };
 
@@ -55,7 +56,6 @@ bool seenComplete(const detail::EventState& state) {
 
 void setComplete(detail::EventState& state) {
   state.complete.store(true, std::memory_order_release);
-  c10::xpu::impl::countComplete();
 }
 
 const c10::impl::PyInterpreter* tracer() {
@@ -122,10 +122,8 @@ bool XPUEvent::query() const {
   if (!isComplete(state_->event())) {
     return false;
   }
-  if (!state_->work || isComplete(state_->awaited.get())) {
+  if (!state_->work || isComplete(state_->awaited)) {
     setComplete(*state_);
-  } else {
-    c10::xpu::impl::countComplete();
   }
   return true;
 }
@@ -148,6 +146,7 @@ void XPUEvent::record(const XPUStream& stream) {
       state_ = std::make_unique<detail::EventState>(stream, std::move(event));
     } else {
       state_->setEvent(std::move(event));
+      state_->stream_id = stream.id();
     }
   };
   if (enable_timing_) {
@@ -181,7 +180,7 @@ void XPUEvent::block(const XPUStream& stream) const {
   // Nothing waits for what is known to be complete. It is not worth asking:
   // that would be a twentieth of the barrier where it is not.
   if (!seenComplete(*state_)) {
-    state_->awaited.submitBarrierTo(queue);
+    c10::xpu::impl::submitBarrierAfter(queue, state_->awaited);
   }
   if (C10_UNLIKELY(tracer())) {
     (*tracer())->trace_gpu_event_wait(
@@ -198,10 +197,11 @@ void XPUEvent::synchronize() const {
   }
   C10_XPU_CHECK(state_->event().wait_and_throw());
   if (state_->work) {
-    C10_XPU_CHECK(state_->awaited.get().wait());
+    C10_XPU_CHECK(state_->awaited.wait());
   }
   setComplete(*state_);
-  c10::xpu::impl::raiseAsyncErrors(state_->device_index);
+  c10::xpu::impl::raiseAsyncErrors(
+      state_->device_index, state_->stream_id);
 }
 
 double XPUEvent::elapsed_time(const XPUEvent& other) const {
@@ -236,7 +236,7 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
   }
   constexpr double kMillisecondsPerNanosecond = 1e-6;
   const int64_t nanoseconds =
-      timeOf(other.state_->awaited.get()) - timeOf(state_->awaited.get());
+      timeOf(other.state_->awaited) - timeOf(state_->awaited);
   return static_cast<double>(nanoseconds) * kMillisecondsPerNanosecond;
 }
 

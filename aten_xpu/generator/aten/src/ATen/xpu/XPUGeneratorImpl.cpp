@@ -168,7 +168,7 @@ struct DefaultGenerator {
 DeviceIndex resolveDevice(DeviceIndex device_index) {
   const auto count = c10::xpu::device_count_across_fork();
   if (device_index == -1 && count > 0) {
-    return c10::xpu::impl::thread_device;
+    return c10::xpu::impl::threadDevice();
   }
   if (device_index < 0 || device_index >= count) {
     c10::xpu::impl::raise_device_index(device_index, count);

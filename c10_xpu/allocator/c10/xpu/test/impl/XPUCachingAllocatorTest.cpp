@@ -1,5 +1,6 @@
 // The caching allocator on real devices.
 
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -51,7 +52,7 @@ class XPUCachingAllocatorTest : public ::testing::Test {
   }
 
   void TearDown() override {
-    c10::xpu::impl::fault_hook = nullptr;
+    c10::xpu::test::sycl_hook = nullptr;
     if (c10::xpu::device_count() != 0) {
       allocator::emptyCache();
       EXPECT_EQ(allocator::snapshot().size(), 0) << "the test left memory";
@@ -478,16 +479,16 @@ void failOnce(const char* text, sycl::errc code) {
   static sycl::errc with{};
   wanted = text;
   with = code;
-  c10::xpu::impl::fault_hook = [](const char* call) {
+  c10::xpu::test::sycl_hook = [](const char* call) {
     if (std::strstr(call, wanted) != nullptr) {
-      c10::xpu::impl::fault_hook = nullptr;
+      c10::xpu::test::sycl_hook = nullptr;
       throw sycl::exception(make_error_code(with), "injected");
     }
   };
 }
 
 bool failed() {
-  return c10::xpu::impl::fault_hook == nullptr;
+  return c10::xpu::test::sycl_hook == nullptr;
 }
 
 TEST_F(XPUCachingAllocatorTest, ErrorsOfMalloc) {
@@ -505,14 +506,14 @@ TEST_F(XPUCachingAllocatorTest, ErrorsOfMalloc) {
 }
 
 TEST_F(XPUCachingAllocatorTest, MallocThatKeepsFailing) {
-  c10::xpu::impl::fault_hook = [](const char* call) {
+  c10::xpu::test::sycl_hook = [](const char* call) {
     if (std::strstr(call, "malloc_device") != nullptr) {
       throw sycl::exception(
           make_error_code(sycl::errc::memory_allocation), "injected");
     }
   };
   EXPECT_THROW(allocator::raw_alloc(512), c10::OutOfMemoryError);
-  c10::xpu::impl::fault_hook = nullptr;
+  c10::xpu::test::sycl_hook = nullptr;
   EXPECT_EQ(reserved(), 0);
   allocator::raw_delete(allocator::raw_alloc(512));
 }
@@ -654,7 +655,7 @@ class RealTarget {
   }
   bool clearFault() {
     const bool pending = !failed();
-    c10::xpu::impl::fault_hook = nullptr;
+    c10::xpu::test::sycl_hook = nullptr;
     return pending;
   }
   void verify(const std::vector<allocator::SegmentInfo>& snapshot) {

@@ -1,3 +1,4 @@
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <sycl/usm.hpp>
@@ -107,9 +108,9 @@ TEST(XPUDeviceTest, PropertiesAreAskedOfTheDriverOnce) {
   C10_XPU_NEEDS_DEVICES(1);
   const auto& first = get_device_properties(0);
   static int calls = 0;
-  impl::fault_hook = [](const char*) { ++calls; };
+  sycl_hook = [](const char*) { ++calls; };
   const auto& second = get_device_properties(0);
-  impl::fault_hook = nullptr;
+  sycl_hook = nullptr;
   EXPECT_EQ(calls, 0);
   EXPECT_EQ(&first, &second);
 }
@@ -121,6 +122,58 @@ TEST(XPUDeviceTest, OrdinalsOverOneRootShareItsDeviceAndContext) {
   EXPECT_EQ(
       devices.size() * static_cast<size_t>(virtualDevices()),
       static_cast<size_t>(device_count()));
+}
+
+TEST(XPUDeviceTest, OrdinalsOverOneRootHaveOneCard) {
+  C10_XPU_NEEDS_DEVICES(1);
+  for (int index = 0; index < device_count(); ++index) {
+    const auto device = static_cast<c10::DeviceIndex>(index);
+    const auto root = get_root_device(device);
+    EXPECT_EQ(root, index - index % virtualDevices());
+    EXPECT_EQ(&get_raw_device(root), &get_raw_device(device));
+    const auto free = get_free_memory(device);
+    EXPECT_EQ(
+        free.has_value(),
+        get_device_properties(device).has_ext_intel_free_memory);
+    EXPECT_LE(free.value_or(0), get_device_properties(device).global_mem_size);
+    EXPECT_TRUE(can_device_access_peer(device, root));
+    EXPECT_TRUE(enable_peer_access(device, root));
+    for (int peer = 0; peer < device_count(); ++peer) {
+      const auto other = static_cast<c10::DeviceIndex>(peer);
+      EXPECT_EQ(
+          enable_peer_access(device, other),
+          can_device_access_peer(device, other));
+      EXPECT_EQ(
+          enable_peer_access(device, other), // a second time is harmless
+          can_device_access_peer(device, other));
+    }
+  }
+  const auto bad = static_cast<c10::DeviceIndex>(device_count());
+  for (const auto& text :
+       {errorOf([&] { get_root_device(bad); }),
+        errorOf([&] { get_free_memory(bad); }),
+        errorOf([&] { can_device_access_peer(0, bad); }),
+        errorOf([&] { enable_peer_access(bad, 0); })}) {
+    EXPECT_CONTAINS(text, "is out of range");
+  }
+}
+
+TEST(XPUDeviceTest, QueuesOfOtherLibrariesShareTheContext) {
+  C10_XPU_NEEDS_DEVICES(1);
+  sycl::queue theirs(get_raw_device(0), sycl::property::queue::in_order());
+  EXPECT_EQ(theirs.get_context(), get_device_context());
+}
+
+TEST(XPUDeviceTest, SynchronizationsWarnOrRaiseWhereAsked) {
+  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::DISABLED);
+  warn_or_error_on_sync();
+  set_sync_debug_mode(SyncDebugMode::ERROR);
+  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::ERROR);
+  EXPECT_CONTAINS(
+      errorOf([] { warn_or_error_on_sync(); }), "synchronizing XPU operation");
+  set_sync_debug_mode(SyncDebugMode::WARN);
+  warn_or_error_on_sync();
+  set_sync_debug_mode(SyncDebugMode::DISABLED);
 }
 
 TEST(XPUDeviceTest, PointersHaveAnOwner) {
@@ -160,11 +213,11 @@ TEST(XPUDeviceTest, TheAllocatorsRecordsComeFirst) {
 
 TEST(XPUDeviceTest, ErrorsOfSyclLeaveAsErrorsOfPyTorch) {
   C10_XPU_NEEDS_DEVICES(1);
-  Fault fault("get_pointer_type");
-  int local = 0;
-  const auto text = errorOf([&] { get_device_idx_from_pointer(&local); });
+  Ints memory(0, 1);
+  Fault fault("get_pointer_device");
+  const auto text = errorOf([&] { get_device_idx_from_pointer(memory.get()); });
   EXPECT_CONTAINS(text, "XPU error: injected (SYCL error code 1, in ");
-  EXPECT_CONTAINS(text, "get_pointer_type");
+  EXPECT_CONTAINS(text, "get_pointer_device");
 }
 
 TEST(XPUDeviceTest, TheMappingIsFixedAfterTheFirstUse) {

@@ -4,12 +4,23 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 
+#include <sycl/handler.hpp>
+#include <sycl/properties/queue_properties.hpp>
+#include <sycl/queue.hpp>
+#include <sycl/usm.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <cstdlib>
-#include <limits>
+#include <exception>
+#include <functional>
+#include <future>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,9 +28,7 @@
 
 /// What the tests of all stages have in common.
 
-namespace c10 {
-namespace xpu {
-namespace test {
+namespace c10::xpu::test {
 
 /// Only the mapping GPU, which is the default, may find nothing: a device that
 /// another mapping does not find fails the test.
@@ -99,47 +108,145 @@ inline bool contains(const std::string& text, const std::string& part) {
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_PRED2(c10::xpu::test::contains, (text), (part))
 
-/// While it lives, guarded calls whose text contains `call` fail as if SYCL had
-/// raised: `times` of them, from the `from`-th on, counted from 0.
-class Fault {
+/// Work that holds a queue up until it is opened, at the latest when it dies.
+/// SYCL may run host tasks in one thread: of queues that are held up at the
+/// same time, the one that was first must be opened first.
+class Gate {
  public:
-  explicit Fault(
-      const char* call,
-      int from = 0,
-      int times = std::numeric_limits<int>::max()) {
-    wanted() = call;
-    passing() = from;
-    failing() = times;
-    impl::fault_hook = [](const char* text) {
-      if (contains(text, wanted()) && passing()-- <= 0 && failing()-- > 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::runtime), "injected");
-      }
-    };
+  explicit Gate(sycl::queue& queue) : queue_(queue) {
+    queue_.submit([&](sycl::handler& handler) {
+      handler.host_task(
+          [opened = opening_.get_future().share()] { opened.wait(); });
+    });
   }
-  ~Fault() {
-    impl::fault_hook = nullptr;
+  ~Gate() {
+    finish();
   }
-  Fault(const Fault&) = delete;
-  Fault& operator=(const Fault&) = delete;
-  Fault(Fault&&) = delete;
-  Fault& operator=(Fault&&) = delete;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  Gate(Gate&&) = delete;
+  Gate& operator=(Gate&&) = delete;
+
+  void open() {
+    if (!is_open_) {
+      is_open_ = true;
+      opening_.set_value();
+    }
+  }
+
+  /// Opens it and returns when all work of the queue is done.
+  void finish() {
+    open();
+    queue_.wait();
+  }
 
  private:
-  static std::string& wanted() {
-    static std::string call;
-    return call;
-  }
-  static std::atomic<int>& passing() {
-    static std::atomic<int> count{0};
-    return count;
-  }
-  static std::atomic<int>& failing() {
-    static std::atomic<int> count{0};
-    return count;
-  }
+  sycl::queue queue_;
+  std::promise<void> opening_;
+  bool is_open_ = false;
 };
 
-} // namespace test
-} // namespace xpu
-} // namespace c10
+/// Submits work that fails while it runs.
+inline void submitFailure(sycl::queue& queue, const std::string& text) {
+  queue.submit([text](sycl::handler& handler) {
+    handler.host_task([text] { throw std::runtime_error(text); });
+  });
+}
+
+/// Device memory for `count` integers.
+class Ints {
+ public:
+  Ints(DeviceIndex device, size_t count)
+      : count_(count),
+        data_(
+            sycl::malloc_device<int>(
+                count,
+                get_raw_device(device),
+                get_device_context())) {
+    TORCH_CHECK(data_, "no device memory for a test");
+  }
+  ~Ints() {
+    sycl::free(data_, get_device_context());
+  }
+  Ints(const Ints&) = delete;
+  Ints& operator=(const Ints&) = delete;
+  Ints(Ints&&) = delete;
+  Ints& operator=(Ints&&) = delete;
+
+  int* get() const {
+    return data_;
+  }
+  size_t bytes() const {
+    return count_ * sizeof(int);
+  }
+
+ private:
+  size_t count_;
+  int* data_;
+};
+
+struct Ended {
+  int code;
+  std::string output;
+};
+
+/// Runs `body` in a forked child with these variables set ("" unsets one). A
+/// child passes by returning an empty string; what it returns is the failure.
+/// One that hangs is ended by a signal.
+inline Ended inChild(
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    const std::function<std::string()>& body) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    for (const auto& [name, value] : environment) {
+      value.empty() ? unsetenv(name.c_str())
+                    : setenv(name.c_str(), value.c_str(), 1);
+    }
+    std::string failure;
+    try {
+      failure = body();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    const std::string text = "[" + failure + "]";
+    const auto written = write(ends[1], text.data(), text.size());
+    _exit(failure.empty() && written > 0 ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  ssize_t count = 0;
+  while ((count = read(ends[0], buffer.data(), buffer.size())) > 0) {
+    output.append(buffer.data(), static_cast<size_t>(count));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), output};
+}
+
+/// Runs a test's body in a child that is the first in its process to use XPU.
+/// A program all of whose tests do so can repeat and shuffle them. A skip of
+/// the body is one of the test.
+inline void inFreshProcess(const std::function<void()>& body) {
+  ASSERT_FALSE(is_device_pool_initialized())
+      << "the process of the tests must not use XPU itself";
+  const std::string skipped = "skipped";
+  const auto ended = inChild({}, [&]() -> std::string {
+    body();
+    return ::testing::Test::HasFailure() ? "failed"
+        : ::testing::Test::IsSkipped()   ? skipped
+                                         : "";
+  });
+  if (ended.output.find("[" + skipped + "]") != std::string::npos) {
+    GTEST_SKIP() << "as the child says above";
+  }
+  EXPECT_EQ(ended.code, 0) << ended.output;
+}
+
+} // namespace c10::xpu::test

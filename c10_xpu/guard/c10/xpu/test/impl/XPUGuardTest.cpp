@@ -1,3 +1,4 @@
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <c10/core/DeviceGuard.h>
@@ -565,7 +566,7 @@ TEST(XPUGuardTest, FailedRecordLeavesTheEventAsItWas) {
   event.record(other);
   EXPECT_EQ(event.device_index(), last);
   {
-    Fault fault("queue.");
+    Fault fault("");
     EXPECT_THROW(event.record(other), c10::Error);
     EXPECT_THROW(event.block(stream), c10::Error);
   }

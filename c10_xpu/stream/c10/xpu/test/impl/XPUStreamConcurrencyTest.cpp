@@ -1,4 +1,5 @@
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/XPUStream.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/irange.h>
 

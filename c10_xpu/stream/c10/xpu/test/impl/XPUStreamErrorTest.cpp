@@ -1,4 +1,7 @@
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUStream.h>
+#include <c10/xpu/test/impl/XPUFaults.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <array>
 
@@ -11,7 +14,8 @@ TEST(XPUStreamErrorTest, ErrorsOfSYCLComeOutAsErrors) {
   const XPUStream stream = getStreamFromPool();
   stream.queue().ext_oneapi_submit_barrier();
   {
-    Fault fault("queue->wait()");
+    Gate gate(stream);
+    Fault fault("queue::wait");
     EXPECT_CONTAINS(errorOf([&] { stream.synchronize(); }), "injected");
   }
   {
@@ -29,7 +33,7 @@ TEST(XPUStreamErrorTest, ErrorsOfSYCLComeOutAsErrors) {
       get_device_context(),
       get_raw_device(0),
       sycl::property::queue::in_order());
-  for (const char* call : {"is_in_order", "get_context", "get_device()"}) {
+  for (const char* call : {"is_in_order", "get_context", "get_device"}) {
     Fault fault(call);
     EXPECT_CONTAINS(
         errorOf([&] { getStreamFromExternal(&external, 0); }), "injected");
@@ -113,16 +117,31 @@ TEST(XPUStreamErrorTest, AsynchronousErrorsNameTheirDevice) {
   EXPECT_CONTAINS(text, "on device xpu:1");
 }
 
-TEST(XPUStreamErrorTest, ErrorsOfAnExternalQueueDoNotEndTheProcess) {
+TEST(XPUStreamErrorTest, AsynchronousErrorsAreRaisedAtTheirOwnStream) {
   C10_XPU_NEEDS_DEVICES(1);
-  // Without a handler of its own: with SYCL's default one the process would
-  // end as soon as anybody synchronizes. See Note [Asynchronous errors]
+  const XPUStream failed = getStreamFromPool();
+  const XPUStream other = getStreamFromPool();
+  submitFailure(failed.queue(), "of the first stream");
+  failed.queue().wait();
+  other.queue().ext_oneapi_submit_barrier();
+  other.synchronize(); // SYCL may deliver the error now
+  other.synchronize();
+  EXPECT_CONTAINS(
+      errorOf([&] { failed.synchronize(); }), "of the first stream");
+  failed.synchronize();
+  syncStreamsOnDevice();
+}
+
+// See Note [Asynchronous errors]
+TEST(XPUStreamErrorTest, AnExternalQueueMayUseOurHandler) {
+  C10_XPU_NEEDS_DEVICES(1);
   sycl::queue external(
-      get_device_context(),
-      get_raw_device(0),
-      sycl::property::queue::in_order());
+      get_raw_device(0), asyncHandler, sycl::property::queue::in_order());
   const XPUStream stream = getStreamFromExternal(&external, 0);
   submitFailure(external, "external work failed");
+  external.wait();
+  getDefaultXPUStream().queue().ext_oneapi_submit_barrier();
+  getDefaultXPUStream().synchronize(); // is not the one that failed
   EXPECT_CONTAINS(
       errorOf([&] { stream.synchronize(); }), "external work failed");
   submitFailure(external, "failed again");

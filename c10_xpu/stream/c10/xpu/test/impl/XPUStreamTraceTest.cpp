@@ -1,5 +1,5 @@
-#include <c10/xpu/test/impl/XPUInChild.h>
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/XPUStream.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 #include <c10/xpu/test/impl/XPUTraceRecorder.h>
 
 #include <c10/util/irange.h>
@@ -15,8 +15,8 @@ TEST(XPUStreamTraceTest, HooksFire) {
     const XPUStream standard = getDefaultXPUStream();
     const XPUStream stream = getStreamFromPool(-1);
     std::vector<std::string> expected;
-    for (const auto i : c10::irange(32)) {
-      // the pool begins with `stream` and comes round to it
+    EXPECT_EQ(recorder.take(), expected); // no queue has been used yet
+    for (const auto i : c10::irange(2)) {
       const XPUStream each = i == 0 ? stream : getStreamFromPool(-1);
       expected.push_back(TraceRecorder::call("stream_creation", &each.queue()));
     }

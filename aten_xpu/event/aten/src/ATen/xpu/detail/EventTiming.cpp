@@ -3,7 +3,6 @@
 #include <c10/util/Optional.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
@@ -40,7 +39,7 @@ c10::optional<sycl::queue> makeCompanion(c10::DeviceIndex index) {
       sycl::queue(
           c10::xpu::get_device_context(),
           device,
-          c10::xpu::impl::keepContextErrors,
+          c10::xpu::asyncHandler,
           properties));
 }
 
@@ -73,7 +72,7 @@ TimedEvent submitTimedEvent(const c10::xpu::XPUStream& stream) {
     return {event, event};
   }
   auto event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-  auto time = c10::xpu::impl::AwaitedEvent(event).submitBarrierTo(*companion);
+  auto time = c10::xpu::impl::submitBarrierAfter(*companion, event);
   return {std::move(event), std::move(time)};
 }
 

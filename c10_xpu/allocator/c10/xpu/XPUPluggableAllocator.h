@@ -1,0 +1,144 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <sycl/queue.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+/// An allocator of the user's instead of the caching allocator, as
+/// torch.xpu.memory.XPUPluggableAllocator and change_current_allocator make it.
+
+namespace c10::xpu::XPUCachingAllocator {
+
+/// Returns at least `size` bytes of memory of the device for use on the queue,
+/// or null.
+using AllocFn = void*(size_t size, int device, sycl::queue* queue);
+/// Frees them; the queue may still have work that uses them.
+using FreeFn = void(void* ptr, size_t size, int device, sycl::queue* queue);
+
+/// Calls the two functions for each allocation and free, from any thread.
+/// There is no cache; what concerns one does nothing, and what asks for
+/// statistics raises.
+class PluggableAllocator final : public XPUAllocator {
+ public:
+  PluggableAllocator(std::function<AllocFn> alloc, std::function<FreeFn> free)
+      : alloc_(std::move(alloc)), free_(std::move(free)) {}
+
+  DataPtr allocate(size_t size) const override {
+    // Allocator::allocate is const; to allocate is not.
+    auto* self = const_cast<PluggableAllocator*>(this);
+    void* const ptr = self->raw_alloc(size);
+    return {ptr, ptr, &deleteData, Device(kXPU, current_device())};
+  }
+  DeleterFnPtr raw_deleter() const override {
+    return &deleteData;
+  }
+
+  void init(int /*device_count*/) override {}
+
+  void* raw_alloc(size_t nbytes) override {
+    return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
+  }
+
+  void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
+    check_device_index(stream.device_index()); // raises in a forked child
+    if (nbytes == 0) {
+      return nullptr;
+    }
+    void* const ptr = alloc_(nbytes, stream.device_index(), &stream.queue());
+    TORCH_CHECK_WITH(
+        OutOfMemoryError,
+        ptr,
+        "The pluggable XPU allocator has no memory for ",
+        nbytes,
+        " bytes on ",
+        stream.device());
+    const std::lock_guard<std::mutex> guard(mutex_);
+    blocks_.emplace(ptr, Block{nbytes, stream});
+    return ptr;
+  }
+
+  void raw_delete(void* ptr) override {
+    if (ptr == nullptr || is_in_bad_fork()) {
+      return;
+    }
+    const Block block = [&] {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      const auto found = blocks_.find(ptr);
+      TORCH_CHECK(
+          found != blocks_.end(),
+          "invalid XPU pointer: ",
+          ptr,
+          " was not allocated by the pluggable XPU allocator");
+      const Block copy = found->second;
+      blocks_.erase(found);
+      return copy;
+    }();
+    free_(ptr, block.size, block.stream.device_index(), &block.stream.queue());
+  }
+
+  void recordStream(const DataPtr& /*ptr*/, XPUStream /*stream*/) override {}
+  void emptyCache() override {}
+  void setMemoryFraction(double /*fraction*/, int /*device*/) override {}
+  void cacheInfo(int, size_t*, size_t*) override {
+    raise("cacheInfo");
+  }
+  DeviceStats getDeviceStats(int /*device*/) override {
+    raise("getDeviceStats");
+  }
+  void resetPeakStats(int /*device*/) override {
+    raise("resetPeakStats");
+  }
+  void resetAccumulatedStats(int /*device*/) override {
+    raise("resetAccumulatedStats");
+  }
+  std::vector<SegmentInfo> snapshot() override {
+    raise("snapshot");
+  }
+
+ private:
+  struct Block {
+    size_t size; // bytes
+    XPUStream stream;
+  };
+
+  static void deleteData(void* ptr) {
+    get()->raw_delete(ptr);
+  }
+
+  [[noreturn]] static void raise(const char* what) {
+    TORCH_CHECK(
+        false, what, " is not available: the pluggable XPU allocator has none");
+  }
+
+  const std::function<AllocFn> alloc_;
+  const std::function<FreeFn> free_;
+  std::mutex mutex_;
+  std::unordered_map<void*, Block> blocks_;
+};
+
+inline std::shared_ptr<XPUAllocator> createCustomAllocator(
+    std::function<AllocFn> alloc,
+    std::function<FreeFn> free) {
+  return std::make_shared<PluggableAllocator>(std::move(alloc), std::move(free));
+}
+
+/// Makes an allocator the current one, until the process ends. Raises if the
+/// devices were initialized with another, which would own memory.
+inline void changeCurrentAllocator(
+    const std::shared_ptr<XPUAllocator>& allocator) {
+  TORCH_CHECK(allocator, "The XPU allocator cannot be null");
+  set(allocator.get());
+  // Its memory may be freed while the process ends.
+  static auto* kept = new std::vector<std::shared_ptr<XPUAllocator>>;
+  kept->push_back(allocator);
+}
+
+} // namespace c10::xpu::XPUCachingAllocator

@@ -313,12 +313,21 @@ void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
   TORCH_CHECK(
       cached_and_free != nullptr && largest_block != nullptr,
       "cacheInfo needs a place for both of its results");
-  DeviceAllocator& allocator = at(device);
+  std::vector<SegmentInfo> segments;
+  at(device).snapshot(segments);
   if (*largest_block == 0) {
     *largest_block =
         get_free_memory(static_cast<DeviceIndex>(device)).value_or(0);
   }
-  allocator.cacheInfo(*cached_and_free, *largest_block);
+  for (const auto& segment : segments) {
+    for (const auto& block : segment.blocks) {
+      if (!block.active) {
+        const auto size = static_cast<size_t>(block.size);
+        *cached_and_free += size;
+        *largest_block = std::max(*largest_block, size);
+      }
+    }
+  }
 }
 
 DeviceStats getDeviceStats(int device) {

@@ -136,17 +136,6 @@ class FreeBlocks {
     return next == kNumBins ? nullptr : smallestIn(next, next << bin_shift_);
   }
 
-  template <class Visitor>
-  void forEach(Visitor visit) const {
-    for (size_t bin = nextNotEmpty(0); bin != kNumBins;
-         bin = nextNotEmpty(bin + 1)) {
-      for (Block* block = bins_[bin]; block != nullptr;
-           block = block->free_list.next) {
-        visit(block);
-      }
-    }
-  }
-
  private:
   static constexpr size_t kNumBins = 4096; // 64 words of bits, one summary
 

@@ -15,6 +15,9 @@ using namespace XPUCachingAllocator;
 
 namespace {
 
+using Guard = std::lock_guard<std::recursive_mutex>;
+using SpinGuard = std::lock_guard<SpinLock>;
+
 constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
 
 std::atomic<TraceFn> trace_fn{nullptr};
@@ -48,6 +51,31 @@ Observers& observers() {
 size_t typeOf(bool is_small) {
   return static_cast<size_t>(
       is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+}
+
+// Adds what a block contributes to the counters, or takes it away.
+void add(
+    Counts& counts,
+    int64_t times,
+    BlockState state,
+    size_t size,
+    bool is_split,
+    size_t requested = 0,
+    bool oversize = false) {
+  const int64_t bytes = times * static_cast<int64_t>(size);
+  if (state == BlockState::Free) {
+    counts[kInactiveSplit] += is_split ? times : 0;
+    counts[kInactiveSplitBytes] += is_split ? bytes : 0;
+    return;
+  }
+  counts[kActive] += times;
+  counts[kActiveBytes] += bytes;
+  if (state == BlockState::Allocated) {
+    counts[kAllocation] += times;
+    counts[kAllocatedBytes] += bytes;
+    counts[kRequestedBytes] += times * static_cast<int64_t>(requested);
+    counts[kOversizeAllocation] += oversize ? times : 0;
+  }
 }
 
 size_t roundUp(size_t size, size_t to) {
@@ -114,18 +142,9 @@ Block* StreamBlocks::allocate(size_t size, size_t requested, bool exclusive) {
   const size_t taken = oversize ? block->size : size;
   const size_t rest = block->size - taken;
   Counts by{};
-  by[kAllocation] = by[kActive] = 1;
-  by[kAllocatedBytes] = by[kActiveBytes] = static_cast<int64_t>(taken);
-  by[kRequestedBytes] = static_cast<int64_t>(requested);
-  by[kOversizeAllocation] = oversize ? 1 : 0;
-  if (block->isSplit()) {
-    by[kInactiveSplit] -= 1;
-    by[kInactiveSplitBytes] -= static_cast<int64_t>(block->size);
-  }
-  if (rest != 0) {
-    by[kInactiveSplit] += 1;
-    by[kInactiveSplitBytes] += static_cast<int64_t>(rest);
-  }
+  add(by, 1, BlockState::Allocated, taken, true, requested, oversize);
+  add(by, rest == 0 ? 0 : 1, BlockState::Free, rest, true);
+  add(by, -1, BlockState::Free, block->size, block->isSplit());
 
   // First what may throw.
   device.table_.insert(block);
@@ -166,30 +185,17 @@ bool StreamBlocks::free(Block* block, bool exclusive) {
   Block* const before = ifFree(block->prev);
   Block* const after = ifFree(block->next);
   Counts by{};
-  by[kActive] = -1;
-  by[kActiveBytes] = -static_cast<int64_t>(block->size);
-  if (block->state == BlockState::Allocated) {
-    by[kAllocation] = -1;
-    by[kAllocatedBytes] = by[kActiveBytes];
-    by[kRequestedBytes] = -static_cast<int64_t>(block->requested_size);
-    by[kOversizeAllocation] =
-        block->size >= device.config_.max_split_size ? -1 : 0;
-  }
-  auto merged = static_cast<int64_t>(block->size);
-  for (const Block* neighbour : {before, after}) {
-    if (neighbour != nullptr) {
-      const auto size = static_cast<int64_t>(neighbour->size);
-      merged += size;
-      by[kInactiveSplit] -= 1;
-      by[kInactiveSplitBytes] -= size;
-    }
-  }
+  const auto take = [&](const Block* of) {
+    const bool oversize = of->size >= device.config_.max_split_size;
+    add(by, -1, of->state, of->size, true, of->requested_size, oversize);
+    return of->size;
+  };
+  const size_t merged = take(block) + (before != nullptr ? take(before) : 0) +
+      (after != nullptr ? take(after) : 0);
   const Block* const first = before != nullptr ? before : block;
   const Block* const last = after != nullptr ? after : block;
-  if (first->prev != nullptr || last->next != nullptr) {
-    by[kInactiveSplit] += 1;
-    by[kInactiveSplitBytes] += merged;
-  }
+  const bool is_split = first->prev != nullptr || last->next != nullptr;
+  add(by, 1, BlockState::Free, merged, is_split);
   if (C10_UNLIKELY(!charge(block->is_small, by, exclusive))) {
     return false;
   }
@@ -220,12 +226,11 @@ bool StreamBlocks::free(Block* block, bool exclusive) {
 }
 
 SmallVector<XPUStream, 2> StreamBlocks::setPending(Block* block) {
+  const bool oversize = block->size >= device.config_.max_split_size;
+  const size_t requested = block->requested_size;
   Counts by{};
-  by[kAllocation] = -1;
-  by[kAllocatedBytes] = -static_cast<int64_t>(block->size);
-  by[kRequestedBytes] = -static_cast<int64_t>(block->requested_size);
-  by[kOversizeAllocation] =
-      block->size >= device.config_.max_split_size ? -1 : 0;
+  add(by, -1, block->state, block->size, true, requested, oversize);
+  add(by, 1, BlockState::PendingFree, block->size, true);
   charge(block->is_small, by, /*exclusive=*/false); // has room: nothing grows
   block->state = BlockState::PendingFree;
   SmallVector<XPUStream, 2> streams;
@@ -280,9 +285,11 @@ void StreamBlocks::checkAllocated(const Block* block, const void* ptr) const {
 
 // ---- allocating ----
 
-/// Locks all streams of a device; its mutex is held.
+/// Locks all streams of a device, whose mutex is held, and settles the counters
+/// at the end. See Note [Exact peaks]
 struct DeviceAllocator::LockAll {
-  explicit LockAll(DeviceAllocator& device) : device(device) {
+  explicit LockAll(DeviceAllocator& device, StreamBlocks* asker = nullptr)
+      : device(device), asker(asker) {
     for (const auto& blocks : device.streams_) {
       blocks->lock.lock();
     }
@@ -290,11 +297,13 @@ struct DeviceAllocator::LockAll {
   LockAll(const LockAll&) = delete;
   LockAll& operator=(const LockAll&) = delete;
   ~LockAll() {
+    device.settle(asker);
     for (const auto& blocks : device.streams_) {
       blocks->lock.unlock();
     }
   }
   DeviceAllocator& device;
+  StreamBlocks* const asker;
 };
 
 Block* DeviceAllocator::allocate(size_t requested, StreamId stream) {
@@ -313,7 +322,7 @@ Block* DeviceAllocator::allocate(size_t requested, StreamId stream) {
         blocks->turn.fetch_add(1, std::memory_order_relaxed) % kTurns == 0) {
       processUses(*blocks, /*wait=*/false);
     }
-    const std::lock_guard<SpinLock> lock(blocks->lock);
+    const SpinGuard lock(blocks->lock);
     block = blocks->allocate(size, requested, /*exclusive=*/false);
   }
   if (C10_UNLIKELY(block == nullptr)) {
@@ -329,7 +338,7 @@ Block* DeviceAllocator::allocateSlow(
     size_t size,
     size_t requested,
     StreamId stream) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   StreamBlocks& blocks = findOrMake(stream);
   Block* block = allocateExclusive(blocks, size, requested);
   if (block == nullptr && blocks.num_pending != 0) {
@@ -363,7 +372,7 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
   const auto external = backend_.externalQueue(stream);
   StreamBlocks* found = nullptr;
   for (const auto& blocks : streams_) {
-    const std::lock_guard<SpinLock> lock(blocks->lock);
+    const SpinGuard lock(blocks->lock);
     if (blocks->is_external != (external != nullptr)) {
       continue;
     }
@@ -373,9 +382,7 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
       found = blocks.get();
       break;
     }
-    if (vacant) {
-      found = blocks.get();
-    }
+    found = vacant ? blocks.get() : found;
   }
   if (found == nullptr) {
     streams_.push_back(
@@ -383,7 +390,7 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
     found = streams_.back().get();
   }
   if (external) {
-    const std::lock_guard<SpinLock> lock(found->lock);
+    const SpinGuard lock(found->lock);
     found->stream = stream;
     found->external = external;
   } else if (isDirect(id)) {
@@ -396,39 +403,43 @@ Block* DeviceAllocator::allocateExclusive(
     StreamBlocks& blocks,
     size_t size,
     size_t requested) {
-  const LockAll all(*this);
-  Block* const block = blocks.allocate(size, requested, /*exclusive=*/true);
-  settle(blocks);
-  return block;
+  const LockAll all(*this, &blocks);
+  return blocks.allocate(size, requested, /*exclusive=*/true);
 }
 
-// With all streams locked. See Note [Exact peaks]
-void DeviceAllocator::settle(StreamBlocks& asker) {
+// Raises the peaks to the present sums, and deals out what lies between. Half
+// of it goes to the stream that asked.
+void DeviceAllocator::settle(const StreamBlocks* asker) {
   const auto shares = [&](const StreamBlocks& blocks) {
-    return &blocks != &asker && blocks.current(kAggregate, kActive) != 0;
+    return &blocks != asker && blocks.current(kAggregate, kActive) != 0;
   };
-  const int64_t others =
-      std::count_if(streams_.begin(), streams_.end(), [&](const auto& blocks) {
-        return shares(*blocks);
-      });
+  int64_t others = 0;
+  for (const auto& blocks : streams_) {
+    others += shares(*blocks) ? 1 : 0;
+  }
   for (size_t t = 0; t < peak_.size(); ++t) {
     for (size_t i = 0; i < kNumCounters; ++i) {
-      int64_t sum = 0;
-      for (const auto& blocks : streams_) {
-        sum += blocks->current(t, i);
-      }
+      const int64_t sum = total(t, i);
       peak_[t][i] = std::max(peak_[t][i], sum);
       const int64_t slack = peak_[t][i] - sum;
       const int64_t share = others == 0 ? 0 : slack / 2 / others;
       for (const auto& blocks : streams_) {
-        const int64_t room = blocks.get() == &asker ? slack - share * others
-            : shares(*blocks)                       ? share
-                                                    : 0;
+        const int64_t room = blocks.get() == asker ? slack - share * others
+            : shares(*blocks)                      ? share
+                                                   : 0;
         blocks->limit[t][i] = blocks->current(t, i) + room;
         blocks->room[t][i] = room;
       }
     }
   }
+}
+
+int64_t DeviceAllocator::total(size_t type, size_t counter) const {
+  int64_t sum = 0;
+  for (const auto& blocks : streams_) {
+    sum += blocks->current(type, counter);
+  }
+  return sum;
 }
 
 // Several times what is needed, up to a part of what is reserved already: that
@@ -439,13 +450,9 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
   }
   size_t times = 1;
   if (config_.max_split_size == AllocatorConfig::kUnlimited) {
-    int64_t reserved = 0;
-    for (const auto& blocks : streams_) {
-      reserved += blocks->current(kAggregate, kReservedBytes);
-    }
-    const size_t part =
-        std::min(static_cast<size_t>(reserved) / 8, kMaxGrowth);
-    times = std::max<size_t>(part / size, 1);
+    const auto reserved =
+        static_cast<size_t>(total(kAggregate, kReservedBytes));
+    times = std::max<size_t>(std::min(reserved / 8, kMaxGrowth) / size, 1);
   }
   return roundUp(times * size, kRoundLarge);
 }
@@ -469,10 +476,9 @@ Block* DeviceAllocator::allocateSegment(
   Block* block = nullptr;
   try {
     auto& place = segments_[ptr] = {nullptr, segment};
-    const LockAll all(*this);
+    const LockAll all(*this, &blocks);
     place.first = blocks.addSegment(ptr, segment, is_small);
     block = blocks.allocate(size, requested, /*exclusive=*/true);
-    settle(blocks);
   } catch (...) { // lack of host memory
     if (segments_.erase(ptr) == 0 || block == nullptr) {
       card_.reserved -= segment;
@@ -515,7 +521,7 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
   size_t size = 0;
   bool freed = false;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     blocks.checkAllocated(block, ptr);
     size = block->size;
     if (C10_LIKELY(block->num_uses == 0 && !blocks.is_external)) {
@@ -530,15 +536,19 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
     }
     const StreamId stream = blocks.stream.id();
     trace(TraceEvent::FREE_COMPLETED, self.device_, ptr, size, stream);
-  }
-  for (const XPUStream& stream : uses) {
-    self.addUse(blocks, block, stream);
+  } else {
+    try {
+      self.processUses(blocks, /*wait=*/false, block, uses);
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+      // A block without a fence stays pending. Whoever needs memory tries
+      // again, and raises.
+    }
   }
   return size;
 }
 
 size_t DeviceAllocator::checkedSize(const Block* block, const void* ptr) {
-  const std::lock_guard<SpinLock> lock(block->owner->lock);
+  const SpinGuard lock(block->owner->lock);
   block->owner->checkAllocated(block, ptr);
   return block->size;
 }
@@ -548,18 +558,17 @@ void DeviceAllocator::freeExclusive(
     StreamBlocks& blocks,
     Block* block,
     const void* ptr) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
-  const LockAll all(*this);
+  const Guard guard(mutex_);
+  const LockAll all(*this, &blocks);
   if (ptr != nullptr) {
     blocks.checkAllocated(block, ptr);
   }
   blocks.free(block, /*exclusive=*/true);
-  settle(blocks);
 }
 
 void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   StreamBlocks& blocks = *block->owner;
-  const std::lock_guard<SpinLock> lock(blocks.lock);
+  const SpinGuard lock(blocks.lock);
   blocks.checkAllocated(block, ptr);
   if (stream == blocks.stream) {
     return;
@@ -571,60 +580,40 @@ void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   }
 }
 
-// See Note [Stream uses]
-void DeviceAllocator::addUse(
+// Adds the uses of a block, if one is given. Then submits the fences that are
+// missing, and frees the pending blocks whose streams have passed theirs.
+void DeviceAllocator::processUses(
     StreamBlocks& blocks,
-    Block* block,
-    XPUStream stream) {
-  bool done = false;
-  {
-    const std::lock_guard<std::mutex> lock(blocks.uses_mutex);
-    auto use = std::find_if(
-        blocks.uses.begin(), blocks.uses.end(), [&](const auto& known) {
-          return known.stream == stream;
-        });
-    if (use == blocks.uses.end()) {
-      use = blocks.uses.insert(use, StreamBlocks::Use{stream, {}});
-    }
-    use->pending.push_back({block, nullptr});
-    try {
-      if (passed(blocks, stream, use->pending.back(), /*wait=*/false)) {
-        use->pending.pop_back();
-        done = --block->num_uses == 0;
-      }
-    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
-      // Without a fence the block stays pending. Whoever needs memory tries
-      // again, and raises.
-    }
-  }
-  if (done) {
-    finishUse(blocks, block);
-  }
-}
-
-// Whether the stream has passed the fence, which is submitted if need be.
-bool DeviceAllocator::passed(
-    StreamBlocks& blocks,
-    const XPUStream& stream,
-    StreamBlocks::Pending& pending,
-    bool wait) {
-  if (!pending.fence) {
-    pending.fence = backend_.fence(
-        stream, stream == blocks.stream ? blocks.external.get() : nullptr);
-  }
-  return !pending.fence || pending.fence(wait);
-}
-
-// Frees the pending blocks whose streams have passed their fences.
-void DeviceAllocator::processUses(StreamBlocks& blocks, bool wait) {
+    bool wait,
+    Block* added,
+    const SmallVector<XPUStream, 2>& streams) {
   std::vector<Block*> done;
   std::exception_ptr error;
   {
     const std::lock_guard<std::mutex> lock(blocks.uses_mutex);
+    for (const XPUStream& stream : streams) {
+      auto use = std::find_if(
+          blocks.uses.begin(), blocks.uses.end(), [&](const auto& known) {
+            return known.stream == stream;
+          });
+      if (use == blocks.uses.end()) {
+        use = blocks.uses.insert(use, StreamBlocks::Use{stream, {}});
+      }
+      use->pending.push_back({added, nullptr});
+    }
     for (auto& use : blocks.uses) {
       try {
+        bool idle = false;
+        auto* const external =
+            use.stream == blocks.stream ? blocks.external.get() : nullptr;
+        for (auto it = use.pending.rbegin();
+             it != use.pending.rend() && !it->fence && !idle;
+             ++it) {
+          it->fence = backend_.fence(use.stream, external);
+          idle = !it->fence;
+        }
         while (!use.pending.empty() &&
-               passed(blocks, use.stream, use.pending.front(), wait)) {
+               (idle || use.pending.front().fence(wait))) {
           Block* const block = use.pending.front().block;
           use.pending.pop_front();
           if (--block->num_uses == 0) {
@@ -652,7 +641,7 @@ void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
   const StreamId stream = blocks.stream.id();
   bool freed = false;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     freed = blocks.free(block, /*exclusive=*/false);
   }
   if (!freed) {
@@ -661,7 +650,7 @@ void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
   blocks.num_pending.fetch_sub(1, std::memory_order_relaxed);
   std::shared_ptr<sycl::queue> vacated; // destroyed without the lock
   if (blocks.is_external) {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     if (blocks.current(kAggregate, kActive) == 0) {
       vacated = std::move(blocks.external);
     }
@@ -672,36 +661,30 @@ void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
 // ---- giving segments back; with the mutex ----
 
 // The segments that are one free block, those idle for longest first.
-std::vector<Block*> DeviceAllocator::idleSegments(const StreamBlocks* of) {
-  std::vector<std::pair<uint32_t, Block*>> idle;
+std::multimap<uint32_t, Block*, std::greater<>> DeviceAllocator::idleSegments(
+    const StreamBlocks* of) {
+  std::multimap<uint32_t, Block*, std::greater<>> idle; // by age
   for (const auto& entry : segments_) {
     Block* const first = entry.second.first;
     if (of == nullptr || first->owner == of) {
-      const std::lock_guard<SpinLock> lock(first->owner->lock);
+      const SpinGuard lock(first->owner->lock);
       if (first->state == BlockState::Free && !first->isSplit()) {
-        idle.emplace_back(epoch_ - first->freed_at, first);
+        idle.emplace(epoch_ - first->freed_at, first);
       }
     }
   }
-  std::stable_sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
-    return a.first > b.first;
-  });
-  std::vector<Block*> result;
-  for (const auto& entry : idle) {
-    result.push_back(entry.second);
-  }
-  return result;
+  return idle;
 }
 
-// Gives a segment back if it is idle, and says whether it was. A block is free
+// Gives a segment back if it is idle. A block is free
 // for reuse on its stream as soon as client code has freed it, but for the
 // runtime only when the stream has done the work that used it.
-bool DeviceAllocator::release(Block* segment) {
+void DeviceAllocator::release(Block* segment) {
   StreamBlocks& blocks = *segment->owner;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     if (segment->state != BlockState::Free || segment->isSplit()) {
-      return false;
+      return;
     }
     blocks.freeBlocks(segment->is_small).erase(segment);
     segment->state = BlockState::PendingFree;
@@ -709,10 +692,9 @@ bool DeviceAllocator::release(Block* segment) {
   char* const ptr = segment->ptr;
   const size_t size = segment->size;
   const auto putBack = [&] {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     segment->state = BlockState::Free;
     blocks.freeBlocks(segment->is_small).insert(segment);
-    return false;
   };
   auto entry = decltype(segments_)::node_type();
   try {
@@ -720,7 +702,8 @@ bool DeviceAllocator::release(Block* segment) {
     const Fence fence =
         blocks.is_external ? nullptr : backend_.fence(blocks.stream, nullptr);
     if (fence && !fence(/*wait=*/true)) {
-      return putBack();
+      putBack();
+      return;
     }
     // Before the call: the address may be someone else's right after it.
     entry = segments_.extract(ptr);
@@ -735,13 +718,11 @@ bool DeviceAllocator::release(Block* segment) {
   card_.reserved -= size;
   ++counts_.num_device_free;
   {
-    const LockAll all(*this);
+    const LockAll all(*this, &blocks);
     blocks.countSegment(segment, -1);
     blocks.recycle(segment);
-    settle(blocks);
   }
   trace(TraceEvent::SEGMENT_FREE, device_, ptr, size, blocks.stream.id());
-  return true;
 }
 
 void DeviceAllocator::releaseAll(StreamBlocks* of) {
@@ -750,8 +731,8 @@ void DeviceAllocator::releaseAll(StreamBlocks* of) {
       processUses(*blocks, /*wait=*/true);
     }
   }
-  for (Block* segment : idleSegments(of)) {
-    release(segment);
+  for (const auto& idle : idleSegments(of)) {
+    release(idle.second);
   }
 }
 
@@ -764,16 +745,16 @@ void DeviceAllocator::collectGarbage() {
   const auto target = static_cast<size_t>(
       config_.garbage_collection_threshold * static_cast<double>(limit));
   if (card_.reserved > target) {
-    for (Block* segment : idleSegments()) {
+    for (const auto& idle : idleSegments()) {
       if (card_.reserved > target) {
-        release(segment);
+        release(idle.second);
       }
     }
   }
 }
 
 void DeviceAllocator::emptyCache() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   releaseAll();
 }
 
@@ -785,15 +766,15 @@ void DeviceAllocator::setMemoryFraction(double fraction) {
 // ---- reports ----
 
 DeviceStats DeviceAllocator::stats() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
   DeviceStats stats = counts_;
   const auto read = [&](Stat& stat, size_t t, Counter i) {
     int64_t increased = 0;
     for (const auto& blocks : streams_) {
-      stat.current += blocks->current(t, i);
       increased += blocks->totalIncrease(t, i);
     }
+    stat.current = total(t, i);
     stat.peak = peak_[t][i];
     stat.allocated = increased - increased_base_[t][i];
     stat.freed = increased - stat.current - decreased_base_[t][i];
@@ -818,16 +799,13 @@ DeviceStats DeviceAllocator::stats() {
 }
 
 void DeviceAllocator::resetPeakStats() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
   peak_ = {};
-  if (!streams_.empty()) {
-    settle(*streams_.front());
-  }
 }
 
 void DeviceAllocator::resetAccumulatedStats() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
   counts_.num_alloc_retries = 0;
   counts_.num_ooms = 0;
@@ -844,28 +822,15 @@ void DeviceAllocator::resetAccumulatedStats() {
   }
 }
 
-void DeviceAllocator::cacheInfo(size_t& total, size_t& largest) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
-  for (const auto& blocks : streams_) {
-    const std::lock_guard<SpinLock> lock(blocks->lock);
-    for (const bool is_small : {true, false}) {
-      blocks->freeBlocks(is_small).forEach([&](const Block* block) {
-        total += block->size;
-        largest = std::max(largest, block->size);
-      });
-    }
-  }
-}
-
 void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   for (const auto& entry : segments_) {
     const Block* const first = entry.second.first;
     SegmentInfo segment;
     segment.device = device_;
     segment.address = reinterpret_cast<int64_t>(entry.first);
     segment.total_size = static_cast<int64_t>(entry.second.size);
-    const std::lock_guard<SpinLock> lock(first->owner->lock);
+    const SpinGuard lock(first->owner->lock);
     segment.stream = first->owner->stream.id();
     segment.is_large = !first->is_small;
     for (const Block* block = first; block != nullptr; block = block->next) {
@@ -888,7 +853,7 @@ void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
 }
 
 bool DeviceAllocator::owns(const void* ptr) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const auto* const address = static_cast<const char*>(ptr);
   const auto after = segments_.upper_bound(address);
   return after != segments_.begin() &&
@@ -899,7 +864,7 @@ void DeviceAllocator::throwOutOfMemory(size_t size) {
   trace(TraceEvent::OOM, device_, nullptr, size, 0);
   DeviceStats now;
   {
-    const std::lock_guard<std::recursive_mutex> guard(mutex_);
+    const Guard guard(mutex_);
     ++counts_.num_ooms;
     now = stats();
   }

@@ -199,7 +199,6 @@ class C10_XPU_API DeviceAllocator {
 
   void emptyCache();
   void setMemoryFraction(double fraction);
-  void cacheInfo(size_t& total, size_t& largest);
   XPUCachingAllocator::DeviceStats stats();
   void resetPeakStats();
   void resetAccumulatedStats();
@@ -222,16 +221,20 @@ class C10_XPU_API DeviceAllocator {
   StreamBlocks& findOrMake(StreamId stream);
   size_t segmentSize(size_t size) const;
   void* obtain(size_t size);
-  void settle(StreamBlocks& asker);
+  void settle(const StreamBlocks* asker);
+  int64_t total(size_t type, size_t counter) const;
 
   void freeExclusive(StreamBlocks&, Block*, const void* ptr);
-  void addUse(StreamBlocks&, Block*, XPUStream);
-  bool passed(StreamBlocks&, const XPUStream&, StreamBlocks::Pending&, bool wait);
-  void processUses(StreamBlocks&, bool wait);
+  void processUses(
+      StreamBlocks&,
+      bool wait,
+      Block* added = nullptr,
+      const SmallVector<XPUStream, 2>& streams = {});
   void finishUse(StreamBlocks&, Block*);
 
-  std::vector<Block*> idleSegments(const StreamBlocks* of = nullptr);
-  bool release(Block* segment);
+  std::multimap<uint32_t, Block*, std::greater<>> idleSegments(
+      const StreamBlocks* of = nullptr);
+  void release(Block* segment);
   void releaseAll(StreamBlocks* of = nullptr);
   void collectGarbage();
 

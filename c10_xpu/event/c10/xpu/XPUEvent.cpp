@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPUAsyncErrors.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
@@ -16,8 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
 
 // Note [Timing of events]
 // ~~~~~~~~~~~~~~~~~~~~~~~
@@ -68,8 +66,7 @@ optional<sycl::queue> makeCompanion(const XPUStream& stream) {
       sycl::property::queue::in_order(),
       sycl::property::queue::enable_profiling()};
   return C10_XPU_CHECK(
-      sycl::queue(
-          get_device_context(), device, impl::keepContextErrors, properties));
+      sycl::queue(get_device_context(), device, asyncHandler, properties));
 }
 
 /// The companion of a stream, or null where a tag has a time.
@@ -138,7 +135,6 @@ XPUEvent& XPUEvent::operator=(XPUEvent&& other) noexcept {
   complete_ = other.complete_.exchange(complete_);
   device_index_ = other.device_index_.exchange(device_index_);
   std::swap(recorded_, other.recorded_);
-  std::swap(stream_id_, other.stream_id_);
   std::swap(name_, other.name_);
   return *this;
 }
@@ -171,11 +167,12 @@ XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
   sycl::queue* companion = companionOf(stream);
   if (!companion) {
     namespace ext = sycl::ext::oneapi::experimental;
-    return {C10_XPU_CHECK(ext::submit_profiling_tag(queue)), nullopt};
+    auto tag = C10_XPU_CHECK(ext::submit_profiling_tag(queue));
+    return {stream.id(), std::move(tag), nullopt};
   }
   auto work = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-  auto time = impl::AwaitedEvent(work).submitBarrierTo(*companion);
-  return {std::move(work), std::move(time)};
+  auto time = impl::submitBarrierAfter(*companion, work);
+  return {stream.id(), std::move(work), std::move(time)};
 }
 
 void XPUEvent::checkDevice(const XPUStream& stream) const {
@@ -202,7 +199,10 @@ void XPUEvent::record(const XPUStream& stream) {
   sycl::queue& queue = stream.queue();
   Recorded made = enable_timing_
       ? submitTimed(stream)
-      : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()), nullopt};
+      : Recorded{
+            stream.id(),
+            C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()),
+            nullopt};
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -212,10 +212,10 @@ void XPUEvent::record(const XPUStream& stream) {
     if (first) {
       recorded_ = std::move(made);
     } else {
+      recorded_->stream = made.stream;
       std::swap(recorded_->work, made.work); // the former one ends unlocked
-      recorded_->companion = std::move(made.companion);
+      std::swap(recorded_->companion, made.companion);
     }
-    stream_id_ = stream.id();
     complete_.store(false, std::memory_order_relaxed);
     device_index_.store(stream.device_index(), std::memory_order_release);
   }
@@ -240,7 +240,7 @@ void XPUEvent::block(const XPUStream& stream) const {
   // that would be a twentieth of the barrier where it is not.
   if (!complete_.load(std::memory_order_acquire)) {
     std::lock_guard<std::mutex> lock(mutex_);
-    impl::AwaitedEvent(recorded_->last()).submitBarrierTo(queue);
+    impl::submitBarrierAfter(queue, recorded_->last());
   }
   trace(&Hooks::trace_gpu_event_wait, name_, nameOf(queue));
 }
@@ -251,6 +251,7 @@ void XPUEvent::synchronize() const {
   }
   check_device_index(device_index()); // raises in a forked child
   trace(&Hooks::trace_gpu_event_synchronization, name_);
+  warn_or_error_on_sync();
   Recorded waited = copy();
   C10_XPU_CHECK(waited.work.wait_and_throw());
   if (waited.companion) {
@@ -262,7 +263,7 @@ void XPUEvent::synchronize() const {
       complete_.store(true, std::memory_order_release);
     }
   }
-  impl::raiseAsyncErrors(device_index());
+  impl::raiseAsyncErrors(device_index(), waited.stream);
 }
 
 double XPUEvent::elapsed_time(const XPUEvent& other) const {
@@ -292,5 +293,4 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
   return static_cast<double>(nanoseconds) * kMillisecondsPerNanosecond;
 }
 
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu

@@ -11,8 +11,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
 
 /// A point in the work of a stream, which the host or other streams can wait
 /// for and of which the time can be taken. The counterpart of CUDAEvent.
@@ -98,8 +97,9 @@ class C10_XPU_API XPUEvent {
   double elapsed_time(const XPUEvent& other) const;
 
  private:
-  /// The events of one record.
+  /// One record.
   struct Recorded {
+    StreamId stream;
     /// Complete when the work before the record is.
     sycl::event work;
     /// See Note [Timing of events]
@@ -122,10 +122,8 @@ class C10_XPU_API XPUEvent {
   // Over what follows. Not held while anything is waited for.
   mutable std::mutex mutex_;
   mutable optional<Recorded> recorded_;
-  StreamId stream_id_ = 0;
   // Names the event for the trace hooks, also after a move. 0: not recorded.
   uintptr_t name_ = 0;
 };
 
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu

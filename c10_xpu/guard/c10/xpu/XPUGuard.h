@@ -9,8 +9,7 @@
 
 #include <vector>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
 
 // RAII guards for the current XPU device and the current XPU streams of a
 // thread, for code that links against XPU: as DeviceGuard, StreamGuard and
@@ -83,5 +82,4 @@ struct XPUMultiStreamGuard final
             std::vector<Stream>(streams.begin(), streams.end())) {}
 };
 
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu

@@ -6,9 +6,7 @@
 
 #include <memory>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+namespace c10::xpu::impl {
 
 // Stores a pointer while the library is loaded; SYCL is not started.
 C10_REGISTER_GUARD_IMPL(XPU, XPUGuardImpl);
@@ -116,6 +114,4 @@ void XPUGuardImpl::recordDataPtrOnStream(
   XPUCachingAllocator::recordStream(data_ptr, XPUStream(stream));
 }
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu::impl

@@ -9,9 +9,7 @@
 
 #include <exception>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+namespace c10::xpu::impl {
 
 /// The device guard interface for XPU. What every guard runs twice is inline,
 /// so that the guards of XPUGuard.h make no virtual call.
@@ -19,8 +17,7 @@ namespace impl {
 /// Errors: an invalid device or a stream of another device type raises
 /// c10::Error. The members that the interface declares noexcept warn instead
 /// and leave the state of the thread as it was. In a forked child they are
-/// silent: there the destructor of a guard that the parent made has no device
-/// to restore.
+/// silent, so that it can leave the guards that its parent made.
 struct C10_XPU_API XPUGuardImpl final
     : public c10::impl::DeviceGuardImplInterface {
   static constexpr DeviceType static_type = kXPU;
@@ -54,6 +51,9 @@ struct C10_XPU_API XPUGuardImpl final
     try {
       c10::xpu::set_device(d.index());
     } catch (const std::exception& e) {
+      if (is_in_bad_fork()) {
+        setThreadDevice(d.index());
+      }
       warnIgnored("set the current device", d, e);
     }
   }
@@ -119,6 +119,4 @@ struct C10_XPU_API XPUGuardImpl final
       const std::exception& e) noexcept;
 };
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu::impl

@@ -2,11 +2,9 @@
 
 #include <c10/xpu/XPUEvent.h>
 
-namespace at {
-namespace xpu {
+namespace at::xpu {
 
 /// As at::cuda::CUDAEvent is found in ATen. See c10/xpu/XPUEvent.h.
 using c10::xpu::XPUEvent;
 
-} // namespace xpu
-} // namespace at
+} // namespace at::xpu

@@ -10,8 +10,6 @@
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
 #include <sycl/properties/queue_properties.hpp>
 
-#include <atomic>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -23,60 +21,51 @@ namespace c10::xpu {
 // which makes every command of the queue slower. Streams are made without it,
 // and a timed record takes its time in one of two ways:
 //
-//   tag         Where the device has ext_oneapi_queue_profiling_tag, or where
-//               an external queue has profiling: submit_profiling_tag gives an
+//   tag         Where the device has ext_oneapi_queue_profiling_tag, or an
+//               external queue has profiling: submit_profiling_tag gives an
 //               event that has a time.
-//   companion   Elsewhere, on the CPU device for one: the stream gets a second
-//               in-order queue that has profiling. A record submits a barrier
-//               to the stream, as if untimed, and then one to the companion
-//               that waits for the first. The end of that one is the time. The
-//               delay is alike for all events and cancels from a difference.
+//   companion   Elsewhere, on the CPU device for one: a barrier is submitted to
+//               the stream, as if untimed, and one that waits for it to a
+//               second in-order queue, which has profiling. The end of that one
+//               is the time; the delay cancels from a difference.
 //
-// An event is complete when the stream's own barrier is. What waits for it, a
-// stream in block() or a thread in synchronize(), waits for its time as well:
-// the companion's barrier comes a little later, and an event that follows this
-// one on another stream must not have the earlier time. elapsed_time waits for
-// it too, so that a time can be taken after a synchronization of the stream or
-// the device.
+// An event is complete when the stream's own barrier is. What waits for it, in
+// block(), synchronize() or elapsed_time(), waits for the companion's barrier
+// as well: an event that follows this one must not have the earlier time.
 //
 // Each timed stream has a companion of its own. With one per device an event on
 // an idle stream would wait for those of busy streams, and hang where their
-// work depends on it. An out-of-order queue does not help: a barrier holds up
-// the barriers after it there, too.
+// work depends on it; out-of-order queues order barriers, too.
 
 namespace {
 
-struct Companions {
-  std::mutex mutex;
-  // Nothing for a stream that needs none. References stay valid when others are
-  // added. An external stream is known by the address of its queue; where
-  // another queue follows at that address, it gets the same companion.
-  std::unordered_map<XPUStream, optional<sycl::queue>> queues;
-};
-
-optional<sycl::queue> makeCompanion(const XPUStream& stream) {
-  const auto& device = get_raw_device(stream.device_index());
-  const bool has_time =
-      stream.queue().has_property<sycl::property::queue::enable_profiling>() ||
-      C10_XPU_CHECK(device.has(sycl::aspect::ext_oneapi_queue_profiling_tag));
-  if (has_time) {
-    return nullopt;
-  }
-  const sycl::property_list properties{
-      sycl::property::queue::in_order(),
-      sycl::property::queue::enable_profiling()};
-  return C10_XPU_CHECK(
-      sycl::queue(get_device_context(), device, asyncHandler, properties));
-}
-
 /// The companion of a stream, or null where a tag has a time.
-sycl::queue* companionOf(const XPUStream& stream) {
+sycl::queue* companionOf(const XPUStream& stream, const sycl::queue& queue) {
+  if (queue.has_property<sycl::property::queue::enable_profiling>()) {
+    return nullptr;
+  }
+  struct Companions {
+    std::mutex mutex;
+    // Nothing where the device has tags. References stay valid when others are
+    // added. A queue at a former external one's address gets its companion.
+    std::unordered_map<XPUStream, optional<sycl::queue>> queues;
+  };
   // Never destroyed, like the streams' own queues.
   static auto* companions = new Companions;
   std::lock_guard<std::mutex> lock(companions->mutex);
   auto found = companions->queues.find(stream);
   if (found == companions->queues.end()) {
-    found = companions->queues.emplace(stream, makeCompanion(stream)).first;
+    const auto& device = get_raw_device(stream.device_index());
+    constexpr auto kTag = sycl::aspect::ext_oneapi_queue_profiling_tag;
+    const sycl::property_list properties{
+        sycl::property::queue::in_order(),
+        sycl::property::queue::enable_profiling()};
+    optional<sycl::queue> made;
+    if (!C10_XPU_CHECK(device.has(kTag))) {
+      made = C10_XPU_CHECK(
+          sycl::queue(get_device_context(), device, asyncHandler, properties));
+    }
+    found = companions->queues.emplace(stream, std::move(made)).first;
   }
   return found->second ? &*found->second : nullptr;
 }
@@ -101,24 +90,18 @@ uintptr_t nameOf(const sycl::queue& queue) {
   return reinterpret_cast<uintptr_t>(&queue);
 }
 
-uintptr_t newName() {
-  static std::atomic<uintptr_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
+std::atomic<uintptr_t> gLastName{0};
 using Hooks = c10::impl::PyInterpreterVTable;
 
 } // namespace
 
 XPUEvent::~XPUEvent() {
-  if (!isCreated()) {
-    return;
-  }
   try {
-    trace(&Hooks::trace_gpu_event_deletion, name_);
-    if (C10_UNLIKELY(is_in_bad_fork())) {
-      // SYCL cannot be called there, also not to give its events back.
-      new Recorded(std::move(*recorded_));
+    if (isCreated()) {
+      trace(&Hooks::trace_gpu_event_deletion, name_);
+    }
+    if (C10_UNLIKELY(recorded_ && is_in_bad_fork())) {
+      new Recorded(std::move(*recorded_)); // SYCL cannot be called there
     }
   } catch (...) { // NOLINT(bugprone-empty-catch): a destructor cannot raise
   }
@@ -153,35 +136,32 @@ bool XPUEvent::query() const {
   }
   check_device_index(device_index()); // raises in a forked child
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!impl::isComplete(recorded_->work)) {
-    return false;
-  }
-  if (!recorded_->companion || impl::isComplete(*recorded_->companion)) {
+  const bool complete = impl::isComplete(recorded_->work);
+  if (complete && impl::isComplete(recorded_->last())) {
     complete_.store(true, std::memory_order_release);
   }
-  return true;
+  return complete;
 }
 
 XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
   sycl::queue& queue = stream.queue();
-  sycl::queue* companion = companionOf(stream);
+  sycl::queue* companion = companionOf(stream, queue);
   if (!companion) {
     namespace ext = sycl::ext::oneapi::experimental;
-    auto tag = C10_XPU_CHECK(ext::submit_profiling_tag(queue));
-    return {stream.id(), std::move(tag), nullopt};
+    return {C10_XPU_CHECK(ext::submit_profiling_tag(queue))};
   }
   auto work = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
   auto time = impl::submitBarrierAfter(*companion, work);
-  return {stream.id(), std::move(work), std::move(time)};
+  return {std::move(work), std::move(time)};
 }
 
 void XPUEvent::checkDevice(const XPUStream& stream) const {
   TORCH_CHECK(
       !isCreated() || device_index() == stream.device_index(),
-      "This XPU event was first recorded on device xpu:",
-      static_cast<int>(device_index()),
-      " and cannot be recorded on device xpu:",
-      static_cast<int>(stream.device_index()),
+      "This XPU event was first recorded on device ",
+      *device(),
+      " and cannot be recorded on device ",
+      stream.device(),
       ", the device of the stream: use another event there");
 }
 
@@ -190,32 +170,25 @@ XPUEvent::Recorded XPUEvent::copy() const {
   return *recorded_;
 }
 
-void XPUEvent::record() {
-  record(getCurrentXPUStream());
-}
-
 void XPUEvent::record(const XPUStream& stream) {
   checkDevice(stream);
   sycl::queue& queue = stream.queue();
   Recorded made = enable_timing_
       ? submitTimed(stream)
-      : Recorded{
-            stream.id(),
-            C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()),
-            nullopt};
+      : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier())};
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     checkDevice(stream); // another thread may have been first
-    first = name_ == 0;
-    name_ = first ? newName() : name_;
+    first = !recorded_;
     if (first) {
+      name_ = ++gLastName;
       recorded_ = std::move(made);
     } else {
-      recorded_->stream = made.stream;
       std::swap(recorded_->work, made.work); // the former one ends unlocked
       std::swap(recorded_->companion, made.companion);
     }
+    recorded_->stream = stream.id();
     complete_.store(false, std::memory_order_relaxed);
     device_index_.store(stream.device_index(), std::memory_order_release);
   }
@@ -225,19 +198,12 @@ void XPUEvent::record(const XPUStream& stream) {
   trace(&Hooks::trace_gpu_event_record, name_, nameOf(queue));
 }
 
-void XPUEvent::recordOnce(const XPUStream& stream) {
-  if (!isCreated()) {
-    record(stream);
-  }
-}
-
 void XPUEvent::block(const XPUStream& stream) const {
   if (!isCreated()) {
     return;
   }
   sycl::queue& queue = stream.queue();
-  // Nothing waits for what is known to be complete. It is not worth asking:
-  // that would be a twentieth of the barrier where it is not.
+  // Nothing waits for what is known to be complete.
   if (!complete_.load(std::memory_order_acquire)) {
     std::lock_guard<std::mutex> lock(mutex_);
     impl::submitBarrierAfter(queue, recorded_->last());
@@ -254,9 +220,7 @@ void XPUEvent::synchronize() const {
   warn_or_error_on_sync();
   Recorded waited = copy();
   C10_XPU_CHECK(waited.work.wait_and_throw());
-  if (waited.companion) {
-    C10_XPU_CHECK(waited.companion->wait());
-  }
+  C10_XPU_CHECK(waited.last().wait());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (recorded_->work == waited.work) { // not recorded meanwhile
@@ -279,18 +243,16 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
       "was made without timing: make both with enable_timing=true");
   TORCH_CHECK(
       device_index() == other.device_index(),
-      "elapsed_time: the first event was recorded on device xpu:",
-      static_cast<int>(device_index()),
-      ", the second on device xpu:",
-      static_cast<int>(other.device_index()),
+      "elapsed_time: the first event was recorded on device ",
+      *device(),
+      ", the second on device ",
+      *other.device(),
       ": the clocks of two devices cannot be compared");
   check(
       [](const XPUEvent& event) { return event.query(); },
       "is not complete: synchronize it, its stream or the device first");
-  constexpr double kMillisecondsPerNanosecond = 1e-6;
-  const int64_t nanoseconds =
-      timeOf(other.copy().last()) - timeOf(copy().last());
-  return static_cast<double>(nanoseconds) * kMillisecondsPerNanosecond;
+  const auto ns = timeOf(other.copy().last()) - timeOf(copy().last());
+  return static_cast<double>(ns) * 1e-6;
 }
 
 } // namespace c10::xpu

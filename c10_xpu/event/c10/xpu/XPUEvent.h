@@ -73,7 +73,9 @@ class C10_XPU_API XPUEvent {
   bool query() const;
 
   /// Records on the current stream of the current device.
-  void record();
+  void record() {
+    record(getCurrentXPUStream());
+  }
 
   /// Records after all work that was submitted to the stream so far. Raises
   /// for a stream of another device than that of the first record. If it
@@ -81,7 +83,11 @@ class C10_XPU_API XPUEvent {
   void record(const XPUStream& stream);
 
   /// As record, if it was not recorded yet.
-  void recordOnce(const XPUStream& stream);
+  void recordOnce(const XPUStream& stream) {
+    if (!isCreated()) {
+      record(stream);
+    }
+  }
 
   /// Lets work that is submitted to the stream from now on wait for this
   /// event. The stream may be of another device. Does not wait itself.
@@ -97,15 +103,12 @@ class C10_XPU_API XPUEvent {
   double elapsed_time(const XPUEvent& other) const;
 
  private:
-  /// One record.
   struct Recorded {
-    StreamId stream;
-    /// Complete when the work before the record is.
-    sycl::event work;
-    /// See Note [Timing of events]
-    optional<sycl::event> companion;
+    sycl::event work; // complete when the work before the record is
+    optional<sycl::event> companion; // see Note [Timing of events]
+    StreamId stream = 0;
 
-    /// What is complete last, and has the time of a timed record.
+    // What is complete last, and has the time of a timed record.
     sycl::event& last() {
       return companion ? *companion : work;
     }

@@ -42,7 +42,8 @@ struct XPUStreamGuard final : c10::impl::InlineStreamGuard<impl::XPUGuardImpl> {
   /// The stream that was current, on the device that was current, when the
   /// guard was made.
   XPUStream original_stream() const {
-    return XPUStream(XPUStream::UNCHECKED, InlineStreamGuard::original_stream());
+    return XPUStream(
+        XPUStream::UNCHECKED, InlineStreamGuard::original_stream());
   }
 
   /// The stream that this guard set last.

@@ -411,13 +411,14 @@ TEST(XPUEventTest, TimedEventsOfAnIdleStreamDoNotWaitForABusyOne) {
 
 TEST(XPUEventTest, ExternalQueuesCanBeTimed) {
   C10_XPU_NEEDS_DEVICES(1);
-  const sycl::property::queue::in_order in_order;
-  const sycl::property::queue::enable_profiling profiling;
-  sycl::queue plain(get_device_context(), get_raw_device(0), in_order);
-  sycl::queue profiled(
-      get_device_context(), get_raw_device(0), {in_order, profiling});
-  for (auto* queue : {&plain, &profiled}) {
-    const XPUStream stream = getStreamFromExternal(queue, 0);
+  const sycl::property_list plain{sycl::property::queue::in_order()};
+  const sycl::property_list profiled{
+      sycl::property::queue::in_order(),
+      sycl::property::queue::enable_profiling()};
+  c10::optional<sycl::queue> queue; // all at one address, and of one stream id
+  for (const auto& properties : {plain, profiled, plain}) {
+    queue.emplace(get_device_context(), get_raw_device(0), properties);
+    const XPUStream stream = getStreamFromExternal(&*queue, 0);
     XPUEvent start(true);
     XPUEvent end(true);
     start.record(stream);

@@ -20,6 +20,7 @@ namespace at::xpu::test {
 
 struct InterposedCalls {
   std::atomic<int> allocations{0};
+  std::atomic<size_t> last_allocation{0}; // its size
   std::atomic<int> frees{0};
   std::atomic<int> barriers{0};
   std::atomic<int> queries{0};
@@ -73,6 +74,7 @@ void* sycl::aligned_alloc_host(
     return nullptr;
   }
   ++calls.allocations;
+  calls.last_allocation = size;
   return next(alignment, size, context, where);
 }
 

@@ -35,12 +35,11 @@ namespace {
 // of the queues, because the owner of an external queue may destroy it, or make
 // another one in its place, before the block is freed.
 //
-// A deleter cannot raise: if a barrier cannot be submitted, the block stays
-// pending without the event, and whoever looks at the pending blocks next tries
-// again. That is an allocation that finds no cached block, and emptyCache. They
-// query the events and never wait for them. Pending blocks are in the order of
-// their frees, so a queue that has not passed the barrier of one block is not
-// asked for the blocks behind it.
+// An allocation that finds no cached block, and emptyCache, query the events of
+// pending blocks, and never wait for them. Where SYCL failed to submit a
+// barrier they try again. Pending blocks are in the order of their frees, so a
+// queue that has not passed the barrier of one block is not asked for those
+// behind.
 //
 // mutex_ guards the blocks and is never held during a call of SYCL. A thread
 // that queries events holds query_mutex_, so that another one that needs a
@@ -78,16 +77,27 @@ struct StreamUse {
   sycl::queue queue;
   c10::optional<sycl::event> event; // the barrier
 
-  void submitBarrier() {
-    event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+  // A deleter cannot raise: if SYCL does, there is no event for now.
+  void submitBarrier() noexcept {
+    try {
+      event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+    }
+  }
+
+  bool isComplete() noexcept {
+    try {
+      return event && c10::xpu::impl::isComplete(*event);
+    } catch (const std::exception&) {
+      return false;
+    }
   }
 };
 using StreamUses = std::list<StreamUse>;
 
-// Moves complete uses from `uses` to `complete`. Queues in `busy` are not
-// asked, and those that turn out to be busy are added. The caller destroys
-// `complete` when it holds no lock, since the end of an external queue calls
-// its handler of asynchronous errors.
+// Moves the complete uses to `complete`. Does not ask the queues in `busy`, and
+// adds those that turn out to be. The caller destroys `complete` when it holds
+// no lock, since the end of an external queue may call its error handler.
 void takeComplete(
     StreamUses& uses,
     StreamUses& complete,
@@ -97,18 +107,14 @@ void takeComplete(
     if (std::find(busy.begin(), busy.end(), use->queue) != busy.end()) {
       continue;
     }
-    try {
-      if (!use->event) {
-        use->submitBarrier();
-      }
-      if (c10::xpu::impl::isComplete(*use->event)) {
-        complete.splice(complete.end(), uses, use);
-        continue;
-      }
-    } catch (
-        const c10::Error&) { // NOLINT(bugprone-empty-catch): ask again later
+    if (!use->event) {
+      use->submitBarrier();
     }
-    busy.push_back(use->queue);
+    if (use->isComplete()) {
+      complete.splice(complete.end(), uses, use);
+    } else {
+      busy.push_back(use->queue);
+    }
   }
 }
 
@@ -123,38 +129,36 @@ using Blocks = std::list<Block>;
 class CachingHostAllocatorImpl {
  public:
   void* allocate(size_t size) {
-    // Raises in a forked child, where a lock may be held by a thread of the
-    // parent and cached blocks cannot be used.
+    // Raises in a forked child, where cached blocks cannot be used and a lock
+    // may have been held by a thread that the child does not have.
     c10::xpu::device_count_ensure_non_zero();
-    void* ptr = nullptr;
-    if (C10_LIKELY(size <= kMaxSize)) {
-      const size_t rounded = roundSize(size);
-      ptr = allocateCached(rounded);
-      if (!ptr) {
-        processPending();
-        ptr = allocateCached(rounded);
-      }
-      if (!ptr) {
-        ptr = allocateFromSystem(rounded);
-      }
-      if (!ptr) {
-        emptyCache();
-        ptr = allocateFromSystem(rounded);
-      }
-    }
+    void* ptr = size <= kMaxSize ? tryAllocate(roundSize(size)) : nullptr;
     if (C10_UNLIKELY(!ptr)) {
-      raiseOutOfMemory(size);
+      const HostAllocatorStats now = stats();
+      TORCH_CHECK_WITH(
+          OutOfMemoryError,
+          false,
+          "XPU: no pinned host memory for ",
+          size,
+          " bytes. Of pinned blocks ",
+          now.in_use_bytes(),
+          " bytes are in use, ",
+          now.waiting_bytes,
+          " bytes are freed but still used by a stream, and ",
+          now.cached_bytes,
+          " bytes are cached. Free pinned tensors, synchronize the streams "
+          "that copy from them, or pin less at a time.");
     }
     return ptr;
   }
 
   void free(void* ptr) noexcept {
-    if (C10_UNLIKELY(is_in_bad_fork())) {
+    if (is_in_bad_fork()) {
       return;
     }
     std::unique_lock<std::mutex> lock(mutex_);
     const auto found = by_ptr_.find(ptr);
-    if (C10_UNLIKELY(found == by_ptr_.end() || !found->second->in_use)) {
+    if (found == by_ptr_.end() || !found->second->in_use) {
       lock.unlock();
       warnDoubleFree(ptr);
       return;
@@ -170,11 +174,7 @@ class CachingHostAllocatorImpl {
     freed.splice(freed.end(), in_use_, block);
     lock.unlock();
     for (auto& use : block->uses) {
-      try {
-        use.submitBarrier();
-      } catch (
-          const c10::Error&) { // NOLINT(bugprone-empty-catch): see the note
-      }
+      use.submitBarrier();
     }
     lock.lock();
     pending_.splice(pending_.end(), freed);
@@ -210,8 +210,7 @@ class CachingHostAllocatorImpl {
       while (!cached.empty()) {
         Blocks block;
         block.splice(block.end(), cached, cached.begin());
-        // Before the block is given back, since another thread may get a new
-        // block at this address right after.
+        // First, since another thread may get the address once it is free.
         auto entry = by_ptr_.extract(block.front().ptr);
         lock.unlock();
         try {
@@ -240,6 +239,22 @@ class CachingHostAllocatorImpl {
   }
 
  private:
+  void* tryAllocate(size_t size) {
+    void* ptr = allocateCached(size);
+    if (!ptr) {
+      processPending();
+      ptr = allocateCached(size);
+    }
+    if (!ptr) {
+      ptr = allocateFromSystem(size);
+    }
+    if (!ptr) {
+      emptyCache();
+      ptr = allocateFromSystem(size);
+    }
+    return ptr;
+  }
+
   // A cached block of at least `size` and less than twice that, or null.
   void* allocateCached(size_t size) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -336,23 +351,6 @@ class CachingHostAllocatorImpl {
     // In front: the memory that was touched last is handed out first.
     Blocks& cached = cached_.find(block->size)->second;
     cached.splice(cached.begin(), from, block);
-  }
-
-  [[noreturn]] void raiseOutOfMemory(size_t size) {
-    const HostAllocatorStats now = stats();
-    TORCH_CHECK_WITH(
-        OutOfMemoryError,
-        false,
-        "XPU: no pinned host memory for ",
-        size,
-        " bytes. Of pinned blocks ",
-        now.in_use_bytes(),
-        " bytes are in use, ",
-        now.waiting_bytes,
-        " bytes are freed but still used by a stream, and ",
-        now.cached_bytes,
-        " bytes are cached. Free pinned tensors, synchronize the streams that "
-        "copy from them, or pin less at a time.");
   }
 
   std::mutex query_mutex_; // taken before mutex_

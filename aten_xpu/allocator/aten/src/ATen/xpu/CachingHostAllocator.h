@@ -8,15 +8,11 @@
 
 namespace at::xpu {
 
-// A caching allocator of pinned host memory: USM host allocations. All XPU
-// devices can access them, and copies between host and device are asynchronous
-// only with them. Freed blocks are kept and handed out again; see
-// Note [Reuse of pinned host blocks].
-//
-// All functions are thread-safe. Errors of the SYCL runtime are raised as
-// c10::Error and leave the cache as it was. In the forked child of a process
-// that had initialized XPU an allocation raises, and freeing a block or
-// emptying the cache does nothing.
+// A caching allocator of pinned host memory (USM host allocations), without
+// which copies between host and device are not asynchronous. All functions are
+// thread-safe. Errors of SYCL are raised as c10::Error and leave the cache as
+// it was. In the forked child of a process that had initialized XPU an
+// allocation raises, and freeing a block or emptying the cache does nothing.
 
 /// The allocator. Its DataPtr has the device type CPU. A size of 0 gives a null
 /// pointer. Raises c10::OutOfMemoryError if there is no memory even after the

@@ -75,17 +75,21 @@ void warnDoubleFree(const void* ptr) noexcept {
 // to another cannot fail.
 struct StreamUse {
   sycl::queue queue;
-  c10::optional<sycl::event> event; // the barrier
+  // A barrier behind the work that uses the block.
+  c10::optional<sycl::event> event;
 
   // A deleter cannot raise: if SYCL does, there is no event for now.
-  void submitBarrier() noexcept {
+  void ensureBarrier() noexcept {
     try {
-      event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+      if (!event) {
+        event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+      }
     } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
     }
   }
 
   bool isComplete() noexcept {
+    ensureBarrier();
     try {
       return event && c10::xpu::impl::isComplete(*event);
     } catch (const std::exception&) {
@@ -106,9 +110,6 @@ void takeComplete(
     const auto use = it++;
     if (std::find(busy.begin(), busy.end(), use->queue) != busy.end()) {
       continue;
-    }
-    if (!use->event) {
-      use->submitBarrier();
     }
     if (use->isComplete()) {
       complete.splice(complete.end(), uses, use);
@@ -174,7 +175,7 @@ class CachingHostAllocatorImpl {
     freed.splice(freed.end(), in_use_, block);
     lock.unlock();
     for (auto& use : block->uses) {
-      use.submitBarrier();
+      use.ensureBarrier();
     }
     lock.lock();
     pending_.splice(pending_.end(), freed);
@@ -188,8 +189,9 @@ class CachingHostAllocatorImpl {
       return false;
     }
     auto& uses = block->uses;
-    for (const auto& use : uses) {
+    for (auto& use : uses) {
       if (use.queue == queue) {
+        use.event.reset(); // if it has one from dropComplete, it is too early
         return true;
       }
     }
@@ -316,7 +318,8 @@ class CachingHostAllocatorImpl {
   }
 
   // A block that stays in use for long may be used by many external queues, one
-  // after the other, and must not keep all of them.
+  // after the other, and must not keep all of them. What is not complete now
+  // has a barrier, and is asked again when there are twice as many.
   void dropComplete(StreamUses& uses, std::unique_lock<std::mutex>& lock) {
     StreamUses complete;
     StreamUses taken;
@@ -324,9 +327,6 @@ class CachingHostAllocatorImpl {
     taken.swap(uses);
     lock.unlock();
     takeComplete(taken, complete, busy);
-    for (auto& use : taken) {
-      use.event.reset(); // there may be more work until the free
-    }
     lock.lock();
     uses.splice(uses.end(), taken);
     lock.unlock(); // before `complete` ends

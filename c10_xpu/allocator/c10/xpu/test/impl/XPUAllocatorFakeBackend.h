@@ -1,44 +1,46 @@
 #pragma once
 
 #include <c10/util/Exception.h>
-#include <c10/xpu/impl/XPUBlock.h>
+#include <c10/xpu/impl/XPUDeviceAllocator.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
-namespace c10::xpu::impl {
+namespace c10::xpu::test {
+
+inline XPUStream fakeStream(StreamId id, DeviceIndex device = 0) {
+  return XPUStream(
+      XPUStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kXPU, device), id));
+}
 
 /// Stands in for the SYCL runtime under the core of the caching allocator.
-/// Memory is nothing but addresses. Streams hold work that is finished when the
-/// test says so, or when somebody waits for it.
-class FakeBackend {
+/// Memory is nothing but addresses. Streams hold work that names the memory it
+/// uses; it is done when the test says so, or when somebody waits for it. To
+/// give memory back that pending work uses, or to wait for work that a host
+/// task holds, raises and is kept in `misuse`.
+class FakeBackend final : public impl::MemoryBackend {
  public:
-  struct Event {
-    StreamTag stream{};
-    uint64_t sequence = 0;
-  };
-
-  enum class Fault { None, Allocate, Deallocate, Idle, Record, Complete, Wait };
+  enum class Fault { None, Allocate, Deallocate, Fence, Complete, Wait };
 
   size_t total_memory = size_t{64} << 30;
-  /// What the device can really give, per device.
+  /// Bytes that each device can really give.
   size_t capacity = size_t{64} << 30;
 
-  void* allocate(int device, size_t size) {
-    std::lock_guard<std::mutex> guard(mutex_);
+  void* allocate(DeviceIndex device, size_t size) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
     fault(Fault::Allocate);
     if (used_[device] + size > capacity) {
       return nullptr;
     }
-    // First fit, so that addresses are used again and segments touch each
-    // other: the worst case for the pool's books.
-    uintptr_t address = kBase;
+    // First fit, so that addresses are used again and segments touch.
+    uintptr_t address = uintptr_t{1} << 40;
     for (const auto& segment : segments_) {
       if (segment.first - address >= size) {
         break;
@@ -50,127 +52,172 @@ class FakeBackend {
     return reinterpret_cast<void*>(address);
   }
 
-  void deallocate(int device, void* ptr) {
-    std::lock_guard<std::mutex> guard(mutex_);
+  void deallocate(DeviceIndex device, void* ptr) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
     fault(Fault::Deallocate);
-    const auto it = segments_.find(reinterpret_cast<uintptr_t>(ptr));
-    TORCH_INTERNAL_ASSERT(it != segments_.end() && it->second.first == device);
-    used_[device] -= it->second.second;
-    segments_.erase(it);
-  }
-
-  bool lasting(const StreamTag& stream) const {
-    return stream.id != kExternalStream;
-  }
-
-  uint64_t progress() const {
-    return progress_;
-  }
-
-  std::optional<Event> fence(const StreamTag& stream, bool ask) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    fault(Fault::Idle);
-    Work& work = work_[key(stream)];
-    if (ask && work.enqueued == work.finished) {
-      return std::nullopt;
+    const auto segment = segments_.find(reinterpret_cast<uintptr_t>(ptr));
+    check(
+        segment != segments_.end() && segment->second.first == device,
+        "memory is given back that is not allocated");
+    const uintptr_t end = segment->first + segment->second.second;
+    for (auto& stream : streams_) {
+      for (const Work& work : stream.second.pending) {
+        check(
+            work.memory < segment->first || work.memory >= end,
+            "memory is given back with work pending");
+      }
     }
-    fault(Fault::Record);
-    ++barriers_;
-    return Event{stream, ++work.enqueued};
+    used_[device] -= segment->second.second;
+    segments_.erase(segment);
   }
 
-  bool complete(const Event& event) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    fault(Fault::Complete);
-    return work_[key(event.stream)].finished >= event.sequence;
+  std::unique_ptr<impl::Fence> fence(XPUStream stream, sycl::queue*) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    fault(Fault::Fence);
+    FakeStream& fake = streams_[key(stream)];
+    if (fake.pending.empty()) {
+      return nullptr;
+    }
+    ++num_fences_;
+    fake.pending.push_back({++fake.enqueued, 0, false});
+    return std::make_unique<FakeFence>(*this, fake, fake.enqueued);
   }
 
-  void wait(const Event& event) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    fault(Fault::Wait);
-    Work& work = work_[key(event.stream)];
-    work.finished = std::max(work.finished, event.sequence);
+  std::shared_ptr<sycl::queue> externalQueue(XPUStream) override {
+    return nullptr;
   }
-
-  size_t totalMemory(int /*device*/) const {
+  size_t totalMemory(DeviceIndex) override {
     return total_memory;
   }
-  size_t freeMemory(int /*device*/) const {
-    return 0;
+  optional<size_t> freeMemory(DeviceIndex) override {
+    return nullopt;
   }
 
   // ---- for tests ----
 
-  /// A stream that may be gone after the free of what it uses.
-  static constexpr int64_t kExternalStream = 99;
+  std::string misuse;
 
-  /// The program has seen work complete.
-  void notice() {
-    ++progress_;
-  }
-
-  void enqueue(StreamTag stream) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    ++work_[key(stream)].enqueued;
+  /// Enqueues work that uses the memory at `ptr`. A host task is not done
+  /// before the test finishes it, and neither is what comes after it.
+  void enqueue(
+      XPUStream stream,
+      const void* ptr = nullptr,
+      bool host_task = false) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    FakeStream& fake = streams_[key(stream)];
+    fake.pending.push_back(
+        {++fake.enqueued, reinterpret_cast<uintptr_t>(ptr), host_task});
   }
   /// Finishes the oldest `count` pieces of work.
-  void finish(StreamTag stream, uint64_t count) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    Work& work = work_[key(stream)];
-    work.finished = std::min(work.enqueued, work.finished + count);
+  void finish(XPUStream stream, uint64_t count = ~uint64_t{0}) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    auto& pending = streams_[key(stream)].pending;
+    const auto n = std::min<uint64_t>(count, pending.size());
+    pending.erase(pending.begin(), pending.begin() + static_cast<int64_t>(n));
+  }
+  /// The number of the last piece of work, and of the last that is done.
+  std::pair<uint64_t, uint64_t> progress(XPUStream stream) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const FakeStream& fake = streams_[key(stream)];
+    return {fake.enqueued, fake.finished()};
+  }
+  bool heldByHost(XPUStream stream) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const FakeStream& fake = streams_[key(stream)];
+    return fake.heldByHost(fake.enqueued);
   }
   /// The call number `after` (from 0) of that kind fails, and no other.
   void inject(Fault kind, int after = 0) {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const std::lock_guard<std::mutex> guard(mutex_);
     fault_ = kind;
     fault_after_ = after;
   }
   /// Whether a fault was still to come.
   bool clearFault() {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const std::lock_guard<std::mutex> guard(mutex_);
     return std::exchange(fault_, Fault::None) != Fault::None;
   }
-  /// How much was enqueued on the stream, and how much of that is finished.
-  std::pair<uint64_t, uint64_t> work(StreamTag stream) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    const Work& work = work_[key(stream)];
-    return {work.enqueued, work.finished};
-  }
-  std::map<uintptr_t, std::pair<int, size_t>> segments() const {
-    std::lock_guard<std::mutex> guard(mutex_);
+  /// Device and size by address.
+  std::map<uintptr_t, std::pair<DeviceIndex, size_t>> segments() const {
+    const std::lock_guard<std::mutex> guard(mutex_);
     return segments_;
   }
-  uint64_t barriers() const {
-    std::lock_guard<std::mutex> guard(mutex_);
-    return barriers_;
+  size_t available(DeviceIndex device) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return capacity - used_[device];
+  }
+  uint64_t numFences() const {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return num_fences_;
   }
 
  private:
   struct Work {
-    uint64_t enqueued = 0;
-    uint64_t finished = 0;
+    uint64_t number;
+    uintptr_t memory;
+    bool host_task;
   };
-  static constexpr uintptr_t kBase = uintptr_t{1} << 40;
+  struct FakeStream {
+    uint64_t enqueued = 0;
+    std::deque<Work> pending;
 
-  static std::pair<int, int64_t> key(const StreamTag& stream) {
-    return {stream.device, stream.id};
+    uint64_t finished() const {
+      return pending.empty() ? enqueued : pending.front().number - 1;
+    }
+    bool heldByHost(uint64_t number) const {
+      return std::any_of(pending.begin(), pending.end(), [&](const Work& w) {
+        return w.host_task && w.number <= number;
+      });
+    }
+  };
+  struct FakeFence final : impl::Fence {
+    FakeFence(FakeBackend& backend, FakeStream& stream, uint64_t number)
+        : backend(backend), stream(stream), number(number) {}
+    bool complete() override {
+      const std::lock_guard<std::mutex> guard(backend.mutex_);
+      backend.fault(Fault::Complete);
+      return stream.finished() >= number;
+    }
+    void wait() override {
+      const std::lock_guard<std::mutex> guard(backend.mutex_);
+      backend.fault(Fault::Wait);
+      backend.check(!stream.heldByHost(number), "a host task is waited for");
+      while (stream.finished() < number) {
+        stream.pending.pop_front();
+      }
+    }
+    bool waitsForHost() override {
+      const std::lock_guard<std::mutex> guard(backend.mutex_);
+      return stream.heldByHost(number);
+    }
+    FakeBackend& backend;
+    FakeStream& stream;
+    const uint64_t number;
+  };
+
+  static std::pair<DeviceIndex, StreamId> key(XPUStream stream) {
+    return {stream.device_index(), stream.id()};
   }
-
   void fault(Fault kind) {
     if (fault_ == kind && fault_after_-- == 0) {
       fault_ = Fault::None;
       TORCH_CHECK(false, "injected fault");
     }
   }
+  void check(bool ok, const char* what) {
+    if (!ok) {
+      misuse = what;
+      TORCH_CHECK(false, what);
+    }
+  }
 
   mutable std::mutex mutex_;
-  std::map<uintptr_t, std::pair<int, size_t>> segments_;
-  std::map<int, size_t> used_;
-  std::map<std::pair<int, int64_t>, Work> work_;
+  std::map<uintptr_t, std::pair<DeviceIndex, size_t>> segments_;
+  std::map<DeviceIndex, size_t> used_;
+  std::map<std::pair<DeviceIndex, StreamId>, FakeStream> streams_;
   Fault fault_ = Fault::None;
   int fault_after_ = 0;
-  uint64_t barriers_ = 0;
-  std::atomic<uint64_t> progress_{0};
+  uint64_t num_fences_ = 0;
 };
 
-} // namespace c10::xpu::impl
+} // namespace c10::xpu::test

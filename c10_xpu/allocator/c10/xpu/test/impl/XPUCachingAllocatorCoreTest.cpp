@@ -1,15 +1,16 @@
-// The parts of the caching allocator that need no SYCL.
+// The caching allocator over a fake runtime.
 
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/irange.h>
-#include <c10/xpu/impl/XPUMemoryPool.h>
 #include <c10/xpu/test/impl/XPUAllocatorFakeBackend.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -17,49 +18,63 @@
 #include <vector>
 
 using namespace c10::xpu::impl;
-using c10::xpu::test::errorOf;
-using c10::xpu::test::inThreads;
-using c10::xpu::XPUCachingAllocator::DeviceStats;
-using c10::xpu::XPUCachingAllocator::SegmentInfo;
+using namespace c10::xpu::test;
+using c10::StreamId;
+using Fault = FakeBackend::Fault;
+using c10::xpu::XPUCachingAllocator::StatArray;
 
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
+constexpr int64_t mib(int64_t count) {
+  return count << 20;
+}
+
 // One device over the fake runtime.
 struct Device {
   explicit Device(const std::string& config = "")
-      : pool(backend, table, 0, AllocatorConfig::parse(config)) {}
+      : core(backend, table, card, 0, AllocatorConfig::parse(config)) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() {
+    EXPECT_EQ(backend.misuse, "");
+  }
 
-  void* allocate(size_t size, int64_t stream = 0) {
-    return pool.allocate(size, stream)->ptr;
+  void* allocate(size_t size, StreamId stream = 0) {
+    Block* const block = core.allocate(size, stream);
+    if (block == nullptr) {
+      core.throwOutOfMemory(size);
+    }
+    return block->ptr;
   }
   void free(void* ptr) {
-    Block* block = table.find(ptr);
-    ASSERT_NE(block, nullptr);
-    pool.freed(arenaOf(block).free(block, ptr));
+    DeviceAllocator::free(find(ptr), ptr);
   }
-  void recordStream(void* ptr, int64_t stream) {
-    Block* block = table.find(ptr);
-    ASSERT_NE(block, nullptr);
-    arenaOf(block).recordStream(block, ptr, {stream, 0});
+  void recordStream(void* ptr, StreamId stream) {
+    DeviceAllocator::recordStream(find(ptr), ptr, fakeStream(stream));
+  }
+  Block* find(void* ptr) {
+    Block* const block = table.find(ptr);
+    TORCH_CHECK(block != nullptr, "no block");
+    return block;
   }
   std::vector<SegmentInfo> snapshot() {
     std::vector<SegmentInfo> result;
-    pool.snapshot(result);
+    core.snapshot(result);
     return result;
   }
   int64_t reserved() {
-    return pool.stats().reserved_bytes[0].current;
+    return core.stats().reserved_bytes[0].current;
   }
-
-  static Arena<FakeBackend>& arenaOf(Block* block) {
-    return static_cast<Arena<FakeBackend>&>(block->arena());
+  int64_t active() {
+    return core.stats().active[0].current;
   }
 
   FakeBackend backend;
   BlockTable table;
-  MemoryPool<FakeBackend> pool;
+  Card card;
+  DeviceAllocator core;
 };
 
 // All threads meet here, as often as they like.
@@ -87,6 +102,12 @@ class Meeting {
   size_t round_ = 0;
 };
 
+// Sizes from 256 bytes to 64 MiB, all orders of magnitude alike.
+size_t randomSize(std::mt19937_64& random) {
+  std::uniform_real_distribution<double> exponent(8, 26);
+  return static_cast<size_t>(std::exp2(exponent(random)));
+}
+
 } // namespace
 
 // ---- configuration ----
@@ -111,8 +132,7 @@ TEST(XPUCachingAllocatorCoreTest, ConfigNamesWhatIsAllowed) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {"max_split_mb:100", "max_split_size_mb"},
       {"Max_split_size_mb:100", "roundup_power2_divisions"},
-      {"backend:native", "garbage_collection_threshold"},
-      {":100", "max_split_size_mb"},
+      {":100", "garbage_collection_threshold"},
       {"max_split_size_mb", "greater than 20"},
       {"max_split_size_mb:", "greater than 20"},
       {"max_split_size_mb:20", "greater than 20"},
@@ -127,12 +147,11 @@ TEST(XPUCachingAllocatorCoreTest, ConfigNamesWhatIsAllowed) {
       {"garbage_collection_threshold:nan", "less than 1"},
       {"garbage_collection_threshold:0.5x", "less than 1"},
   };
-  for (const auto& each : wrong) {
+  for (const auto& [text, allowed] : wrong) {
     const std::string error =
-        errorOf([&] { AllocatorConfig::parse(each.first); });
-    EXPECT_NE(error.find(each.second), std::string::npos)
-        << each.first << ": " << error;
-    EXPECT_NE(error.find("PYTORCH_XPU_ALLOC_CONF"), std::string::npos);
+        errorOf([text = text] { AllocatorConfig::parse(text); });
+    EXPECT_CONTAINS(error, allowed) << text;
+    EXPECT_CONTAINS(error, "PYTORCH_XPU_ALLOC_CONF");
   }
 }
 
@@ -148,163 +167,81 @@ TEST(XPUCachingAllocatorCoreTest, RoundsSizes) {
   EXPECT_EQ(quarters.roundSize(4096), 4096);
   EXPECT_EQ(quarters.roundSize(4097), 5120);
   EXPECT_EQ(quarters.roundSize(7169), 8192);
-  const AllocatorConfig whole =
-      AllocatorConfig::parse("roundup_power2_divisions:1");
-  EXPECT_EQ(whole.roundSize(3 * kMiB), 4 * kMiB);
+  EXPECT_EQ(
+      AllocatorConfig::parse("roundup_power2_divisions:1").roundSize(3 * kMiB),
+      4 * kMiB);
 }
 
 TEST(XPUCachingAllocatorCoreTest, FormatsSizes) {
   EXPECT_EQ(formatSize(0), "0 bytes");
   EXPECT_EQ(formatSize(1023), "1023 bytes");
   EXPECT_EQ(formatSize(1536), "1.50 KiB");
-  EXPECT_EQ(formatSize(3 * kMiB), "3.00 MiB");
   EXPECT_EQ(formatSize(size_t{5} << 40), "5120.00 GiB");
 }
 
 // ---- structures ----
 
-TEST(XPUCachingAllocatorCoreTest, BinsGrowWithSizes) {
-  size_t last = LargeBinMap::bin(kBlockGranularity);
-  for (size_t units = 2; units < 100000; ++units) {
-    const size_t bin = LargeBinMap::bin(units * kBlockGranularity);
-    EXPECT_TRUE(bin == last || bin == last + 1) << units;
-    last = bin;
-  }
-  EXPECT_EQ(LargeBinMap::bin(kMaxBlockSize - kBlockGranularity), 4095);
-  EXPECT_EQ(SmallBinMap::bin(kBlockGranularity), 0);
-  EXPECT_EQ(SmallBinMap::bin(kSmallSegment), 4095);
-}
-
-template <class BinMap>
-void compareBinsWithList(size_t top, double slack) {
+// The best fit is exact, however many blocks share a bin or are beyond the last
+// one. (A search that gives up after some probes misses the only one that fits.)
+TEST(XPUCachingAllocatorCoreTest, FreeBlocksFindTheBestFit) {
   std::mt19937_64 random(5);
-  BlockBins<BinMap> bins;
-  std::vector<std::unique_ptr<Block>> blocks;
-  std::vector<Block*> in;
-  const auto size = [&] {
-    return (1 + random() % (top / kBlockGranularity)) * kBlockGranularity;
-  };
-  for (int i = 0; i < 20000; ++i) {
-    if (in.size() < 100 && random() % 2 == 0) {
-      blocks.push_back(std::make_unique<Block>());
-      blocks.back()->size = size();
-      bins.insert(blocks.back().get());
-      in.push_back(blocks.back().get());
-    } else if (!in.empty() && random() % 4 == 0) {
-      const size_t at = random() % in.size();
-      bins.remove(in[at]);
-      in.erase(in.begin() + static_cast<ptrdiff_t>(at));
-    }
-    const size_t wanted = size();
-    size_t best = 0;
-    for (const Block* block : in) {
-      if (block->size >= wanted && (best == 0 || block->size < best)) {
-        best = block->size;
+  for (const auto& [shift, top] : std::vector<std::pair<int, size_t>>{
+           {9, 2 * kMiB}, {16, 512 * kMiB}, {16, kMiB / 4}, {20, kMiB}}) {
+    FreeBlocks bins(shift);
+    std::vector<std::unique_ptr<Block>> blocks;
+    std::vector<Block*> in;
+    const auto size = [&random, units = top / kMinBlockSize] {
+      return (1 + random() % units) * kMinBlockSize;
+    };
+    for (int i = 0; i < 6000; ++i) {
+      if (in.size() < 200 && random() % 2 == 0) {
+        blocks.push_back(std::make_unique<Block>());
+        blocks.back()->size = size();
+        bins.insert(blocks.back().get());
+        in.push_back(blocks.back().get());
+      } else if (!in.empty() && random() % 4 == 0) {
+        std::swap(in[random() % in.size()], in.back());
+        bins.erase(in.back());
+        in.pop_back();
       }
+      const size_t wanted = size();
+      size_t best = 0;
+      for (const Block* block : in) {
+        if (block->size >= wanted && (best == 0 || block->size < best)) {
+          best = block->size;
+        }
+      }
+      const Block* const found = bins.find(wanted);
+      ASSERT_EQ(found == nullptr ? 0 : found->size, best);
     }
-    const Block* found = bins.bestFit(wanted);
-    ASSERT_EQ(found == nullptr, best == 0);
-    if (found != nullptr) {
-      ASSERT_GE(found->size, wanted);
-      ASSERT_LE(
-          static_cast<double>(found->size),
-          static_cast<double>(best) * (1 + slack));
-    }
+    size_t visited = 0;
+    bins.forEach([&](const Block*) { ++visited; });
+    EXPECT_EQ(visited, in.size());
   }
-}
-
-TEST(XPUCachingAllocatorCoreTest, SmallBinsFindTheBestFit) {
-  compareBinsWithList<SmallBinMap>(kSmallSegment, 0);
-}
-
-TEST(XPUCachingAllocatorCoreTest, LargeBinsFindTheBestFit) {
-  compareBinsWithList<LargeBinMap>(200 * kMiB, 1. / 64);
-  compareBinsWithList<LargeBinMap>(2 * kMiB, 1. / 64);
 }
 
 TEST(XPUCachingAllocatorCoreTest, BlockTable) {
   BlockTable table;
-  std::vector<Block> blocks(8, Block{});
   const std::vector<uintptr_t> addresses = {
       512,
       (uintptr_t{1} << 40) - 512,
       uintptr_t{1} << 47,
       (uintptr_t{1} << 56) - 512,
-      ~uintptr_t{0} << 47,
-      ~uintptr_t{0} << 50};
+      ~uintptr_t{0} << 47};
+  std::vector<Block> blocks(addresses.size());
   const auto at = [](uintptr_t address) {
     return reinterpret_cast<void*>(address);
   };
   EXPECT_EQ(table.find(nullptr), nullptr);
   for (const auto i : c10::irange(addresses.size())) {
     EXPECT_EQ(table.find(at(addresses[i])), nullptr);
-    table.setSmall(at(addresses[i]), &blocks[i]);
+    blocks[i].ptr = static_cast<char*>(at(addresses[i]));
+    table.insert(&blocks[i]);
   }
   for (const auto i : c10::irange(addresses.size())) {
-    const uintptr_t address = addresses[i];
-    EXPECT_EQ(table.find(at(address)), &blocks[i]);
-    EXPECT_EQ(table.find(at(address + 1)), nullptr);
-    EXPECT_EQ(table.find(at(address + 512)), nullptr);
-    // A large block beside it, in the same window.
-    table.setLarge(at(address + 1024), &blocks[7]);
-    EXPECT_EQ(table.find(at(address + 1024)), &blocks[7]);
-    EXPECT_EQ(table.find(at(address)), &blocks[i]);
-    table.eraseLarge(at(address), 1024);
-    EXPECT_EQ(table.find(at(address + 1024)), &blocks[7]);
-    table.eraseLarge(at(address + 512), kMiB);
-    EXPECT_EQ(table.find(at(address + 1024)), nullptr);
-    EXPECT_EQ(table.find(at(address)), &blocks[i]);
+    EXPECT_EQ(table.find(at(addresses[i])), &blocks[i]);
+    EXPECT_EQ(table.find(at(addresses[i] + 512)), nullptr);
   }
-}
-
-// Addresses that were those of large blocks become those of small ones, and the
-// other way round.
-TEST(XPUCachingAllocatorCoreTest, AddressesChangePools) {
-  Device device;
-  for (int round = 0; round < 3; ++round) {
-    std::vector<void*> large;
-    large.reserve(8);
-    for (int i = 0; i < 8; ++i) {
-      large.push_back(device.allocate(2 * kMiB));
-    }
-    for (void* ptr : large) {
-      device.free(ptr);
-    }
-    device.pool.emptyCache();
-    std::vector<void*> small;
-    small.reserve(64);
-    for (int i = 0; i < 64; ++i) {
-      small.push_back(device.allocate(kMiB / 4));
-    }
-    EXPECT_EQ(small[0], large[0]);
-    for (void* ptr : small) {
-      device.free(ptr);
-    }
-    device.pool.emptyCache();
-  }
-  EXPECT_EQ(device.pool.stats().allocation[0].freed, 3 * 72);
-}
-
-TEST(XPUCachingAllocatorCoreTest, StreamMap) {
-  struct Entry {
-    explicit Entry(int64_t id) : tag{id, 0} {}
-    const StreamTag& stream() const {
-      return tag;
-    }
-    StreamTag tag;
-  };
-  StreamMap<Entry> map;
-  EXPECT_EQ(map.find(0), nullptr);
-  inThreads(4, [&](size_t) {
-    for (int64_t id = -500; id < 500; ++id) {
-      Entry& made =
-          map.findOrMake(id, [&] { return std::make_unique<Entry>(id); });
-      EXPECT_EQ(made.tag.id, id);
-      EXPECT_EQ(map.find(id), &made);
-    }
-  });
-  EXPECT_EQ(map.all().size(), 1000);
-  EXPECT_EQ(map.find(1000), nullptr);
 }
 
 // ---- sizes ----
@@ -314,319 +251,361 @@ TEST(XPUCachingAllocatorCoreTest, PowersOfTwoCostWhatTheyAre) {
     Device device;
     device.allocate(size);
     EXPECT_EQ(device.reserved(), static_cast<int64_t>(size));
-    EXPECT_EQ(
-        device.pool.stats().allocated_bytes[2].current,
-        static_cast<int64_t>(size));
   }
-  for (size_t size = 512; size <= kMiB; size *= 2) {
+  for (size_t size = 512; size <= 1024 * kMiB; size *= 2) {
     Device device;
-    for (size_t sum = 0; sum < 8 * kMiB; sum += size) {
+    size_t asked = 0;
+    const size_t count = std::max<size_t>(8 * kMiB / size, 20);
+    for (size_t i = 0; i < count; ++i) {
       device.allocate(size);
+      asked += size;
+      if (size > kMiB || asked % (2 * kMiB) == 0) {
+        ASSERT_LE(
+            static_cast<double>(device.reserved()),
+            1.13 * static_cast<double>(asked))
+            << i << " of " << size;
+      }
     }
-    EXPECT_EQ(device.reserved(), static_cast<int64_t>(8 * kMiB));
   }
 }
 
 TEST(XPUCachingAllocatorCoreTest, ReservesLittleMoreThanIsAsked) {
-  Device device;
-  device.backend.total_memory = device.backend.capacity = size_t{1} << 40;
-  std::mt19937_64 random(11);
-  std::uniform_real_distribution<double> exponent(
-      std::log(256.), std::log(static_cast<double>(64 * kMiB)));
-  std::vector<std::pair<void*, size_t>> live;
-  size_t asked = 0;
-  size_t peak = 0;
-  for (int i = 0; i < 20000; ++i) {
-    if (live.size() == 1000) {
-      std::swap(live[random() % live.size()], live.back());
-      device.free(live.back().first);
-      asked -= live.back().second;
-      live.pop_back();
+  for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7}) {
+    Device device;
+    device.backend.total_memory = device.backend.capacity = size_t{1} << 40;
+    std::mt19937_64 random(seed);
+    std::vector<std::pair<void*, size_t>> live;
+    size_t asked = 0;
+    size_t peak = 0;
+    for (int i = 0; i < 20000; ++i) {
+      if (live.size() == 1000) {
+        std::swap(live[random() % live.size()], live.back());
+        device.free(live.back().first);
+        asked -= live.back().second;
+        live.pop_back();
+      }
+      const size_t size = randomSize(random);
+      live.emplace_back(device.allocate(size), size);
+      asked += size;
+      peak = std::max(peak, asked);
     }
-    const auto size = static_cast<size_t>(std::exp(exponent(random)));
-    live.emplace_back(device.allocate(size), size);
-    asked += size;
-    peak = std::max(peak, asked);
+    const DeviceStats stats = device.core.stats();
+    const double ratio = static_cast<double>(stats.reserved_bytes[0].peak) /
+        static_cast<double>(peak);
+    EXPECT_LE(ratio, 1.2) << "seed " << seed;
+    std::cout << "seed " << seed << ": reserved / asked " << ratio << ", "
+              << stats.num_device_alloc << " segments\n";
   }
-  const DeviceStats stats = device.pool.stats();
-  EXPECT_LE(
-      static_cast<double>(stats.reserved_bytes[0].peak),
-      1.15 * static_cast<double>(peak));
 }
 
-TEST(XPUCachingAllocatorCoreTest, RepeatedRequestsAskTheRuntimeOnce) {
-  Device device;
-  std::mt19937_64 random(3);
-  std::vector<size_t> sizes(100);
-  for (size_t& size : sizes) {
-    size = 1 + random() % (40 * kMiB);
-  }
-  std::vector<int64_t> segments;
-  for (int round = 0; round < 5; ++round) {
-    std::vector<void*> live;
-    live.reserve(sizes.size());
-    for (const size_t size : sizes) {
-      live.push_back(device.allocate(size));
+// Ten iterations, each of another shape, are a warm-up: after them the same
+// shapes, in any order, need no call of the runtime.
+TEST(XPUCachingAllocatorCoreTest, SteadyStateAsksForNothing) {
+  for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7}) {
+    Device device;
+    const auto iterate = [&](uint64_t shape) {
+      std::mt19937_64 layers(seed); // the same ones for all shapes
+      std::vector<void*> saved;
+      for (int layer = 0; layer < 60; ++layer) {
+        const size_t size = randomSize(layers) / 32 * (32 - shape);
+        void* const temporary = device.allocate(2 * size + 1);
+        saved.push_back(device.allocate(size + 1));
+        device.free(temporary);
+      }
+      for (; !saved.empty(); saved.pop_back()) {
+        device.free(device.allocate(1 + randomSize(layers) / 32 * (32 - shape)));
+        device.free(saved.back());
+      }
+    };
+    for (uint64_t shape = 0; shape < 10; ++shape) {
+      iterate(shape);
     }
-    for (void* ptr : live) {
-      device.free(ptr);
+    const int64_t warm = device.core.stats().num_device_alloc;
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 100; ++i) {
+      iterate(random() % 10);
     }
-    segments.push_back(device.pool.stats().segment[0].allocated);
+    const DeviceStats stats = device.core.stats();
+    EXPECT_EQ(stats.num_device_alloc, warm) << "seed " << seed;
+    EXPECT_EQ(stats.num_device_free, 0);
   }
-  EXPECT_EQ(segments[1], segments[4]);
 }
 
 TEST(XPUCachingAllocatorCoreTest, AbsurdSizesAreOutOfMemory) {
   Device device;
   for (const size_t size :
-       {~size_t{0}, ~size_t{0} - 511, size_t{1} << 60, kMaxBlockSize}) {
+       {~size_t{0}, ~size_t{0} - 511, size_t{1} << 60, size_t{1} << 41}) {
     EXPECT_THROW(device.allocate(size), c10::OutOfMemoryError) << size;
   }
-  EXPECT_EQ(device.pool.stats().num_ooms, 4);
+  EXPECT_EQ(device.core.stats().num_ooms, 4);
   EXPECT_EQ(device.reserved(), 0);
 }
 
-// ---- cross-stream use, errors of the runtime ----
+// ---- pending work ----
 
-TEST(XPUCachingAllocatorCoreTest, IdleStreamsGetNoBarrier) {
+TEST(XPUCachingAllocatorCoreTest, IdleStreamsGetNoFence) {
   Device device;
-  void* ptr = device.allocate(3 * kMiB);
+  void* ptr = device.allocate(20 * kMiB);
   device.recordStream(ptr, 5);
   device.free(ptr);
-  EXPECT_EQ(device.allocate(3 * kMiB), ptr);
-  EXPECT_EQ(device.backend.barriers(), 0);
+  EXPECT_EQ(device.allocate(20 * kMiB), ptr);
+  EXPECT_EQ(device.backend.numFences(), 0);
 }
 
 TEST(XPUCachingAllocatorCoreTest, BusyStreamsHoldBlocksBack) {
   Device device;
-  void* ptr = device.allocate(3 * kMiB);
-  device.recordStream(ptr, 5);
-  device.recordStream(ptr, 5);
-  device.recordStream(ptr, 6);
-  device.recordStream(ptr, 0); // its own
-  for (const int64_t stream : {0, 5, 6}) {
-    device.backend.enqueue({stream, 0});
+  void* ptr = device.allocate(20 * kMiB);
+  for (const StreamId stream : {5, 5, 6, 0}) { // 0 is its own
+    device.recordStream(ptr, stream);
+    device.backend.enqueue(fakeStream(stream), ptr);
   }
   device.free(ptr);
   EXPECT_THROW(device.free(ptr), c10::Error);
   EXPECT_THROW(device.recordStream(ptr, 5), c10::Error);
-  const DeviceStats stats = device.pool.stats();
+  const DeviceStats stats = device.core.stats();
   EXPECT_EQ(stats.allocation[0].current, 0);
+  EXPECT_EQ(stats.requested_bytes[0].current, 0);
   EXPECT_EQ(stats.active[0].current, 1);
-  EXPECT_NE(device.allocate(3 * kMiB), ptr);
-  EXPECT_EQ(device.backend.barriers(), 2);
-  device.backend.finish({5, 0}, 2);
-  EXPECT_NE(device.allocate(3 * kMiB), ptr);
-  device.backend.finish({6, 0}, 2);
-  EXPECT_EQ(device.allocate(3 * kMiB), ptr);
+  EXPECT_EQ(device.backend.numFences(), 2);
+  EXPECT_NE(device.allocate(20 * kMiB), ptr);
+  device.backend.finish(fakeStream(5));
+  EXPECT_NE(device.allocate(20 * kMiB), ptr);
+  device.backend.finish(fakeStream(6));
+  EXPECT_EQ(device.allocate(20 * kMiB), ptr);
 }
 
-TEST(XPUCachingAllocatorCoreTest, BlocksOfTheSameStreamsShareAFence) {
+TEST(XPUCachingAllocatorCoreTest, EightBlocksShareAFence) {
   Device device;
-  device.backend.enqueue({5, 0});
-  device.backend.enqueue({6, 0});
   std::vector<void*> blocks;
   for (int i = 0; i < 8; ++i) {
     blocks.push_back(device.allocate(512));
     device.recordStream(blocks.back(), i == 3 ? 6 : 5);
+    device.backend.enqueue(fakeStream(i == 3 ? 6 : 5), blocks.back());
   }
   for (void* ptr : blocks) {
-    EXPECT_EQ(device.backend.barriers(), 0);
+    EXPECT_EQ(device.backend.numFences(), 0);
     device.free(ptr);
   }
-  EXPECT_EQ(device.backend.barriers(), 2);
-  EXPECT_EQ(device.pool.stats().active[0].current, 8);
-  device.backend.finish({5, 0}, 2);
-  device.backend.notice();
+  EXPECT_EQ(device.backend.numFences(), 2);
+  EXPECT_EQ(device.active(), 8);
+  device.backend.finish(fakeStream(5));
   device.allocate(512);
-  EXPECT_EQ(device.pool.stats().active[0].current, 2); // that, and one held
+  EXPECT_EQ(device.active(), 2); // that, and one held
 }
 
-TEST(XPUCachingAllocatorCoreTest, MuchMemoryDoesNotWaitForAFence) {
+TEST(XPUCachingAllocatorCoreTest, HeldBlocksComeBackWithinEightAllocations) {
   Device device;
-  device.backend.enqueue({5, 0});
-  void* ptr = device.allocate(16 * kMiB);
-  device.recordStream(ptr, 5);
-  device.free(ptr);
-  EXPECT_EQ(device.backend.barriers(), 1);
-}
-
-TEST(XPUCachingAllocatorCoreTest, StreamsThatMayGoAreFencedAtOnce) {
-  Device device;
-  const int64_t stream = FakeBackend::kExternalStream;
-  device.backend.enqueue({stream, 0});
   void* ptr = device.allocate(512);
-  device.recordStream(ptr, stream);
+  device.recordStream(ptr, 5);
+  device.backend.enqueue(fakeStream(5), ptr);
   device.free(ptr);
-  EXPECT_EQ(device.backend.barriers(), 1);
-}
-
-TEST(XPUCachingAllocatorCoreTest, HeldBlocksComeBackInTime) {
-  Device device;
-  const auto hold = [&] {
-    void* ptr = device.allocate(512);
-    device.recordStream(ptr, 5);
-    device.backend.enqueue({5, 0});
-    device.free(ptr);
-    return ptr;
-  };
-  // The program waits for its work, and asks for memory of that size.
-  void* ptr = hold();
-  device.backend.finish({5, 0}, 1);
-  device.backend.notice();
-  EXPECT_EQ(device.allocate(512), ptr);
-  device.free(ptr);
-  // It does not wait.
-  EXPECT_EQ(hold(), ptr);
-  device.backend.finish({5, 0}, 1);
   std::vector<void*> later;
-  later.reserve(16);
   for (int i = 0; i < 16; ++i) {
     later.push_back(device.allocate(512));
+    if (i == 7) {
+      EXPECT_EQ(std::count(later.begin(), later.end(), ptr), 0);
+      device.backend.finish(fakeStream(5));
+    }
   }
   EXPECT_EQ(std::count(later.begin(), later.end(), ptr), 1);
 }
 
-TEST(XPUCachingAllocatorCoreTest, EmptyCacheWaitsForHeldBlocks) {
+// A block is free for reuse on its stream at once, but goes back to the runtime
+// only after the stream has passed a fence.
+TEST(XPUCachingAllocatorCoreTest, SegmentsGoBackAfterTheWorkOfTheirStream) {
   Device device;
-  void* ptr = device.allocate(512);
-  device.recordStream(ptr, 5);
-  device.backend.enqueue({5, 0});
-  device.free(ptr);
-  device.pool.emptyCache();
-  EXPECT_TRUE(device.snapshot().empty());
+  void* own = device.allocate(8 * kMiB, 1);
+  device.backend.enqueue(fakeStream(1), own);
+  device.free(own);
+  EXPECT_EQ(device.active(), 0);
+  void* recorded = device.allocate(512, 2);
+  device.recordStream(recorded, 3);
+  device.backend.enqueue(fakeStream(3), recorded);
+  device.free(recorded);
+  device.core.emptyCache(); // waits for both
   EXPECT_TRUE(device.backend.segments().empty());
 }
 
+TEST(XPUCachingAllocatorCoreTest, NothingWaitsForAHostTask) {
+  Device device;
+  device.backend.capacity = 64 * kMiB;
+  void* held = device.allocate(20 * kMiB, 1);
+  device.backend.enqueue(fakeStream(1), nullptr, /*host_task=*/true);
+  device.backend.enqueue(fakeStream(1), held);
+  device.free(held);
+  void* recorded = device.allocate(20 * kMiB, 2);
+  device.recordStream(recorded, 1);
+  device.backend.enqueue(fakeStream(1), recorded);
+  device.free(recorded);
+  device.free(device.allocate(20 * kMiB, 3));
+  device.core.emptyCache();
+  EXPECT_EQ(device.reserved(), mib(40));
+  EXPECT_THROW(device.allocate(50 * kMiB, 3), c10::OutOfMemoryError);
+  EXPECT_EQ(device.backend.segments().size(), 2);
+  device.backend.finish(fakeStream(1));
+  EXPECT_NE(device.allocate(50 * kMiB, 3), nullptr);
+  EXPECT_EQ(device.backend.segments().size(), 1);
+}
+
+// ---- errors of the runtime ----
+
 TEST(XPUCachingAllocatorCoreTest, FencesThatFailAreTriedAgain) {
-  for (const auto fault :
-       {FakeBackend::Fault::Idle, FakeBackend::Fault::Record}) {
-    Device device;
-    void* ptr = device.allocate(20 * kMiB);
-    device.recordStream(ptr, 5);
-    device.recordStream(ptr, 6);
-    device.backend.enqueue({5, 0});
-    device.backend.enqueue({6, 0});
-    const auto fail = [&] {
-      device.backend.inject(fault, /*after=*/1); // that of the second stream
-    };
-    fail();
-    device.free(ptr); // is done all the same
-    EXPECT_FALSE(device.backend.clearFault());
-    EXPECT_THROW(device.free(ptr), c10::Error);
-    EXPECT_EQ(device.pool.stats().allocation[0].current, 0);
-    EXPECT_EQ(device.pool.stats().active[0].current, 1);
-    fail();
-    EXPECT_THROW(device.allocate(20 * kMiB), c10::Error);
-    fail();
-    EXPECT_THROW(device.pool.emptyCache(), c10::Error);
-    EXPECT_EQ(device.pool.stats().active[0].current, 1);
-    device.pool.emptyCache();
-    EXPECT_TRUE(device.snapshot().empty());
+  Device device;
+  void* ptr = device.allocate(20 * kMiB);
+  for (const StreamId stream : {5, 6}) {
+    device.recordStream(ptr, stream);
+    device.backend.enqueue(fakeStream(stream), ptr);
   }
+  device.backend.inject(Fault::Fence, /*after=*/1); // that of the second stream
+  device.free(ptr); // is done all the same
+  EXPECT_FALSE(device.backend.clearFault());
+  EXPECT_THROW(device.free(ptr), c10::Error);
+  EXPECT_EQ(device.core.stats().allocation[0].current, 0);
+  for (const Fault fault : {Fault::Fence, Fault::Complete}) {
+    device.backend.inject(fault);
+    EXPECT_THROW(device.allocate(20 * kMiB), c10::Error);
+  }
+  device.backend.inject(Fault::Wait);
+  EXPECT_THROW(device.core.emptyCache(), c10::Error);
+  EXPECT_EQ(device.active(), 1);
+  device.core.emptyCache();
+  EXPECT_TRUE(device.snapshot().empty());
 }
 
 TEST(XPUCachingAllocatorCoreTest, FailedReleaseKeepsTheSegment) {
   Device device;
-  device.free(device.allocate(8 * kMiB));
-  device.backend.inject(FakeBackend::Fault::Deallocate);
-  EXPECT_THROW(device.pool.emptyCache(), c10::Error);
-  EXPECT_EQ(device.reserved(), static_cast<int64_t>(8 * kMiB));
-  EXPECT_EQ(device.snapshot().size(), 1);
-  device.pool.emptyCache();
-  EXPECT_EQ(device.reserved(), 0);
-  EXPECT_TRUE(device.backend.segments().empty());
+  for (const Fault fault : {Fault::Deallocate, Fault::Fence, Fault::Wait}) {
+    void* ptr = device.allocate(8 * kMiB);
+    device.backend.enqueue(fakeStream(0), ptr);
+    device.free(ptr);
+    device.backend.inject(fault);
+    EXPECT_THROW(device.core.emptyCache(), c10::Error);
+    EXPECT_EQ(device.reserved(), mib(8));
+    EXPECT_EQ(device.card.reserved, 8 * kMiB);
+    EXPECT_EQ(device.snapshot().size(), 1);
+    EXPECT_EQ(device.allocate(8 * kMiB), ptr);
+    device.free(ptr);
+    device.core.emptyCache();
+    EXPECT_EQ(device.reserved(), 0);
+    EXPECT_TRUE(device.backend.segments().empty());
+  }
 }
 
 TEST(XPUCachingAllocatorCoreTest, FailedAllocationChangesNothing) {
   Device device;
-  device.backend.inject(FakeBackend::Fault::Allocate);
-  const std::string error = errorOf([&] { device.allocate(512); });
-  EXPECT_NE(error.find("injected"), std::string::npos);
+  device.backend.inject(Fault::Allocate);
+  EXPECT_CONTAINS(errorOf([&] { device.allocate(512); }), "injected");
   EXPECT_EQ(device.reserved(), 0);
-  EXPECT_EQ(device.pool.stats().num_ooms, 0);
+  EXPECT_EQ(device.card.reserved, 0);
+  EXPECT_EQ(device.core.stats().num_ooms, 0);
   EXPECT_NE(device.allocate(512), nullptr);
 }
+
+// ---- lack of memory ----
 
 TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromOtherStreams) {
   Device device;
   device.backend.capacity = 64 * kMiB;
-  device.free(device.allocate(40 * kMiB, 1)); // cached for stream 1
+  void* cached = device.allocate(40 * kMiB, 1);
+  device.backend.enqueue(fakeStream(1), cached);
+  device.free(cached);
   void* held = device.allocate(8 * kMiB, 2);
   device.recordStream(held, 3);
-  device.backend.enqueue({3, 0});
+  device.backend.enqueue(fakeStream(3), held);
   device.free(held);
   void* ptr = device.allocate(60 * kMiB, 0);
-  EXPECT_NE(ptr, nullptr);
-  EXPECT_EQ(device.pool.stats().num_alloc_retries, 1);
-  EXPECT_EQ(device.pool.stats().num_ooms, 0);
+  EXPECT_EQ(device.core.stats().num_alloc_retries, 1);
+  EXPECT_EQ(device.core.stats().num_ooms, 0);
   const std::string error = errorOf([&] { device.allocate(8 * kMiB, 0); });
-  EXPECT_CONTAINS(error, "Tried to allocate 8.00 MiB");
-  EXPECT_NE(error.find("60.00 MiB already allocated"), std::string::npos);
-  EXPECT_NE(error.find("no limit set"), std::string::npos);
-  EXPECT_NE(error.find("60.00 MiB reserved"), std::string::npos);
+  for (const char* part :
+       {"Tried to allocate 8.00 MiB",
+        "60.00 MiB already allocated",
+        "unknown free",
+        "60.00 MiB reserved",
+        "no limit is set"}) {
+    EXPECT_CONTAINS(error, part);
+  }
   device.free(ptr);
   EXPECT_NE(device.allocate(8 * kMiB, 0), nullptr);
+}
+
+TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreNotSplit) {
+  Device device("max_split_size_mb:30");
+  void* a = device.allocate(40 * kMiB);
+  void* b = device.allocate(50 * kMiB);
+  const DeviceStats before = device.core.stats();
+  EXPECT_EQ(before.oversize_allocations.current, 2);
+  EXPECT_EQ(before.oversize_segments.current, 2);
+  EXPECT_EQ(before.max_split_size, mib(30));
+  device.free(a);
+  device.free(b);
+  // 20 MiB or less may be wasted on a request of that kind, nothing on others.
+  EXPECT_EQ(device.allocate(35 * kMiB), a);
+  EXPECT_EQ(device.core.stats().allocated_bytes[0].current, mib(40));
+  EXPECT_NE(device.allocate(10 * kMiB), b);
 }
 
 TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreReleasedFirst) {
   Device device("max_split_size_mb:30");
   device.backend.capacity = 160 * kMiB;
-  void* a = device.allocate(40 * kMiB);
-  void* b = device.allocate(50 * kMiB);
-  void* small = device.allocate(60 * kMiB);
-  const DeviceStats before = device.pool.stats();
-  EXPECT_EQ(before.oversize_allocations.current, 3);
-  EXPECT_EQ(before.oversize_segments.current, 3);
-  EXPECT_EQ(before.max_split_size, static_cast<int64_t>(30 * kMiB));
-  device.free(a);
-  device.free(b);
-  device.free(small);
-  // 20 MiB or less may be wasted on a request of that kind, nothing on others.
-  void* reused = device.allocate(35 * kMiB);
-  EXPECT_EQ(reused, a);
-  EXPECT_EQ(
-      device.pool.stats().allocated_bytes[0].current,
-      static_cast<int64_t>(40 * kMiB));
-  void* split = device.allocate(10 * kMiB);
-  EXPECT_NE(split, b);
-  EXPECT_NE(split, small);
+  for (void* ptr :
+       {device.allocate(40 * kMiB),
+        device.allocate(80 * kMiB),
+        device.allocate(20 * kMiB)}) {
+    device.free(ptr);
+  }
+  device.allocate(59 * kMiB);
+  std::vector<int64_t> sizes;
+  for (const SegmentInfo& segment : device.snapshot()) {
+    sizes.push_back(segment.total_size >> 20);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_EQ(sizes, (std::vector<int64_t>{20, 40, 60}));
+}
+
+// A segment is larger than the request, and so may be oversize although the
+// request is not.
+TEST(XPUCachingAllocatorCoreTest, RequestsJustBelowOversizeAreServed) {
+  Device device("max_split_size_mb:21");
+  void* ptr = device.allocate(20 * kMiB + kMiB / 2);
+  device.free(ptr);
+  EXPECT_EQ(device.allocate(20 * kMiB + kMiB / 2), ptr);
+  EXPECT_EQ(device.core.stats().num_device_alloc, 1);
 }
 
 TEST(XPUCachingAllocatorCoreTest, GarbageIsCollectedOldestFirst) {
   Device device("garbage_collection_threshold:0.5");
-  device.backend.total_memory = device.backend.capacity = 100 * kMiB;
-  void* old_block = device.allocate(20 * kMiB);
-  void* young_block = device.allocate(18 * kMiB);
-  void* live = device.allocate(16 * kMiB);
+  device.backend.total_memory = 100 * kMiB;
+  void* old_block = device.allocate(20 * kMiB, 1);
+  void* young_block = device.allocate(18 * kMiB, 2);
+  device.allocate(16 * kMiB, 3);
   device.free(old_block);
-  device.allocate(3 * kMiB, 9); // time passes
+  device.allocate(4 * kMiB, 4); // time passes
   device.free(young_block);
-  // 57 of 100 MiB are reserved: down to 50 before more is asked for.
-  device.allocate(24 * kMiB);
+  device.backend.enqueue(fakeStream(1), old_block);
+  // 58 of 100 MiB are reserved: down to 50 before more is asked for.
+  device.allocate(24 * kMiB, 5);
   std::vector<int64_t> sizes;
   for (const SegmentInfo& segment : device.snapshot()) {
-    sizes.push_back(segment.total_size / static_cast<int64_t>(kMiB));
+    sizes.push_back(segment.total_size >> 20);
   }
   std::sort(sizes.begin(), sizes.end());
-  EXPECT_EQ(sizes, (std::vector<int64_t>{3, 16, 18, 24}));
-  EXPECT_NE(live, nullptr);
+  EXPECT_EQ(sizes, (std::vector<int64_t>{4, 16, 18, 24}));
 }
 
-// ---- statistics ----
+// ---- threads ----
 
 TEST(XPUCachingAllocatorCoreTest, PeaksAreExactOverThreads) {
   constexpr size_t kThreads = 4;
   Device device;
   Meeting meeting(kThreads);
   for (const size_t blocks : {1, 2, 3, 40}) {
-    device.pool.resetPeakStats();
+    device.core.resetPeakStats();
     inThreads(kThreads, [&](size_t thread) {
       for (int round = 0; round < 50; ++round) {
         std::vector<void*> live;
-        live.reserve(blocks);
         for (size_t i = 0; i < blocks; ++i) {
-          live.push_back(device.allocate(512, static_cast<int64_t>(thread)));
+          live.push_back(device.allocate(400, static_cast<StreamId>(thread)));
         }
         meeting.wait(); // now all of them have all of theirs
         for (void* ptr : live) {
@@ -635,16 +614,15 @@ TEST(XPUCachingAllocatorCoreTest, PeaksAreExactOverThreads) {
         meeting.wait();
       }
     });
-    const DeviceStats stats = device.pool.stats();
+    const DeviceStats stats = device.core.stats();
     const auto peak = static_cast<int64_t>(kThreads * blocks);
     EXPECT_EQ(stats.allocation[0].peak, peak);
     EXPECT_EQ(stats.allocated_bytes[1].peak, 512 * peak);
+    EXPECT_EQ(stats.requested_bytes[1].peak, 400 * peak);
     EXPECT_EQ(stats.active[1].peak, peak);
     EXPECT_EQ(stats.allocation[0].current, 0);
   }
 }
-
-// ---- threads ----
 
 namespace {
 
@@ -660,24 +638,31 @@ void stress(size_t threads, bool shared_streams, const char* config) {
   std::atomic<int64_t> allocations{0};
   inThreads(threads, [&](size_t thread) {
     std::mt19937_64 random(thread);
+    const auto anyStream = [&] {
+      return static_cast<StreamId>(random() % 5);
+    };
     for (int i = 0; i < 1500; ++i) {
       const auto stream =
-          static_cast<int64_t>(shared_streams ? random() % 3 : thread);
+          static_cast<StreamId>(shared_streams ? random() % 3 : thread);
       const size_t size = size_t{1}
           << (random() % (random() % 8 == 0 ? 25 : 15));
       try {
         void* ptr = device.allocate(size, stream);
         ++allocations;
+        if (random() % 2 == 0) {
+          device.backend.enqueue(fakeStream(stream), ptr);
+        }
         if (random() % 4 == 0) {
-          device.recordStream(ptr, static_cast<int64_t>(random() % 5));
-          device.backend.enqueue({static_cast<int64_t>(random() % 5), 0});
+          const StreamId side = anyStream();
+          device.recordStream(ptr, side);
+          device.backend.enqueue(fakeStream(side), ptr);
         }
         const std::lock_guard<std::mutex> guard(mutex);
         live.push_back(ptr);
       } catch (const c10::OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
         // the others have it all
       }
-      device.backend.finish({static_cast<int64_t>(random() % 5), 0}, 2);
+      device.backend.finish(fakeStream(anyStream()), 2);
       if (random() % 8 != 0) {
         void* ptr = nullptr;
         {
@@ -692,28 +677,27 @@ void stress(size_t threads, bool shared_streams, const char* config) {
           device.free(ptr);
         }
       }
+      size_t total = 0;
+      size_t largest = 0;
       switch (random() % 128) {
         case 0:
-          device.pool.emptyCache();
+          device.core.emptyCache();
           break;
         case 1:
-          EXPECT_GE(device.pool.stats().active[0].current, 0);
+          EXPECT_GE(device.active(), 0);
           break;
         case 2:
           device.snapshot();
           break;
         case 3:
-          device.pool.resetPeakStats();
+          device.core.resetPeakStats();
           break;
-        case 4: {
-          size_t total = 0;
-          size_t largest = 0;
-          device.pool.cacheInfo(total, largest);
+        case 4:
+          device.core.cacheInfo(total, largest);
           EXPECT_GE(total, largest);
           break;
-        }
         case 5:
-          device.pool.setMemoryFraction(random() % 2 == 0 ? 0.5 : 1);
+          device.core.setMemoryFraction(random() % 2 == 0 ? 0.5 : 1);
           break;
         default:
           break;
@@ -723,11 +707,10 @@ void stress(size_t threads, bool shared_streams, const char* config) {
   for (void* ptr : live) {
     device.free(ptr);
   }
-  device.pool.emptyCache();
-  const DeviceStats stats = device.pool.stats();
+  device.core.emptyCache();
+  const DeviceStats stats = device.core.stats();
   EXPECT_EQ(stats.allocation[0].allocated, allocations);
-  EXPECT_EQ(stats.allocation[0].freed, allocations);
-  for (const auto* array :
+  for (const StatArray* array :
        {&stats.allocation,
         &stats.segment,
         &stats.active,
@@ -735,32 +718,27 @@ void stress(size_t threads, bool shared_streams, const char* config) {
         &stats.allocated_bytes,
         &stats.reserved_bytes,
         &stats.active_bytes,
-        &stats.inactive_split_bytes}) {
-    for (const auto& stat : *array) {
+        &stats.inactive_split_bytes,
+        &stats.requested_bytes}) {
+    for (const Stat& stat : *array) {
       EXPECT_EQ(stat.current, 0);
       EXPECT_EQ(stat.allocated, stat.freed);
       EXPECT_GE(stat.peak, 0);
     }
   }
+  EXPECT_EQ(stats.num_device_alloc, stats.num_device_free);
   EXPECT_TRUE(device.snapshot().empty());
   EXPECT_TRUE(device.backend.segments().empty());
 }
 
 } // namespace
 
-TEST(XPUCachingAllocatorCoreTest, StressOwnStreams) {
-  for (const size_t threads : {2, 8}) {
-    stress(threads, /*shared_streams=*/false, "");
+TEST(XPUCachingAllocatorCoreTest, Stress) {
+  for (const bool shared_streams : {false, true}) {
+    for (const size_t threads : {2, 8}) {
+      stress(threads, shared_streams, "");
+    }
   }
-}
-
-TEST(XPUCachingAllocatorCoreTest, StressSharedStreams) {
-  for (const size_t threads : {2, 8}) {
-    stress(threads, /*shared_streams=*/true, "");
-  }
-}
-
-TEST(XPUCachingAllocatorCoreTest, StressAllOptions) {
   stress(
       4,
       /*shared_streams=*/true,

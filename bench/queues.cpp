@@ -7,9 +7,8 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
-#include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,27 +22,19 @@ namespace Allocator = c10::xpu::XPUCachingAllocator;
 
 // ---- waiting for a device whose queues are idle ----
 
-std::atomic<int> queues_made{0};
-
-/// Sees each guarded call of the runtime before it is made.
-void countQueues(const char* call) {
-  if (std::strstr(call, "sycl::queue(")) {
-    ++queues_made;
-  }
-}
-
 /// That synchronizing makes no queue; and that making one would be seen.
 void makesNone() {
-  c10::xpu::impl::fault_hook = &countQueues;
+  const XPUStream stream = c10::xpu::getStreamFromPool();
+  const auto made = [&] {
+    return c10::xpu::impl::findUsedQueue(0, stream.id()) != nullptr;
+  };
   c10::xpu::syncStreamsOnDevice();
-  const int by_sync = queues_made;
-  c10::xpu::getStreamFromPool().queue();
-  const int by_pool = queues_made;
-  c10::xpu::impl::fault_hook = nullptr;
+  const bool by_sync = made();
+  stream.queue();
   check(
       "sync.makes_no_queue",
       "syncStreamsOnDevice makes no queue",
-      by_sync == 0 && by_pool > 0);
+      !by_sync && made());
 }
 
 /// Each queue has had work, as all but those that nobody asked for have.

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import bench_page, compiling, ninja, packages, plot, shell
+from xpu_stack import bench_page, compiling, ninja, packages, plot, runtime, shell
 from xpu_stack.build import Build, Sanitizer
 from xpu_stack.console import progress, say, show_table
 from xpu_stack.errors import ExitCode, ToolError
@@ -149,9 +149,7 @@ def _run(
     unset = [word for name in _UNSET for word in ("-u", name)]
     words = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
     env = {
-        # The distribution's libtorch_cpu would bring an older oneTBB and another
-        # OpenCL loader into the process than the SYCL runtime can use.
-        "LD_LIBRARY_PATH": str(build.sycl.root / "lib"),
+        **runtime.program_environment(build),
         "TORCH_XPU_MAPPING": os.environ.get("TORCH_XPU_MAPPING", "CPU"),
     }
     code = shell.follow(["env", *unset, program, *words], line, env=env)

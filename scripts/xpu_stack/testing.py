@@ -154,7 +154,7 @@ def _run(
     env = {
         **this.env,
         **configuration.environment,
-        **runtime.library_path(this),
+        **runtime.program_environment(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
         "GTEST_FILTER": cases,

@@ -21,20 +21,6 @@ using impl::AllocatorConfig;
 using impl::Block;
 using impl::DeviceAllocator;
 
-struct SyclFence final : impl::Fence {
-  explicit SyclFence(sycl::event e) : event(std::move(e)) {}
-  bool complete() override {
-    return impl::isComplete(event);
-  }
-  void wait() override {
-    C10_XPU_CHECK(event.wait());
-  }
-  bool waitsForHost() override {
-    return impl::isHeldByHost(event);
-  }
-  sycl::event event;
-};
-
 struct SyclBackend final : impl::MemoryBackend {
   void* allocate(DeviceIndex device, size_t size) override {
     void* ptr = nullptr;
@@ -64,8 +50,7 @@ struct SyclBackend final : impl::MemoryBackend {
     C10_XPU_CHECK(sycl::free(ptr, get_device_context()));
   }
 
-  std::unique_ptr<impl::Fence> fence(XPUStream stream, sycl::queue* external)
-      override {
+  impl::Fence fence(XPUStream stream, sycl::queue* external) override {
     sycl::queue* const queue = external != nullptr
         ? external
         : impl::findUsedQueue(stream.device_index(), stream.id());
@@ -76,9 +61,17 @@ struct SyclBackend final : impl::MemoryBackend {
     if (can_ask && C10_XPU_CHECK(queue->ext_oneapi_empty())) {
       return nullptr;
     }
-    auto fence = std::make_unique<SyclFence>(
-        C10_XPU_CHECK(queue->ext_oneapi_submit_barrier()));
-    return !can_ask && fence->complete() ? nullptr : std::move(fence);
+    auto event = C10_XPU_CHECK(queue->ext_oneapi_submit_barrier());
+    if (!can_ask && impl::isComplete(event)) {
+      return nullptr;
+    }
+    return [event](bool wait) mutable {
+      if (wait && !impl::isHeldByHost(event)) {
+        C10_XPU_CHECK(event.wait());
+        return true;
+      }
+      return impl::isComplete(event);
+    };
   }
 
   std::shared_ptr<sycl::queue> externalQueue(XPUStream stream) override {
@@ -233,35 +226,6 @@ struct NativeAllocator final : XPUAllocator {
     return &freeBlock;
   }
 
-  void init(int device_count) override {
-    TORCH_CHECK(
-        device_count >= 0 && device_count <= xpu::device_count(),
-        "init of the XPU caching allocator: device_count is ",
-        device_count,
-        ", but must be from 0 to the number of XPU devices, ",
-        static_cast<int>(xpu::device_count()));
-    const std::lock_guard<std::mutex> guard(init_mutex);
-    State* s = state;
-    if (s == nullptr) {
-      const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
-      auto made = std::make_unique<State>();
-      made->config = AllocatorConfig::parse(text == nullptr ? "" : text);
-      s = made.release();
-      state = s;
-      set_pointer_owner_lookup(&ownerOf);
-    }
-    for (DeviceIndex i = 0; i < device_count; ++i) {
-      if (s->devices[i] == nullptr) {
-        s->devices[i] = new DeviceAllocator(
-            s->backend, s->table, s->cards[get_root_device(i)], i, s->config);
-      }
-    }
-  }
-
-  void* raw_alloc(size_t nbytes) override {
-    return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
-  }
-
   void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
     check_device_index(stream.device_index()); // raises in a forked child
     return nbytes == 0
@@ -286,48 +250,6 @@ struct NativeAllocator final : XPUAllocator {
       allocator.emptyCache();
     });
   }
-
-  void setMemoryFraction(double fraction, int device) override {
-    TORCH_CHECK(
-        fraction >= 0 && fraction <= 1, // false for NaN
-        "The memory fraction for XPU device ",
-        device,
-        " is ",
-        fraction,
-        ", but must be from 0 to 1");
-    at(device).setMemoryFraction(fraction);
-  }
-
-  void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block)
-      override {
-    TORCH_CHECK(
-        cached_and_free != nullptr && largest_block != nullptr,
-        "cacheInfo needs a place for both of its results");
-    DeviceAllocator& allocator = at(device);
-    if (*largest_block == 0) {
-      *largest_block =
-          get_free_memory(static_cast<DeviceIndex>(device)).value_or(0);
-    }
-    allocator.cacheInfo(*cached_and_free, *largest_block);
-  }
-
-  DeviceStats getDeviceStats(int device) override {
-    return at(device).stats();
-  }
-  void resetPeakStats(int device) override {
-    at(device).resetPeakStats();
-  }
-  void resetAccumulatedStats(int device) override {
-    at(device).resetAccumulatedStats();
-  }
-
-  std::vector<SegmentInfo> snapshot() override {
-    std::vector<SegmentInfo> result;
-    forEachDevice([&](DeviceAllocator& allocator, DeviceIndex) {
-      allocator.snapshot(result);
-    });
-    return result;
-  }
 };
 
 NativeAllocator native_allocator;
@@ -335,16 +257,6 @@ std::atomic<XPUAllocator*> current_allocator{&native_allocator};
 
 // Runs when the library is loaded, and only stores a pointer.
 REGISTER_ALLOCATOR(kXPU, &native_allocator);
-
-struct Observers {
-  std::mutex mutex;
-  std::vector<OutOfMemoryObserver> all;
-};
-
-Observers& observers() {
-  static auto* instance = new Observers;
-  return *instance;
-}
 
 } // namespace
 
@@ -361,28 +273,81 @@ void set(XPUAllocator* allocator) {
   SetAllocator(kXPU, allocator);
 }
 
-void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
-  const std::lock_guard<std::mutex> guard(observers().mutex);
-  observers().all.push_back(std::move(observer));
-}
-
-} // namespace c10::xpu::XPUCachingAllocator
-
-namespace c10::xpu::impl {
-
-void notifyOutOfMemory(
-    DeviceIndex device,
-    size_t requested,
-    size_t total,
-    size_t free) {
-  using namespace XPUCachingAllocator;
-  const auto all = [] {
-    const std::lock_guard<std::mutex> guard(observers().mutex);
-    return observers().all;
-  }();
-  for (const auto& observer : all) {
-    observer(device, requested, total, free);
+void init(int device_count) {
+  TORCH_CHECK(
+      device_count >= 0 && device_count <= xpu::device_count(),
+      "init of the XPU caching allocator: device_count is ",
+      device_count,
+      ", but must be from 0 to the number of XPU devices, ",
+      static_cast<int>(xpu::device_count()));
+  const std::lock_guard<std::mutex> guard(init_mutex);
+  State* s = state;
+  if (s == nullptr) {
+    const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
+    auto made = std::make_unique<State>();
+    made->config = AllocatorConfig::parse(text == nullptr ? "" : text);
+    s = made.release();
+    state = s;
+    set_pointer_owner_lookup(&ownerOf);
+  }
+  for (DeviceIndex i = 0; i < device_count; ++i) {
+    if (s->devices[i] == nullptr) {
+      s->devices[i] = new DeviceAllocator(
+          s->backend, s->table, s->cards[get_root_device(i)], i, s->config);
+    }
   }
 }
 
-} // namespace c10::xpu::impl
+void setMemoryFraction(double fraction, int device) {
+  TORCH_CHECK(
+      fraction >= 0 && fraction <= 1, // false for NaN
+      "The memory fraction for XPU device ",
+      device,
+      " is ",
+      fraction,
+      ", but must be from 0 to 1");
+  at(device).setMemoryFraction(fraction);
+}
+
+void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
+  TORCH_CHECK(
+      cached_and_free != nullptr && largest_block != nullptr,
+      "cacheInfo needs a place for both of its results");
+  std::vector<SegmentInfo> segments;
+  at(device).snapshot(segments);
+  if (*largest_block == 0) {
+    *largest_block =
+        get_free_memory(static_cast<DeviceIndex>(device)).value_or(0);
+  }
+  for (const auto& segment : segments) {
+    for (const auto& block : segment.blocks) {
+      if (!block.active) {
+        const auto size = static_cast<size_t>(block.size);
+        *cached_and_free += size;
+        *largest_block = std::max(*largest_block, size);
+      }
+    }
+  }
+}
+
+DeviceStats getDeviceStats(int device) {
+  return at(device).stats();
+}
+
+void resetPeakStats(int device) {
+  at(device).resetPeakStats();
+}
+
+void resetAccumulatedStats(int device) {
+  at(device).resetAccumulatedStats();
+}
+
+std::vector<SegmentInfo> snapshot() {
+  std::vector<SegmentInfo> result;
+  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex) {
+    allocator.snapshot(result);
+  });
+  return result;
+}
+
+} // namespace c10::xpu::XPUCachingAllocator

@@ -114,25 +114,13 @@ struct SegmentInfo {
   std::vector<BlockInfo> blocks;
 };
 
-/// What an allocator of XPU memory offers. The functions below forward to the
-/// current one, and say what each does.
-class C10_XPU_API XPUAllocator : public Allocator {
- public:
-  virtual void init(int device_count) = 0;
-  virtual void* raw_alloc(size_t nbytes) = 0;
+/// What an allocator of XPU memory offers; the functions below of the same
+/// names call the current one.
+struct C10_XPU_API XPUAllocator : public Allocator {
   virtual void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) = 0;
   virtual void raw_delete(void* ptr) = 0;
   virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
   virtual void emptyCache() = 0;
-  virtual void setMemoryFraction(double fraction, int device) = 0;
-  virtual void cacheInfo(
-      int device,
-      size_t* cached_and_free,
-      size_t* largest_block) = 0;
-  virtual DeviceStats getDeviceStats(int device) = 0;
-  virtual void resetPeakStats(int device) = 0;
-  virtual void resetAccumulatedStats(int device) = 0;
-  virtual std::vector<SegmentInfo> snapshot() = 0;
 };
 
 /// The current allocator, which is registered for kXPU: memory for the current
@@ -144,22 +132,15 @@ C10_XPU_API XPUAllocator* get();
 /// Raises if `init` was called, since the native one may own memory then.
 C10_XPU_API void set(XPUAllocator* allocator);
 
-/// Makes the allocator ready for devices 0 to device_count - 1. Has no effect
-/// on devices that are ready. Must precede everything that names a device or
-/// allocates.
-inline void init(int device_count) {
-  get()->init(device_count);
-}
-
-/// Memory for the current stream of the current device, 512-byte aligned; for 0
-/// bytes nullptr.
-inline void* raw_alloc(size_t nbytes) {
-  return get()->raw_alloc(nbytes);
-}
-
-/// Memory for the given stream, of that stream's device.
+/// Memory for the given stream, of that stream's device, 512-byte aligned; for
+/// 0 bytes nullptr.
 inline void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) {
   return get()->raw_alloc_with_stream(nbytes, stream);
+}
+
+/// The same for the current stream of the current device.
+inline void* raw_alloc(size_t nbytes) {
+  return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
 }
 
 /// Frees what raw_alloc returned; nullptr is ignored. Any other pointer that is
@@ -184,36 +165,30 @@ inline void emptyCache() {
   get()->emptyCache();
 }
 
+// The functions below are about the native allocator.
+
+/// Makes it ready for devices 0 to device_count - 1. Has no effect on devices
+/// that are ready. Must precede everything that names a device or allocates.
+C10_XPU_API void init(int device_count);
+
 /// Limits what is reserved on the card of a device to a part of the card's
 /// memory, 0 to 1. What is reserved already stays.
-inline void setMemoryFraction(double fraction, int device) {
-  get()->setMemoryFraction(fraction, device);
-}
+C10_XPU_API void setMemoryFraction(double fraction, int device);
 
 /// Adds the bytes in free blocks to `*cached_and_free`, and raises
 /// `*largest_block` to the size of the largest one. If that is 0 at first, and
 /// the device tells how much of its memory is free, it starts from there.
-inline void cacheInfo(
+C10_XPU_API void cacheInfo(
     int device,
     size_t* cached_and_free,
-    size_t* largest_block) {
-  get()->cacheInfo(device, cached_and_free, largest_block);
-}
+    size_t* largest_block);
 
-inline DeviceStats getDeviceStats(int device) {
-  return get()->getDeviceStats(device);
-}
-inline void resetPeakStats(int device) {
-  get()->resetPeakStats(device);
-}
-inline void resetAccumulatedStats(int device) {
-  get()->resetAccumulatedStats(device);
-}
+C10_XPU_API DeviceStats getDeviceStats(int device);
+C10_XPU_API void resetPeakStats(int device);
+C10_XPU_API void resetAccumulatedStats(int device);
 
 /// All segments of all devices, by device and in the order of their addresses.
-inline std::vector<SegmentInfo> snapshot() {
-  return get()->snapshot();
-}
+C10_XPU_API std::vector<SegmentInfo> snapshot();
 
 /// Called before an OutOfMemoryError is raised, with the bytes asked for, the
 /// card's memory and what of it is free (0 if SYCL does not tell).

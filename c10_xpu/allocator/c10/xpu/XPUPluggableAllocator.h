@@ -23,9 +23,8 @@ using AllocFn = void*(size_t size, int device, sycl::queue* queue);
 /// Frees them; the queue may still have work that uses them.
 using FreeFn = void(void* ptr, size_t size, int device, sycl::queue* queue);
 
-/// Calls the two functions for each allocation and free, from any thread.
-/// There is no cache; what concerns one does nothing, and what asks for
-/// statistics raises.
+/// Calls the two functions for each allocation and free, from any thread. There
+/// is no cache, so that recordStream and emptyCache do nothing.
 class PluggableAllocator final : public XPUAllocator {
  public:
   PluggableAllocator(std::function<AllocFn> alloc, std::function<FreeFn> free)
@@ -34,17 +33,11 @@ class PluggableAllocator final : public XPUAllocator {
   DataPtr allocate(size_t size) const override {
     // Allocator::allocate is const; to allocate is not.
     auto* self = const_cast<PluggableAllocator*>(this);
-    void* const ptr = self->raw_alloc(size);
+    void* const ptr = self->raw_alloc_with_stream(size, getCurrentXPUStream());
     return {ptr, ptr, &deleteData, Device(kXPU, current_device())};
   }
   DeleterFnPtr raw_deleter() const override {
     return &deleteData;
-  }
-
-  void init(int /*device_count*/) override {}
-
-  void* raw_alloc(size_t nbytes) override {
-    return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
   }
 
   void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
@@ -86,22 +79,6 @@ class PluggableAllocator final : public XPUAllocator {
 
   void recordStream(const DataPtr& /*ptr*/, XPUStream /*stream*/) override {}
   void emptyCache() override {}
-  void setMemoryFraction(double /*fraction*/, int /*device*/) override {}
-  void cacheInfo(int, size_t*, size_t*) override {
-    raise("cacheInfo");
-  }
-  DeviceStats getDeviceStats(int /*device*/) override {
-    raise("getDeviceStats");
-  }
-  void resetPeakStats(int /*device*/) override {
-    raise("resetPeakStats");
-  }
-  void resetAccumulatedStats(int /*device*/) override {
-    raise("resetAccumulatedStats");
-  }
-  std::vector<SegmentInfo> snapshot() override {
-    raise("snapshot");
-  }
 
  private:
   struct Block {
@@ -111,11 +88,6 @@ class PluggableAllocator final : public XPUAllocator {
 
   static void deleteData(void* ptr) {
     get()->raw_delete(ptr);
-  }
-
-  [[noreturn]] static void raise(const char* what) {
-    TORCH_CHECK(
-        false, what, " is not available: the pluggable XPU allocator has none");
   }
 
   const std::function<AllocFn> alloc_;

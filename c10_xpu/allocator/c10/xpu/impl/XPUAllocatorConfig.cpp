@@ -4,7 +4,6 @@
 #include <c10/util/llvmMathExtras.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <iomanip>
@@ -14,37 +13,28 @@ namespace c10::xpu::impl {
 
 namespace {
 
-constexpr const char* kVariable = "PYTORCH_XPU_ALLOC_CONF";
-constexpr size_t kMiB = size_t{1} << 20;
-
 std::string strip(const std::string& text) {
-  constexpr const char* blanks = " \t\n";
-  const size_t first = text.find_first_not_of(blanks);
-  if (first == std::string::npos) {
-    return "";
-  }
-  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+  const size_t first = text.find_first_not_of(" \t\n");
+  return first == std::string::npos
+      ? ""
+      : text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
-// The whole of the text as a number; false if it is anything else.
-bool toSize(const std::string& text, size_t& value) {
-  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) {
-    return false;
-  }
-  errno = 0;
-  value = std::strtoull(text.c_str(), nullptr, 10);
-  return errno == 0;
-}
-
-bool toDouble(const std::string& text, double& value) {
+// The whole of the text as a number that is not negative, or -1.
+double toNumber(const std::string& text, bool whole) {
+  const char* const allowed = whole ? "0123456789" : "0123456789.eE+-";
   char* end = nullptr;
-  value = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0';
+  errno = 0;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool good = !text.empty() && *end == '\0' && errno == 0 &&
+      text.find_first_not_of(allowed) == std::string::npos;
+  return good ? value : -1;
 }
 
 } // namespace
 
 AllocatorConfig AllocatorConfig::parse(const std::string& text) {
+  constexpr double kMiB = 1 << 20;
   AllocatorConfig config;
   std::istringstream stream(text);
   for (std::string option; std::getline(stream, option, ',');) {
@@ -52,43 +42,43 @@ AllocatorConfig AllocatorConfig::parse(const std::string& text) {
     if (option.empty()) {
       continue;
     }
-    const size_t colon = option.find(':');
+    const size_t colon = std::min(option.find(':'), option.size());
     const std::string key = strip(option.substr(0, colon));
     const std::string value =
-        colon == option.npos ? "" : strip(option.substr(colon + 1));
+        strip(option.substr(std::min(colon + 1, option.size())));
+    const auto check = [&](bool good, const char* allowed) {
+      TORCH_CHECK(
+          good,
+          "PYTORCH_XPU_ALLOC_CONF: ",
+          key,
+          " is '",
+          value,
+          "', but must be ",
+          allowed);
+    };
     if (key == "max_split_size_mb") {
-      size_t mib = 0;
-      TORCH_CHECK(
-          toSize(value, mib) && mib > kLargeBuffer / kMiB,
-          kVariable,
-          ": max_split_size_mb is '",
-          value,
-          "', but must be a whole number greater than ",
-          kLargeBuffer / kMiB);
-      config.max_split_size = std::min(mib, kUnlimited / kMiB) * kMiB;
+      const double mib = toNumber(value, /*whole=*/true);
+      check(mib > kLargeBuffer / kMiB, "a whole number greater than 20");
+      config.max_split_size = mib * kMiB < static_cast<double>(kMaxRequest)
+          ? static_cast<size_t>(mib * kMiB)
+          : kUnlimited;
     } else if (key == "roundup_power2_divisions") {
-      size_t divisions = 0;
-      TORCH_CHECK(
-          toSize(value, divisions) && llvm::isPowerOf2_64(divisions),
-          kVariable,
-          ": roundup_power2_divisions is '",
-          value,
-          "', but must be a power of two (1, 2, 4, 8, ...)");
-      config.roundup_power2_divisions = divisions;
+      const double divisions = toNumber(value, /*whole=*/true);
+      check(
+          divisions >= 1 && divisions <= (1 << 20) &&
+              llvm::isPowerOf2_64(static_cast<uint64_t>(divisions)),
+          "a power of two (1, 2, 4, 8, ...)");
+      config.roundup_power2_divisions = static_cast<size_t>(divisions);
     } else if (key == "garbage_collection_threshold") {
-      double threshold = 0;
-      TORCH_CHECK(
-          toDouble(value, threshold) && threshold > 0 && threshold < 1,
-          kVariable,
-          ": garbage_collection_threshold is '",
-          value,
-          "', but must be a number greater than 0 and less than 1");
+      const double threshold = toNumber(value, /*whole=*/false);
+      check(
+          threshold > 0 && threshold < 1,
+          "a number greater than 0 and less than 1");
       config.garbage_collection_threshold = threshold;
     } else {
       TORCH_CHECK(
           false,
-          kVariable,
-          ": unknown option '",
+          "PYTORCH_XPU_ALLOC_CONF: unknown option '",
           key,
           "'; allowed are max_split_size_mb, roundup_power2_divisions and"
           " garbage_collection_threshold, as key:value pairs separated by"
@@ -105,18 +95,14 @@ size_t AllocatorConfig::roundToDivision(size_t size) const {
 }
 
 std::string formatSize(size_t size) {
-  constexpr std::array<const char*, 3> units = {"KiB", "MiB", "GiB"};
   if (size < 1024) {
     return c10::str(size, " bytes");
   }
-  double value = static_cast<double>(size) / 1024;
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
+  const int unit = size < (1 << 20) ? 0 : size < (1 << 30) ? 1 : 2;
   std::ostringstream text;
-  text << std::fixed << std::setprecision(2) << value << ' ' << units[unit];
+  text << std::fixed << std::setprecision(2)
+       << static_cast<double>(size) / (size_t{1024} << (10 * unit)) << ' '
+       << "KMG"[unit] << "iB";
   return text.str();
 }
 

@@ -56,7 +56,7 @@ struct alignas(64) Block {
     size_t requested_size; // of an allocated block: bytes, before rounding
   };
   uint32_t freed_at = 0; // of a free block that is a whole segment
-  uint16_t num_fences = 0; // that a pending block waits for
+  uint16_t num_uses = 0; // by other streams, of an allocated or pending block
   BlockState state = BlockState::Unused;
   bool is_small = false;
 
@@ -134,17 +134,6 @@ class FreeBlocks {
     }
     const size_t next = nextNotEmpty(bin + 1);
     return next == kNumBins ? nullptr : smallestIn(next, next << bin_shift_);
-  }
-
-  template <class Visitor>
-  void forEach(Visitor visit) const {
-    for (size_t bin = nextNotEmpty(0); bin != kNumBins;
-         bin = nextNotEmpty(bin + 1)) {
-      for (Block* block = bins_[bin]; block != nullptr;
-           block = block->free_list.next) {
-        visit(block);
-      }
-    }
   }
 
  private:

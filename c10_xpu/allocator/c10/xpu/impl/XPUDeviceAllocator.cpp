@@ -4,25 +4,23 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 namespace c10::xpu::impl {
 
+using namespace XPUCachingAllocator;
+
 namespace {
 
-// Blocks that wait for a fence at most, see Note [Stream uses].
-constexpr size_t kMaxUnfenced = 8;
-constexpr size_t kMaxUnfencedBytes = size_t{16} << 20;
-constexpr uint32_t kTurns = 8;
+using Guard = std::lock_guard<std::recursive_mutex>;
+using SpinGuard = std::lock_guard<SpinLock>;
 
-std::atomic<XPUCachingAllocator::TraceFn> trace_fn{nullptr};
+constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
 
-bool isTraced() {
-  return trace_fn.load(std::memory_order_relaxed) != nullptr;
-}
+std::atomic<TraceFn> trace_fn{nullptr};
 
 void trace(
     TraceEvent::Action action,
@@ -30,7 +28,7 @@ void trace(
     const void* ptr,
     size_t size,
     StreamId stream) {
-  if (const auto fn = trace_fn.load(std::memory_order_acquire);
+  if (const TraceFn fn = trace_fn.load(std::memory_order_acquire);
       C10_UNLIKELY(fn != nullptr)) {
     fn({action,
         device,
@@ -40,19 +38,44 @@ void trace(
   }
 }
 
-StatType typeOf(bool is_small) {
-  return is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL;
+struct Observers {
+  std::mutex mutex;
+  std::vector<OutOfMemoryObserver> all;
+};
+
+Observers& observers() {
+  static auto* instance = new Observers;
+  return *instance;
 }
 
-void update(Stat& stat, int64_t by) {
-  stat.current += by;
-  stat.peak = std::max(stat.peak, stat.current);
-  (by > 0 ? stat.allocated : stat.freed) += std::abs(by);
+size_t typeOf(bool is_small) {
+  return static_cast<size_t>(
+      is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
 
-void update(XPUCachingAllocator::StatArray& stats, bool is_small, int64_t by) {
-  update(stats[static_cast<size_t>(StatType::AGGREGATE)], by);
-  update(stats[static_cast<size_t>(typeOf(is_small))], by);
+// Adds what a block contributes to the counters, or takes it away.
+void add(
+    Counts& counts,
+    int64_t times,
+    BlockState state,
+    size_t size,
+    bool is_split,
+    size_t requested = 0,
+    bool oversize = false) {
+  const int64_t bytes = times * static_cast<int64_t>(size);
+  if (state == BlockState::Free) {
+    counts[kInactiveSplit] += is_split ? times : 0;
+    counts[kInactiveSplitBytes] += is_split ? bytes : 0;
+    return;
+  }
+  counts[kActive] += times;
+  counts[kActiveBytes] += bytes;
+  if (state == BlockState::Allocated) {
+    counts[kAllocation] += times;
+    counts[kAllocatedBytes] += bytes;
+    counts[kRequestedBytes] += times * static_cast<int64_t>(requested);
+    counts[kOversizeAllocation] += oversize ? times : 0;
+  }
 }
 
 size_t roundUp(size_t size, size_t to) {
@@ -63,23 +86,22 @@ size_t roundUp(size_t size, size_t to) {
 
 // ---- the blocks of one stream ----
 
-// Inline, since the counts are in registers then.
+// Inline, so that the counts stay in registers.
 C10_ALWAYS_INLINE bool StreamBlocks::charge(
     bool is_small,
     const Counts& by,
     bool exclusive) {
-  Counts& pool = room[static_cast<size_t>(typeOf(is_small))];
-  Counts& both = room[static_cast<size_t>(StatType::AGGREGATE)];
+  Counts& pool = room[typeOf(is_small)];
+  Counts& both = room[kAggregate];
   int64_t signs = 0;
-  for (size_t i = 0; i < kNumCounters; ++i) {
+  for (size_t i = 0; i < kNumBlockCounters; ++i) {
     signs |= (pool[i] - by[i]) | (both[i] - by[i]);
   }
-  // A counter that does not grow has room: `room` is never negative.
   if (C10_UNLIKELY(signs < 0) && !exclusive) {
     return false;
   }
-  Counts& sums = increased[static_cast<size_t>(typeOf(is_small))];
-  for (size_t i = 0; i < kNumCounters; ++i) {
+  Counts& sums = increased[typeOf(is_small)];
+  for (size_t i = 0; i < kNumBlockCounters; ++i) {
     pool[i] -= by[i];
     both[i] -= by[i];
     sums[i] += std::max<int64_t>(by[i], 0);
@@ -100,41 +122,32 @@ void StreamBlocks::recycle(Block* block) {
   block->state = BlockState::Unused;
   block->ptr = nullptr;
   block->prev = block->next = nullptr;
-  block->free_list = {nullptr, unused};
-  unused = block;
+  block->free_list = {nullptr, std::exchange(unused, block)};
 }
 
-Block* StreamBlocks::allocate(
-    size_t size,
-    size_t requested,
-    BlockTable& table,
-    bool exclusive) {
+Block* StreamBlocks::allocate(size_t size, size_t requested, bool exclusive) {
   const bool is_small = size <= kSmallSize;
+  const size_t max_split_size = device.config_.max_split_size;
   FreeBlocks& free = freeBlocks(is_small);
   Block* const block = free.find(size);
   if (C10_UNLIKELY(block == nullptr)) {
     return nullptr;
   }
   // An oversize block serves only requests of about its size, whole.
-  const bool oversize = block->size >= config.max_split_size;
+  const bool oversize = block->size >= max_split_size;
   if (C10_UNLIKELY(oversize) &&
-      (size < config.max_split_size || block->size - size >= kLargeBuffer)) {
+      (size < max_split_size || block->size - size >= kLargeBuffer)) {
     return nullptr;
   }
-  const size_t rest = oversize ? 0 : block->size - size;
-  const auto taken = static_cast<int64_t>(block->size - rest);
-  const int64_t was_split = block->isSplit() ? 1 : 0;
-  const int64_t has_rest = rest != 0 ? 1 : 0;
+  const size_t taken = oversize ? block->size : size;
+  const size_t rest = block->size - taken;
   Counts by{};
-  by[kAllocation] = by[kActive] = 1;
-  by[kAllocatedBytes] = by[kActiveBytes] = taken;
-  by[kRequestedBytes] = static_cast<int64_t>(requested);
-  by[kInactiveSplit] = has_rest - was_split;
-  by[kInactiveSplitBytes] = static_cast<int64_t>(rest) -
-      was_split * static_cast<int64_t>(block->size);
+  add(by, 1, BlockState::Allocated, taken, true, requested, oversize);
+  add(by, rest == 0 ? 0 : 1, BlockState::Free, rest, true);
+  add(by, -1, BlockState::Free, block->size, block->isSplit());
 
-  // What may throw comes first.
-  table.insert(block);
+  // First what may throw.
+  device.table_.insert(block);
   Block* const remaining = rest == 0 ? nullptr : newBlock();
   if (C10_UNLIKELY(!charge(is_small, by, exclusive))) {
     if (remaining != nullptr) {
@@ -154,52 +167,41 @@ Block* StreamBlocks::allocate(
       block->next->prev = remaining;
     }
     block->next = remaining;
-    block->size = static_cast<size_t>(taken);
+    block->size = taken;
     free.insert(remaining);
   }
   block->state = BlockState::Allocated;
-  block->num_fences = 0;
+  block->num_uses = 0;
   block->requested_size = requested;
   return block;
 }
 
-bool StreamBlocks::free(Block* block, uint32_t epoch, bool exclusive) {
-  const auto freeNeighbour = [](Block* neighbour) {
+bool StreamBlocks::free(Block* block, bool exclusive) {
+  const auto ifFree = [](Block* neighbour) {
     return neighbour != nullptr && neighbour->state == BlockState::Free
         ? neighbour
         : nullptr;
   };
-  Block* const before = freeNeighbour(block->prev);
-  Block* const after = freeNeighbour(block->next);
-  const auto size = static_cast<int64_t>(block->size);
+  Block* const before = ifFree(block->prev);
+  Block* const after = ifFree(block->next);
   Counts by{};
-  by[kActive] = -1;
-  by[kActiveBytes] = -size;
-  if (block->state == BlockState::Allocated) {
-    by[kAllocation] = -1;
-    by[kAllocatedBytes] = -size;
-    by[kRequestedBytes] = -static_cast<int64_t>(block->requested_size);
-  }
-  int64_t merged = size;
-  for (const Block* neighbour : {before, after}) {
-    if (neighbour != nullptr) {
-      merged += static_cast<int64_t>(neighbour->size);
-      by[kInactiveSplit] -= 1;
-      by[kInactiveSplitBytes] -= static_cast<int64_t>(neighbour->size);
-    }
-  }
+  const auto take = [&](const Block* of) {
+    const bool oversize = of->size >= device.config_.max_split_size;
+    add(by, -1, of->state, of->size, true, of->requested_size, oversize);
+    return of->size;
+  };
+  const size_t merged = take(block) + (before != nullptr ? take(before) : 0) +
+      (after != nullptr ? take(after) : 0);
   const Block* const first = before != nullptr ? before : block;
   const Block* const last = after != nullptr ? after : block;
-  if (first->prev != nullptr || last->next != nullptr) {
-    by[kInactiveSplit] += 1;
-    by[kInactiveSplitBytes] += merged;
-  }
+  const bool is_split = first->prev != nullptr || last->next != nullptr;
+  add(by, 1, BlockState::Free, merged, is_split);
   if (C10_UNLIKELY(!charge(block->is_small, by, exclusive))) {
     return false;
   }
 
   FreeBlocks& free = freeBlocks(block->is_small);
-  // The left one of two that merge stays.
+  // The left one of two blocks that merge stays.
   const auto absorb = [this](Block* left, Block* right) {
     left->size += right->size;
     left->next = right->next;
@@ -218,29 +220,31 @@ bool StreamBlocks::free(Block* block, uint32_t epoch, bool exclusive) {
     block = before;
   }
   block->state = BlockState::Free;
-  block->freed_at = epoch;
+  block->freed_at = device.epoch_.load(std::memory_order_relaxed);
   free.insert(block);
   return true;
 }
 
 SmallVector<XPUStream, 2> StreamBlocks::setPending(Block* block) {
-  const auto size = static_cast<int64_t>(block->size);
+  const bool oversize = block->size >= device.config_.max_split_size;
+  const size_t requested = block->requested_size;
   Counts by{};
-  by[kAllocation] = -1;
-  by[kAllocatedBytes] = -size;
-  by[kRequestedBytes] = -static_cast<int64_t>(block->requested_size);
-  charge(block->is_small, by, /*exclusive=*/false); // nothing grows
+  add(by, -1, block->state, block->size, true, requested, oversize);
+  add(by, 1, BlockState::PendingFree, block->size, true);
+  charge(block->is_small, by, /*exclusive=*/false); // has room: nothing grows
   block->state = BlockState::PendingFree;
-  SmallVector<XPUStream, 2> result;
+  SmallVector<XPUStream, 2> streams;
   const auto recorded = stream_uses.find(block);
   if (recorded != stream_uses.end()) {
-    result = std::move(recorded->second);
+    streams = std::move(recorded->second);
     stream_uses.erase(recorded);
   }
   if (is_external) {
-    result.push_back(stream);
+    streams.push_back(stream);
   }
-  return result;
+  block->num_uses = static_cast<uint16_t>(streams.size());
+  num_pending.fetch_add(1, std::memory_order_relaxed);
+  return streams;
 }
 
 Block* StreamBlocks::addSegment(char* ptr, size_t size, bool is_small) {
@@ -250,7 +254,24 @@ Block* StreamBlocks::addSegment(char* ptr, size_t size, bool is_small) {
   block->is_small = is_small;
   block->state = BlockState::Free;
   freeBlocks(is_small).insert(block);
+  countSegment(block, 1);
   return block;
+}
+
+void StreamBlocks::countSegment(const Block* segment, int64_t by) {
+  const bool oversize = segment->size >= device.config_.max_split_size;
+  const auto bytes = by * static_cast<int64_t>(segment->size);
+  for (const size_t type : {kAggregate, typeOf(segment->is_small)}) {
+    room[type][kSegment] -= by;
+    room[type][kReservedBytes] -= bytes;
+    room[type][kOversizeSegment] -= oversize ? by : 0;
+  }
+  if (by > 0) {
+    Counts& sums = increased[typeOf(segment->is_small)];
+    sums[kSegment] += by;
+    sums[kReservedBytes] += bytes;
+    sums[kOversizeSegment] += oversize ? by : 0;
+  }
 }
 
 void StreamBlocks::checkAllocated(const Block* block, const void* ptr) const {
@@ -264,9 +285,11 @@ void StreamBlocks::checkAllocated(const Block* block, const void* ptr) const {
 
 // ---- allocating ----
 
-/// Locks all streams of a device, with its mutex held.
+/// Locks all streams of a device, whose mutex is held, and settles the counters
+/// at the end. See Note [Exact peaks]
 struct DeviceAllocator::LockAll {
-  explicit LockAll(DeviceAllocator& device) : device(device) {
+  explicit LockAll(DeviceAllocator& device, StreamBlocks* asker = nullptr)
+      : device(device), asker(asker) {
     for (const auto& blocks : device.streams_) {
       blocks->lock.lock();
     }
@@ -274,47 +297,38 @@ struct DeviceAllocator::LockAll {
   LockAll(const LockAll&) = delete;
   LockAll& operator=(const LockAll&) = delete;
   ~LockAll() {
+    device.settle(asker);
     for (const auto& blocks : device.streams_) {
       blocks->lock.unlock();
     }
   }
   DeviceAllocator& device;
+  StreamBlocks* const asker;
 };
 
-DeviceAllocator::DeviceAllocator(
-    MemoryBackend& backend,
-    BlockTable& table,
-    Card& card,
-    DeviceIndex device,
-    const AllocatorConfig& config)
-    : backend_(backend),
-      table_(table),
-      card_(card),
-      device_(device),
-      config_(config) {}
-
 Block* DeviceAllocator::allocate(size_t requested, StreamId stream) {
+  constexpr uint32_t kTurns = 8;
   if (C10_UNLIKELY(requested > AllocatorConfig::kMaxRequest)) {
     return nullptr;
   }
   const size_t size = config_.roundSize(requested);
-  Block* block = nullptr;
   StreamBlocks* const blocks = isDirect(stream)
       ? direct_[static_cast<size_t>(stream)].load(std::memory_order_acquire)
       : nullptr;
-  if (C10_LIKELY(blocks != nullptr && size < config_.max_split_size)) {
+  Block* block = nullptr;
+  if (C10_LIKELY(blocks != nullptr)) {
     if (C10_UNLIKELY(
             blocks->num_pending.load(std::memory_order_relaxed) != 0) &&
         blocks->turn.fetch_add(1, std::memory_order_relaxed) % kTurns == 0) {
-      processUses(*blocks, Wait::No);
+      processUses(*blocks, /*wait=*/false);
     }
-    const std::lock_guard<SpinLock> lock(blocks->lock);
-    block = blocks->allocate(size, requested, table_, /*exclusive=*/false);
+    const SpinGuard lock(blocks->lock);
+    block = blocks->allocate(size, requested, /*exclusive=*/false);
   }
   if (C10_UNLIKELY(block == nullptr)) {
     block = allocateSlow(size, requested, stream);
   }
-  if (block != nullptr) {
+  if (C10_LIKELY(block != nullptr)) {
     trace(TraceEvent::ALLOC, device_, block->ptr, block->size, stream);
   }
   return block;
@@ -324,18 +338,11 @@ Block* DeviceAllocator::allocateSlow(
     size_t size,
     size_t requested,
     StreamId stream) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   StreamBlocks& blocks = findOrMake(stream);
-  const auto attempt = [&]() -> Block* {
-    if (Block* block = allocateExclusive(blocks, size, requested)) {
-      return block;
-    }
-    return allocateSegment(blocks, size, requested);
-  };
-
   Block* block = allocateExclusive(blocks, size, requested);
   if (block == nullptr && blocks.num_pending != 0) {
-    processUses(blocks, Wait::No);
+    processUses(blocks, /*wait=*/false);
     block = allocateExclusive(blocks, size, requested);
   }
   if (block == nullptr) {
@@ -344,22 +351,17 @@ Block* DeviceAllocator::allocateSlow(
     block = allocateSegment(blocks, size, requested);
   }
   if (block == nullptr) {
-    // First what costs least, in the end all that the device has cached.
-    ++stats_.num_alloc_retries;
-    releaseOversize(blocks, size);
-    block = attempt();
+    ++counts_.num_alloc_retries;
   }
-  if (block == nullptr) {
-    processUses(blocks, Wait::Yes);
-    release(idleSegments(&blocks));
-    block = attempt();
-  }
-  if (block == nullptr) {
-    releaseAll();
-    block = attempt();
-  }
-  if (block != nullptr && block->size >= config_.max_split_size) {
-    update(stats_.oversize_allocations, 1);
+  // First the cache of the stream, then all that the device has cached.
+  for (StreamBlocks* of : {&blocks, static_cast<StreamBlocks*>(nullptr)}) {
+    if (block == nullptr) {
+      releaseAll(of);
+      block = allocateExclusive(blocks, size, requested);
+    }
+    if (block == nullptr) {
+      block = allocateSegment(blocks, size, requested);
+    }
   }
   return block;
 }
@@ -368,43 +370,31 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
   const XPUStream stream(
       XPUStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kXPU, device_), id));
   const auto external = backend_.externalQueue(stream);
-  const bool direct = !external && isDirect(id);
   StreamBlocks* found = nullptr;
-  if (direct) {
-    found = direct_[static_cast<size_t>(id)].load(std::memory_order_relaxed);
-  } else {
-    for (const auto& blocks : streams_) {
-      const std::lock_guard<SpinLock> lock(blocks->lock);
-      if (blocks->is_external != (external != nullptr)) {
-        continue;
-      }
-      const bool same_stream = blocks->stream == stream;
-      const bool same_queue = external
-          ? blocks->external && *blocks->external == *external
-          : same_stream;
-      // Blocks that no external stream has in use may serve any other.
-      const bool vacant = external && !blocks->external;
-      if (same_stream && (same_queue || vacant)) {
-        found = blocks.get();
-        break;
-      }
-      if (vacant) {
-        found = blocks.get();
-      }
+  for (const auto& blocks : streams_) {
+    const SpinGuard lock(blocks->lock);
+    if (blocks->is_external != (external != nullptr)) {
+      continue;
     }
+    const bool vacant = external && !blocks->external;
+    if (blocks->stream == stream &&
+        (!external || vacant || *blocks->external == *external)) {
+      found = blocks.get();
+      break;
+    }
+    found = vacant ? blocks.get() : found;
   }
   if (found == nullptr) {
     streams_.push_back(
-        std::make_unique<StreamBlocks>(*this, stream, external != nullptr, config_));
+        std::make_unique<StreamBlocks>(*this, stream, external != nullptr));
     found = streams_.back().get();
-    if (direct) {
-      direct_[static_cast<size_t>(id)].store(found, std::memory_order_release);
-    }
   }
   if (external) {
-    const std::lock_guard<SpinLock> lock(found->lock);
+    const SpinGuard lock(found->lock);
     found->stream = stream;
     found->external = external;
+  } else if (isDirect(id)) {
+    direct_[static_cast<size_t>(id)].store(found, std::memory_order_release);
   }
   return *found;
 }
@@ -413,33 +403,30 @@ Block* DeviceAllocator::allocateExclusive(
     StreamBlocks& blocks,
     size_t size,
     size_t requested) {
-  const LockAll all(*this);
-  Block* const block =
-      blocks.allocate(size, requested, table_, /*exclusive=*/true);
-  settle(blocks);
-  return block;
+  const LockAll all(*this, &blocks);
+  return blocks.allocate(size, requested, /*exclusive=*/true);
 }
 
-// The caller has all streams locked. See Note [Exact peaks]
-void DeviceAllocator::settle(StreamBlocks& asker) {
-  constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
-  int64_t others = 0; // that have blocks in use
+// Raises the peaks to the present sums, and deals out what lies between. Half
+// of it goes to the stream that asked.
+void DeviceAllocator::settle(const StreamBlocks* asker) {
+  const auto shares = [&](const StreamBlocks& blocks) {
+    return &blocks != asker && blocks.current(kAggregate, kActive) != 0;
+  };
+  int64_t others = 0;
   for (const auto& blocks : streams_) {
-    others += blocks.get() != &asker && blocks->current(kAggregate, kActive) != 0;
+    others += shares(*blocks) ? 1 : 0;
   }
   for (size_t t = 0; t < peak_.size(); ++t) {
     for (size_t i = 0; i < kNumCounters; ++i) {
-      int64_t sum = 0;
-      for (const auto& blocks : streams_) {
-        sum += blocks->current(t, i);
-      }
+      const int64_t sum = total(t, i);
       peak_[t][i] = std::max(peak_[t][i], sum);
       const int64_t slack = peak_[t][i] - sum;
       const int64_t share = others == 0 ? 0 : slack / 2 / others;
       for (const auto& blocks : streams_) {
-        const int64_t room = blocks.get() == &asker
-            ? slack - share * others
-            : blocks->current(kAggregate, kActive) != 0 ? share : 0;
+        const int64_t room = blocks.get() == asker ? slack - share * others
+            : shares(*blocks)                      ? share
+                                                   : 0;
         blocks->limit[t][i] = blocks->current(t, i) + room;
         blocks->room[t][i] = room;
       }
@@ -447,19 +434,27 @@ void DeviceAllocator::settle(StreamBlocks& asker) {
   }
 }
 
-// How much memory to ask for when `size` bytes are needed: several times that,
-// up to a part of what is reserved already. It keeps the number of segments low
-// and lets free blocks merge to serve other sizes.
-size_t DeviceAllocator::growth(size_t size) const {
+int64_t DeviceAllocator::total(size_t type, size_t counter) const {
+  int64_t sum = 0;
+  for (const auto& blocks : streams_) {
+    sum += blocks->current(type, counter);
+  }
+  return sum;
+}
+
+// Several times what is needed, up to a part of what is reserved already: that
+// keeps segments few, and lets their blocks merge to serve other sizes.
+size_t DeviceAllocator::segmentSize(size_t size) const {
   if (size <= kSmallSize) {
     return kSmallBuffer;
   }
-  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
-  size_t times = std::min(reserved / 8, kMaxGrowth) / size;
-  if (config_.max_split_size != AllocatorConfig::kUnlimited) {
-    times = 1; // a larger segment might not be split
+  size_t times = 1;
+  if (config_.max_split_size == AllocatorConfig::kUnlimited) {
+    const auto reserved =
+        static_cast<size_t>(total(kAggregate, kReservedBytes));
+    times = std::max<size_t>(std::min(reserved / 8, kMaxGrowth) / size, 1);
   }
-  return roundUp(std::max<size_t>(times, 1) * size, kRoundLarge);
+  return roundUp(times * size, kRoundLarge);
 }
 
 // A block at the start of a new segment.
@@ -468,41 +463,28 @@ Block* DeviceAllocator::allocateSegment(
     size_t size,
     size_t requested) {
   const bool is_small = size <= kSmallSize;
-  size_t segment = growth(size);
-  void* ptr = obtain(segment);
+  size_t segment = segmentSize(size);
+  auto* ptr = static_cast<char*>(obtain(segment));
   if (ptr == nullptr && !is_small) {
     segment = roundUp(size, kRoundLarge);
-    ptr = obtain(segment);
+    ptr = static_cast<char*>(obtain(segment));
   }
   if (ptr == nullptr) {
     return nullptr;
   }
-  Block* first = nullptr;
+  ++counts_.num_device_alloc;
   Block* block = nullptr;
   try {
-    const auto place = 
-        segments_.emplace(static_cast<char*>(ptr), Segment{nullptr, segment})
-            .first;
-    const LockAll all(*this);
-    first = blocks.addSegment(static_cast<char*>(ptr), segment, is_small);
-    place->second.first = first;
-    block = blocks.allocate(size, requested, table_, /*exclusive=*/true);
-    settle(blocks);
-  } catch (...) {
-    // Lack of host memory. A segment without a block is given back; one with a
-    // free block stays cached.
-    if (first == nullptr) {
-      segments_.erase(static_cast<char*>(ptr));
+    auto& place = segments_[ptr] = {nullptr, segment};
+    const LockAll all(*this, &blocks);
+    place.first = blocks.addSegment(ptr, segment, is_small);
+    block = blocks.allocate(size, requested, /*exclusive=*/true);
+  } catch (...) { // lack of host memory
+    if (segments_.erase(ptr) == 0 || block == nullptr) {
       card_.reserved -= segment;
       backend_.deallocate(device_, ptr);
-      throw;
     }
-  }
-  ++stats_.num_device_alloc;
-  update(stats_.segment, is_small, 1);
-  update(stats_.reserved_bytes, is_small, static_cast<int64_t>(segment));
-  if (segment >= config_.max_split_size) {
-    update(stats_.oversize_segments, 1);
+    throw;
   }
   trace(TraceEvent::SEGMENT_ALLOC, device_, ptr, segment, blocks.stream.id());
   return block;
@@ -529,61 +511,64 @@ void* DeviceAllocator::obtain(size_t size) {
 size_t DeviceAllocator::free(Block* block, void* ptr) {
   StreamBlocks& blocks = *block->owner;
   DeviceAllocator& self = blocks.device;
-  if (C10_UNLIKELY(isTraced())) {
+  if (C10_UNLIKELY(trace_fn.load(std::memory_order_relaxed) != nullptr)) {
     // Before the memory can be someone else's.
-    const size_t size = self.checkedSize(block, ptr);
-    trace(TraceEvent::FREE_REQUESTED, self.device_, ptr, size, blocks.stream.id());
+    const size_t size = checkedSize(block, ptr);
+    const StreamId stream = blocks.stream.id();
+    trace(TraceEvent::FREE_REQUESTED, self.device_, ptr, size, stream);
   }
   SmallVector<XPUStream, 2> uses;
   size_t size = 0;
   bool freed = false;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
+    const SpinGuard lock(blocks.lock);
     blocks.checkAllocated(block, ptr);
     size = block->size;
-    if (C10_LIKELY(block->num_fences == 0 && !blocks.is_external)) {
-      freed = blocks.free(block, self.epoch(), /*exclusive=*/false);
+    if (C10_LIKELY(block->num_uses == 0 && !blocks.is_external)) {
+      freed = blocks.free(block, /*exclusive=*/false);
     } else {
       uses = blocks.setPending(block);
     }
   }
-  if (C10_UNLIKELY(!uses.empty())) {
-    self.addUses(blocks, block, size, uses);
-  } else {
+  if (C10_LIKELY(uses.empty())) {
     if (C10_UNLIKELY(!freed)) {
       self.freeExclusive(blocks, block, ptr);
     }
-    trace(TraceEvent::FREE_COMPLETED, self.device_, ptr, size, blocks.stream.id());
-  }
-  if (C10_UNLIKELY(size >= self.config_.max_split_size)) {
-    const std::lock_guard<std::recursive_mutex> guard(self.mutex_);
-    update(self.stats_.oversize_allocations, -1);
+    const StreamId stream = blocks.stream.id();
+    trace(TraceEvent::FREE_COMPLETED, self.device_, ptr, size, stream);
+  } else {
+    try {
+      self.processUses(blocks, /*wait=*/false, block, uses);
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+      // A block without a fence stays pending. Whoever needs memory tries
+      // again, and raises.
+    }
   }
   return size;
 }
 
 size_t DeviceAllocator::checkedSize(const Block* block, const void* ptr) {
-  const std::lock_guard<SpinLock> lock(block->owner->lock);
+  const SpinGuard lock(block->owner->lock);
   block->owner->checkAllocated(block, ptr);
   return block->size;
 }
 
+// Frees a pending block, or the allocated one that starts at `ptr`.
 void DeviceAllocator::freeExclusive(
     StreamBlocks& blocks,
     Block* block,
     const void* ptr) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
-  const LockAll all(*this);
+  const Guard guard(mutex_);
+  const LockAll all(*this, &blocks);
   if (ptr != nullptr) {
     blocks.checkAllocated(block, ptr);
   }
-  blocks.free(block, epoch(), /*exclusive=*/true);
-  settle(blocks);
+  blocks.free(block, /*exclusive=*/true);
 }
 
 void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   StreamBlocks& blocks = *block->owner;
-  const std::lock_guard<SpinLock> lock(blocks.lock);
+  const SpinGuard lock(blocks.lock);
   blocks.checkAllocated(block, ptr);
   if (stream == blocks.stream) {
     return;
@@ -591,96 +576,58 @@ void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   auto& uses = blocks.stream_uses[block];
   if (std::find(uses.begin(), uses.end(), stream) == uses.end()) {
     uses.push_back(stream);
-    ++block->num_fences;
+    ++block->num_uses;
   }
 }
 
-// See Note [Stream uses]
-void DeviceAllocator::addUses(
+// Adds the uses of a block, if one is given. Then submits the fences that are
+// missing, and frees the pending blocks whose streams have passed theirs.
+void DeviceAllocator::processUses(
     StreamBlocks& blocks,
-    Block* block,
-    size_t size,
-    const SmallVector<XPUStream, 2>& uses) {
-  bool fence_now = false;
+    bool wait,
+    Block* added,
+    const SmallVector<XPUStream, 2>& streams) {
+  std::vector<Block*> done;
+  std::exception_ptr error;
   {
     const std::lock_guard<std::mutex> lock(blocks.uses_mutex);
-    block->num_fences = static_cast<uint16_t>(uses.size());
-    for (const XPUStream& stream : uses) {
+    for (const XPUStream& stream : streams) {
       auto use = std::find_if(
           blocks.uses.begin(), blocks.uses.end(), [&](const auto& known) {
             return known.stream == stream;
           });
       if (use == blocks.uses.end()) {
-        use = blocks.uses.insert(use, StreamBlocks::Use{stream, {}, {}});
+        use = blocks.uses.insert(use, StreamBlocks::Use{stream, {}});
       }
-      use->unfenced.push_back(block);
-      fence_now = fence_now || !isDirect(stream.id());
+      use->pending.push_back({added, nullptr});
     }
-    blocks.num_pending.fetch_add(1, std::memory_order_relaxed);
-    blocks.unfenced_bytes += size;
-    fence_now = fence_now || ++blocks.num_unfenced >= kMaxUnfenced ||
-        blocks.unfenced_bytes >= kMaxUnfencedBytes;
-  }
-  if (fence_now) {
-    try {
-      processUses(blocks, Wait::No);
-    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
-      // The block stays pending; whoever needs it tries again, and raises.
-    }
-  }
-}
-
-// Submits the fences that blocks wait for, and frees the blocks whose streams
-// have passed theirs.
-void DeviceAllocator::processUses(StreamBlocks& blocks, Wait wait) {
-  std::vector<Block*> done;
-  std::exception_ptr error;
-  {
-    const std::lock_guard<std::mutex> lock(blocks.uses_mutex);
-    const auto passed = [&done](std::vector<Block*>& of) {
-      for (Block* block : of) {
-        if (--block->num_fences == 0) {
-          done.push_back(block);
-        }
-      }
-      of.clear();
-    };
-    blocks.num_unfenced = 0;
-    blocks.unfenced_bytes = 0;
     for (auto& use : blocks.uses) {
       try {
-        if (!use.unfenced.empty()) {
-          const bool own = use.stream == blocks.stream;
-          auto fence = backend_.fence(
-              use.stream, own ? blocks.external.get() : nullptr);
-          if (fence) {
-            use.fenced.push_back({std::move(fence), std::move(use.unfenced)});
-            use.unfenced.clear();
-          } else {
-            passed(use.unfenced);
-          }
+        bool idle = false;
+        auto* const external =
+            use.stream == blocks.stream ? blocks.external.get() : nullptr;
+        for (auto it = use.pending.rbegin();
+             it != use.pending.rend() && !it->fence && !idle;
+             ++it) {
+          it->fence = backend_.fence(use.stream, external);
+          idle = !it->fence;
         }
-        while (!use.fenced.empty()) {
-          auto& oldest = use.fenced.front();
-          if (wait == Wait::Yes && !oldest.fence->waitsForHost()) {
-            oldest.fence->wait();
-          } else if (!oldest.fence->complete()) {
-            break;
+        while (!use.pending.empty() &&
+               (idle || use.pending.front().fence(wait))) {
+          Block* const block = use.pending.front().block;
+          use.pending.pop_front();
+          if (--block->num_uses == 0) {
+            done.push_back(block);
           }
-          passed(oldest.blocks);
-          use.fenced.pop_front();
         }
       } catch (...) {
         error = std::current_exception();
-        blocks.num_unfenced += use.unfenced.size();
       }
     }
-    blocks.uses.remove_if([](const auto& use) {
-      return use.unfenced.empty() && use.fenced.empty();
-    });
+    blocks.uses.remove_if([](const auto& use) { return use.pending.empty(); });
   }
   for (Block* block : done) {
-    finishFree(blocks, block);
+    finishUse(blocks, block);
   }
   if (error) {
     std::rethrow_exception(error);
@@ -688,162 +635,107 @@ void DeviceAllocator::processUses(StreamBlocks& blocks, Wait wait) {
 }
 
 // Frees a pending block that no stream uses any more.
-void DeviceAllocator::finishFree(StreamBlocks& blocks, Block* block) {
+void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
   const void* const ptr = block->ptr;
   const size_t size = block->size;
   const StreamId stream = blocks.stream.id();
-  std::shared_ptr<sycl::queue> unused; // destroyed without the lock
+  bool freed = false;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
-    if (blocks.free(block, epoch(), /*exclusive=*/false)) {
-      block = nullptr;
-    }
+    const SpinGuard lock(blocks.lock);
+    freed = blocks.free(block, /*exclusive=*/false);
   }
-  if (block != nullptr) {
+  if (!freed) {
     freeExclusive(blocks, block, nullptr);
   }
   blocks.num_pending.fetch_sub(1, std::memory_order_relaxed);
+  std::shared_ptr<sycl::queue> vacated; // destroyed without the lock
   if (blocks.is_external) {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
-    if (blocks.current(0, kActive) == 0) {
-      unused = std::move(blocks.external);
+    const SpinGuard lock(blocks.lock);
+    if (blocks.current(kAggregate, kActive) == 0) {
+      vacated = std::move(blocks.external);
     }
   }
   trace(TraceEvent::FREE_COMPLETED, device_, ptr, size, stream);
 }
 
-// ---- giving segments back; the caller holds the mutex ----
+// ---- giving segments back; with the mutex ----
 
-std::vector<Block*> DeviceAllocator::idleSegments(const StreamBlocks* of) {
-  std::vector<Block*> idle;
-  for (const auto& segment : segments_) {
-    Block* const first = segment.second.first;
+// The segments that are one free block, those idle for longest first.
+std::multimap<uint32_t, Block*, std::greater<>> DeviceAllocator::idleSegments(
+    const StreamBlocks* of) {
+  std::multimap<uint32_t, Block*, std::greater<>> idle; // by age
+  for (const auto& entry : segments_) {
+    Block* const first = entry.second.first;
     if (of == nullptr || first->owner == of) {
-      const std::lock_guard<SpinLock> lock(first->owner->lock);
+      const SpinGuard lock(first->owner->lock);
       if (first->state == BlockState::Free && !first->isSplit()) {
-        idle.push_back(first);
+        idle.emplace(epoch_ - first->freed_at, first);
       }
     }
   }
   return idle;
 }
 
-// Gives those of the segments back that are still idle. Work that was enqueued
-// before may still use them: a block is free for reuse on its stream as soon as
-// client code has freed it, but for the runtime only when the stream is done.
-void DeviceAllocator::release(std::vector<Block*> segments) {
-  std::stable_sort(
-      segments.begin(), segments.end(), [](const Block* a, const Block* b) {
-        return std::less<>()(a->owner, b->owner);
-      });
-  for (auto begin = segments.begin(); begin != segments.end();) {
-    StreamBlocks& blocks = *(*begin)->owner;
-    const auto end = std::find_if(begin, segments.end(), [&](const Block* b) {
-      return b->owner != &blocks;
-    });
-    std::vector<Block*> taken;
-    {
-      const std::lock_guard<SpinLock> lock(blocks.lock);
-      for (; begin != end; ++begin) {
-        Block* const block = *begin;
-        if (block->state == BlockState::Free && !block->isSplit()) {
-          blocks.freeBlocks(block->is_small).erase(block);
-          block->state = BlockState::PendingFree;
-          taken.push_back(block);
-        }
-      }
+// Gives a segment back if it is idle. A block is free
+// for reuse on its stream as soon as client code has freed it, but for the
+// runtime only when the stream has done the work that used it.
+void DeviceAllocator::release(Block* segment) {
+  StreamBlocks& blocks = *segment->owner;
+  {
+    const SpinGuard lock(blocks.lock);
+    if (segment->state != BlockState::Free || segment->isSplit()) {
+      return;
     }
-    const auto putBack = [&] {
-      const std::lock_guard<SpinLock> lock(blocks.lock);
-      for (Block* block : taken) {
-        block->state = BlockState::Free;
-        blocks.freeBlocks(block->is_small).insert(block);
-      }
-    };
-    try {
-      // The free blocks of an external stream are idle, see Note [Stream uses].
-      if (!taken.empty() && !blocks.is_external) {
-        if (const auto fence = backend_.fence(blocks.stream, nullptr)) {
-          if (fence->waitsForHost()) {
-            putBack();
-            continue;
-          }
-          fence->wait();
-        }
-      }
-      for (; !taken.empty(); taken.pop_back()) {
-        releaseSegment(blocks, taken.back());
-      }
-    } catch (...) {
-      putBack();
-      throw;
-    }
+    blocks.freeBlocks(segment->is_small).erase(segment);
+    segment->state = BlockState::PendingFree;
   }
-}
-
-void DeviceAllocator::releaseSegment(StreamBlocks& blocks, Block* block) {
-  char* const ptr = block->ptr;
-  const size_t size = block->size;
-  // Before the call: the address may be someone else's right after it.
-  auto segment = segments_.extract(ptr);
+  char* const ptr = segment->ptr;
+  const size_t size = segment->size;
+  const auto putBack = [&] {
+    const SpinGuard lock(blocks.lock);
+    segment->state = BlockState::Free;
+    blocks.freeBlocks(segment->is_small).insert(segment);
+  };
+  auto entry = decltype(segments_)::node_type();
   try {
+    // The free blocks of external streams are idle, see Note [Stream uses].
+    const Fence fence =
+        blocks.is_external ? nullptr : backend_.fence(blocks.stream, nullptr);
+    if (fence && !fence(/*wait=*/true)) {
+      putBack();
+      return;
+    }
+    // Before the call: the address may be someone else's right after it.
+    entry = segments_.extract(ptr);
     backend_.deallocate(device_, ptr);
   } catch (...) {
-    segments_.insert(std::move(segment));
+    if (entry) {
+      segments_.insert(std::move(entry));
+    }
+    putBack();
     throw;
   }
   card_.reserved -= size;
-  ++stats_.num_device_free;
-  update(stats_.segment, block->is_small, -1);
-  update(
-      stats_.reserved_bytes, block->is_small, -static_cast<int64_t>(size));
-  if (size >= config_.max_split_size) {
-    update(stats_.oversize_segments, -1);
-  }
+  ++counts_.num_device_free;
   {
-    const std::lock_guard<SpinLock> lock(blocks.lock);
-    blocks.recycle(block);
+    const LockAll all(*this, &blocks);
+    blocks.countSegment(segment, -1);
+    blocks.recycle(segment);
   }
   trace(TraceEvent::SEGMENT_FREE, device_, ptr, size, blocks.stream.id());
 }
 
-// As many idle oversize segments of the stream as a request needs.
-void DeviceAllocator::releaseOversize(StreamBlocks& blocks, size_t size) {
-  const size_t max_split = config_.max_split_size;
-  if (max_split == AllocatorConfig::kUnlimited) {
-    return;
+void DeviceAllocator::releaseAll(StreamBlocks* of) {
+  for (const auto& blocks : streams_) {
+    if (of == nullptr || blocks.get() == of) {
+      processUses(*blocks, /*wait=*/true);
+    }
   }
-  std::vector<Block*> idle = idleSegments(&blocks);
-  std::sort(idle.begin(), idle.end(), [](const Block* a, const Block* b) {
-    return a->size < b->size;
-  });
-  const size_t needed = std::max(size, max_split);
-  const auto enough = std::find_if(idle.begin(), idle.end(), [&](Block* b) {
-    return b->size >= needed;
-  });
-  if (enough != idle.end()) {
-    release({*enough});
-    return;
+  for (const auto& idle : idleSegments(of)) {
+    release(idle.second);
   }
-  std::vector<Block*> chosen;
-  for (size_t sum = 0; sum < needed && !idle.empty() &&
-       idle.back()->size >= max_split;
-       idle.pop_back()) {
-    sum += idle.back()->size;
-    chosen.push_back(idle.back());
-  }
-  release(std::move(chosen));
 }
 
-void DeviceAllocator::releaseAll() {
-  for (size_t i = 0; i < streams_.size(); ++i) {
-    processUses(*streams_[i], Wait::Yes);
-  }
-  release(idleSegments());
-}
-
-// The segments that have been idle longest, until the card is below the
-// threshold.
 void DeviceAllocator::collectGarbage() {
   if (config_.garbage_collection_threshold <= 0) {
     return;
@@ -852,24 +744,17 @@ void DeviceAllocator::collectGarbage() {
       std::min(card_.limit.load(), backend_.totalMemory(device_));
   const auto target = static_cast<size_t>(
       config_.garbage_collection_threshold * static_cast<double>(limit));
-  size_t reserved = card_.reserved;
-  if (reserved <= target) {
-    return;
+  if (card_.reserved > target) {
+    for (const auto& idle : idleSegments()) {
+      if (card_.reserved > target) {
+        release(idle.second);
+      }
+    }
   }
-  const uint32_t now = epoch();
-  std::vector<Block*> idle = idleSegments();
-  std::stable_sort(idle.begin(), idle.end(), [now](Block* a, Block* b) {
-    return now - a->freed_at > now - b->freed_at;
-  });
-  auto end = idle.begin();
-  for (; end != idle.end() && reserved > target; ++end) {
-    reserved -= (*end)->size;
-  }
-  release({idle.begin(), end});
 }
 
 void DeviceAllocator::emptyCache() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   releaseAll();
 }
 
@@ -881,109 +766,82 @@ void DeviceAllocator::setMemoryFraction(double fraction) {
 // ---- reports ----
 
 DeviceStats DeviceAllocator::stats() {
-  using XPUCachingAllocator::StatArray;
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
-  DeviceStats stats = stats_;
-  constexpr std::array<StatArray DeviceStats::*, kNumCounters> members = {
-      &DeviceStats::allocation,
-      &DeviceStats::active,
-      &DeviceStats::inactive_split,
-      &DeviceStats::allocated_bytes,
-      &DeviceStats::active_bytes,
-      &DeviceStats::inactive_split_bytes,
-      &DeviceStats::requested_bytes};
-  for (size_t t = 0; t < peak_.size(); ++t) {
-    for (size_t i = 0; i < kNumCounters; ++i) {
-      Stat& stat = (stats.*members[i])[t];
-      for (const auto& blocks : streams_) {
-        stat.current += blocks->current(t, i);
-        stat.allocated += blocks->totalIncrease(t, i);
-      }
-      // A peak that was not settled yet is that of now.
-      stat.peak = std::max(peak_[t][i], stat.current);
-      stat.freed = stat.allocated - stat.current - freed_base_[t][i];
-      stat.allocated -= allocated_base_[t][i];
+  DeviceStats stats = counts_;
+  const auto read = [&](Stat& stat, size_t t, Counter i) {
+    int64_t increased = 0;
+    for (const auto& blocks : streams_) {
+      increased += blocks->totalIncrease(t, i);
     }
+    stat.current = total(t, i);
+    stat.peak = peak_[t][i];
+    stat.allocated = increased - increased_base_[t][i];
+    stat.freed = increased - stat.current - decreased_base_[t][i];
+  };
+  for (size_t t = 0; t < peak_.size(); ++t) {
+    read(stats.allocation[t], t, kAllocation);
+    read(stats.segment[t], t, kSegment);
+    read(stats.active[t], t, kActive);
+    read(stats.inactive_split[t], t, kInactiveSplit);
+    read(stats.allocated_bytes[t], t, kAllocatedBytes);
+    read(stats.reserved_bytes[t], t, kReservedBytes);
+    read(stats.active_bytes[t], t, kActiveBytes);
+    read(stats.inactive_split_bytes[t], t, kInactiveSplitBytes);
+    read(stats.requested_bytes[t], t, kRequestedBytes);
   }
+  read(stats.oversize_allocations, kAggregate, kOversizeAllocation);
+  read(stats.oversize_segments, kAggregate, kOversizeSegment);
   stats.max_split_size = config_.max_split_size == AllocatorConfig::kUnlimited
       ? -1
       : static_cast<int64_t>(config_.max_split_size);
   return stats;
 }
 
-template <class F>
-void DeviceAllocator::forEachOwnStat(F f) {
-  for (auto* stats : {&stats_.segment, &stats_.reserved_bytes}) {
-    std::for_each(stats->begin(), stats->end(), f);
-  }
-  f(stats_.oversize_allocations);
-  f(stats_.oversize_segments);
-}
-
 void DeviceAllocator::resetPeakStats() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
-  forEachOwnStat([](Stat& stat) { stat.peak = stat.current; });
   peak_ = {};
-  if (!streams_.empty()) {
-    settle(*streams_.front());
-  }
 }
 
 void DeviceAllocator::resetAccumulatedStats() {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const LockAll all(*this);
-  forEachOwnStat([](Stat& stat) { stat.allocated = stat.freed = 0; });
-  stats_.num_alloc_retries = 0;
-  stats_.num_ooms = 0;
-  allocated_base_ = {};
-  freed_base_ = {};
+  counts_.num_alloc_retries = 0;
+  counts_.num_ooms = 0;
+  increased_base_ = {};
+  decreased_base_ = {};
   for (const auto& blocks : streams_) {
     for (size_t t = 0; t < peak_.size(); ++t) {
       for (size_t i = 0; i < kNumCounters; ++i) {
-        const int64_t increase = blocks->totalIncrease(t, i);
-        allocated_base_[t][i] += increase;
-        freed_base_[t][i] += increase - blocks->current(t, i);
+        const int64_t increased = blocks->totalIncrease(t, i);
+        increased_base_[t][i] += increased;
+        decreased_base_[t][i] += increased - blocks->current(t, i);
       }
     }
   }
 }
 
-void DeviceAllocator::cacheInfo(size_t& total, size_t& largest) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
-  for (const auto& blocks : streams_) {
-    const std::lock_guard<SpinLock> lock(blocks->lock);
-    for (const bool is_small : {true, false}) {
-      blocks->freeBlocks(is_small).forEach([&](const Block* block) {
-        total += block->size;
-        largest = std::max(largest, block->size);
-      });
-    }
-  }
-}
-
 void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   for (const auto& entry : segments_) {
     const Block* const first = entry.second.first;
-    const StreamBlocks& blocks = *first->owner;
     SegmentInfo segment;
     segment.device = device_;
     segment.address = reinterpret_cast<int64_t>(entry.first);
     segment.total_size = static_cast<int64_t>(entry.second.size);
-    const std::lock_guard<SpinLock> lock(first->owner->lock);
-    segment.stream = blocks.stream.id();
+    const SpinGuard lock(first->owner->lock);
+    segment.stream = first->owner->stream.id();
     segment.is_large = !first->is_small;
     for (const Block* block = first; block != nullptr; block = block->next) {
-      XPUCachingAllocator::BlockInfo info;
+      BlockInfo info;
       info.size = static_cast<int64_t>(block->size);
       info.allocated = block->state == BlockState::Allocated;
       info.active = block->state != BlockState::Free;
       if (info.allocated) {
         info.requested_size = static_cast<int64_t>(block->requested_size);
       } else if (!info.active && !block->isSplit()) {
-        info.gc_counter = static_cast<int32_t>(epoch() - block->freed_at);
+        info.gc_counter = static_cast<int32_t>(epoch_ - block->freed_at);
       }
       segment.requested_size += info.requested_size;
       segment.allocated_size += info.allocated ? info.size : 0;
@@ -995,28 +853,34 @@ void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
 }
 
 bool DeviceAllocator::owns(const void* ptr) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const Guard guard(mutex_);
   const auto* const address = static_cast<const char*>(ptr);
-  auto after = segments_.upper_bound(address);
+  const auto after = segments_.upper_bound(address);
   return after != segments_.begin() &&
       address < std::prev(after)->first + std::prev(after)->second.size;
 }
 
 void DeviceAllocator::throwOutOfMemory(size_t size) {
-  size_t allocated = 0;
-  size_t reserved = 0;
-  {
-    const std::lock_guard<std::recursive_mutex> guard(mutex_);
-    ++stats_.num_ooms;
-    const DeviceStats now = stats();
-    allocated = static_cast<size_t>(now.allocated_bytes[0].current);
-    reserved = static_cast<size_t>(now.reserved_bytes[0].current);
-  }
   trace(TraceEvent::OOM, device_, nullptr, size, 0);
+  DeviceStats now;
+  {
+    const Guard guard(mutex_);
+    ++counts_.num_ooms;
+    now = stats();
+  }
   const size_t total = backend_.totalMemory(device_);
   const auto free = backend_.freeMemory(device_);
   const size_t limit = card_.limit;
-  notifyOutOfMemory(device_, size, total, free.value_or(0));
+  const auto text = [](int64_t bytes) {
+    return formatSize(static_cast<size_t>(bytes));
+  };
+  const auto all = [] {
+    const std::lock_guard<std::mutex> guard(observers().mutex);
+    return observers().all;
+  }();
+  for (const auto& observer : all) {
+    observer(device_, size, total, free.value_or(0));
+  }
   TORCH_CHECK_WITH(
       OutOfMemoryError,
       false,
@@ -1027,16 +891,15 @@ void DeviceAllocator::throwOutOfMemory(size_t size) {
       "; ",
       formatSize(total),
       " total capacity; ",
-      formatSize(allocated),
+      text(now.allocated_bytes[kAggregate].current),
       " already allocated; ",
-      free ? formatSize(*free) : std::string("unknown"),
+      free ? formatSize(*free) : "unknown",
       " free; ",
-      formatSize(reserved),
-      " reserved in total by PyTorch; ",
-      limit == AllocatorConfig::kUnlimited ? std::string("no limit is set")
-                                           : formatSize(limit) + " allowed",
+      text(now.reserved_bytes[kAggregate].current),
+      " reserved in total by PyTorch; limit ",
+      limit == AllocatorConfig::kUnlimited ? "not set" : formatSize(limit),
       "). If reserved memory is much more than allocated memory, try setting "
-      "max_split_size_mb in PYTORCH_XPU_ALLOC_CONF to avoid fragmentation.");
+      "max_split_size_mb in PYTORCH_XPU_ALLOC_CONF to avoid fragmentation");
 }
 
 } // namespace c10::xpu::impl
@@ -1045,6 +908,11 @@ namespace c10::xpu::XPUCachingAllocator {
 
 void setTrace(TraceFn trace) {
   impl::trace_fn = trace;
+}
+
+void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
+  const std::lock_guard<std::mutex> guard(impl::observers().mutex);
+  impl::observers().all.push_back(std::move(observer));
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

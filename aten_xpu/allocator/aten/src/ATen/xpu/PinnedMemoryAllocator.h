@@ -2,12 +2,9 @@
 
 #include <c10/core/Allocator.h>
 
-namespace at {
-namespace xpu {
+namespace at::xpu {
 
-/// The allocator behind Tensor.pin_memory() for XPU. See
-/// getCachingHostAllocator for its errors.
+/// The allocator behind Tensor.pin_memory() for XPU: getCachingHostAllocator().
 C10_EXPORT c10::Allocator* getPinnedMemoryAllocator();
 
-} // namespace xpu
-} // namespace at
+} // namespace at::xpu

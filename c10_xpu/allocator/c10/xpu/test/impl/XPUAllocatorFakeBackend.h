@@ -23,8 +23,7 @@ inline XPUStream fakeStream(StreamId id, DeviceIndex device = 0) {
 /// Stands in for the SYCL runtime under the core of the caching allocator.
 /// Memory is nothing but addresses. Streams hold work that names the memory it
 /// uses; it is done when the test says so, or when somebody waits for it. To
-/// give memory back that pending work uses, or to wait for work that a host
-/// task holds, raises and is kept in `misuse`.
+/// give memory back that pending work uses raises, and is kept in `misuse`.
 class FakeBackend final : public impl::MemoryBackend {
  public:
   enum class Fault { None, Allocate, Deallocate, Fence, Complete, Wait };
@@ -71,7 +70,7 @@ class FakeBackend final : public impl::MemoryBackend {
     segments_.erase(segment);
   }
 
-  std::unique_ptr<impl::Fence> fence(XPUStream stream, sycl::queue*) override {
+  impl::Fence fence(XPUStream stream, sycl::queue*) override {
     const std::lock_guard<std::mutex> guard(mutex_);
     fault(Fault::Fence);
     FakeStream& fake = streams_[key(stream)];
@@ -80,7 +79,9 @@ class FakeBackend final : public impl::MemoryBackend {
     }
     ++num_fences_;
     fake.pending.push_back({++fake.enqueued, 0, false});
-    return std::make_unique<FakeFence>(*this, fake, fake.enqueued);
+    return [this, &fake, number = fake.enqueued](bool wait) {
+      return passed(fake, number, wait);
+    };
   }
 
   std::shared_ptr<sycl::queue> externalQueue(XPUStream) override {
@@ -170,31 +171,16 @@ class FakeBackend final : public impl::MemoryBackend {
       });
     }
   };
-  struct FakeFence final : impl::Fence {
-    FakeFence(FakeBackend& backend, FakeStream& stream, uint64_t number)
-        : backend(backend), stream(stream), number(number) {}
-    bool complete() override {
-      const std::lock_guard<std::mutex> guard(backend.mutex_);
-      backend.fault(Fault::Complete);
-      return stream.finished() >= number;
-    }
-    void wait() override {
-      const std::lock_guard<std::mutex> guard(backend.mutex_);
-      backend.fault(Fault::Wait);
-      backend.check(!stream.heldByHost(number), "a host task is waited for");
-      while (stream.finished() < number) {
-        stream.pending.pop_front();
+  bool passed(FakeStream& fake, uint64_t number, bool wait) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    fault(wait ? Fault::Wait : Fault::Complete);
+    if (wait && !fake.heldByHost(number)) {
+      while (fake.finished() < number) {
+        fake.pending.pop_front();
       }
     }
-    bool waitsForHost() override {
-      const std::lock_guard<std::mutex> guard(backend.mutex_);
-      return stream.heldByHost(number);
-    }
-    FakeBackend& backend;
-    FakeStream& stream;
-    const uint64_t number;
-  };
-
+    return fake.finished() >= number;
+  }
   static std::pair<DeviceIndex, StreamId> key(XPUStream stream) {
     return {stream.device_index(), stream.id()};
   }

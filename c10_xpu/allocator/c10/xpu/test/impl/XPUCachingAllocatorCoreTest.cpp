@@ -20,7 +20,7 @@ using namespace c10::xpu::impl;
 using namespace c10::xpu::test;
 using c10::StreamId;
 using Fault = FakeBackend::Fault;
-using c10::xpu::XPUCachingAllocator::StatArray;
+using namespace c10::xpu::XPUCachingAllocator;
 
 namespace {
 
@@ -61,6 +61,15 @@ struct Device {
   std::vector<SegmentInfo> snapshot() {
     std::vector<SegmentInfo> result;
     core.snapshot(result);
+    return result;
+  }
+  // Of the segments, in MiB.
+  std::vector<int64_t> sizes() {
+    std::vector<int64_t> result;
+    for (const SegmentInfo& segment : snapshot()) {
+      result.push_back(segment.total_size >> 20);
+    }
+    std::sort(result.begin(), result.end());
     return result;
   }
   int64_t reserved() {
@@ -213,9 +222,6 @@ TEST(XPUCachingAllocatorCoreTest, FreeBlocksFindTheBestFit) {
       const Block* const found = bins.find(wanted);
       ASSERT_EQ(found == nullptr ? 0 : found->size, best);
     }
-    size_t visited = 0;
-    bins.forEach([&](const Block*) { ++visited; });
-    EXPECT_EQ(visited, in.size());
   }
 }
 
@@ -371,25 +377,6 @@ TEST(XPUCachingAllocatorCoreTest, BusyStreamsHoldBlocksBack) {
   EXPECT_EQ(device.allocate(20 * kMiB), ptr);
 }
 
-TEST(XPUCachingAllocatorCoreTest, EightBlocksShareAFence) {
-  Device device;
-  std::vector<void*> blocks;
-  for (int i = 0; i < 8; ++i) {
-    blocks.push_back(device.allocate(512));
-    device.recordStream(blocks.back(), i == 3 ? 6 : 5);
-    device.backend.enqueue(fakeStream(i == 3 ? 6 : 5), blocks.back());
-  }
-  for (void* ptr : blocks) {
-    EXPECT_EQ(device.backend.numFences(), 0);
-    device.free(ptr);
-  }
-  EXPECT_EQ(device.backend.numFences(), 2);
-  EXPECT_EQ(device.active(), 8);
-  device.backend.finish(fakeStream(5));
-  device.allocate(512);
-  EXPECT_EQ(device.active(), 2); // that, and one held
-}
-
 TEST(XPUCachingAllocatorCoreTest, HeldBlocksComeBackWithinEightAllocations) {
   Device device;
   void* ptr = device.allocate(512);
@@ -469,6 +456,27 @@ TEST(XPUCachingAllocatorCoreTest, FencesThatFailAreTriedAgain) {
   EXPECT_TRUE(device.snapshot().empty());
 }
 
+// The fence of a later block stands for those of earlier ones that failed.
+TEST(XPUCachingAllocatorCoreTest, FencesThatFailTwiceAreTriedAgain) {
+  Device device;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 3; ++i) {
+    blocks.push_back(device.allocate(20 * kMiB));
+    device.recordStream(blocks.back(), 5);
+    device.backend.enqueue(fakeStream(5), blocks.back());
+  }
+  for (const int after : {0, 1, 0}) {
+    device.backend.inject(Fault::Fence, after);
+    device.free(blocks.back());
+    blocks.pop_back();
+  }
+  device.backend.clearFault();
+  device.backend.finish(fakeStream(5));
+  device.allocate(20 * kMiB);
+  EXPECT_EQ(device.active(), 1);
+  EXPECT_EQ(device.core.stats().num_device_alloc, 3);
+}
+
 TEST(XPUCachingAllocatorCoreTest, FailedReleaseKeepsTheSegment) {
   Device device;
   for (const Fault fault : {Fault::Deallocate, Fault::Fence, Fault::Wait}) {
@@ -519,11 +527,20 @@ TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromOtherStreams) {
         "60.00 MiB already allocated",
         "unknown free",
         "60.00 MiB reserved",
-        "no limit is set"}) {
+        "limit not set"}) {
     EXPECT_CONTAINS(error, part);
   }
   device.free(ptr);
   EXPECT_NE(device.allocate(8 * kMiB, 0), nullptr);
+}
+
+TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromItsStreamFirst) {
+  Device device;
+  device.backend.capacity = 160 * kMiB;
+  device.free(device.allocate(40 * kMiB, 0));
+  device.free(device.allocate(60 * kMiB, 1));
+  device.allocate(90 * kMiB, 0);
+  EXPECT_EQ(device.sizes(), (std::vector<int64_t>{60, 90}));
 }
 
 TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreNotSplit) {
@@ -540,24 +557,6 @@ TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreNotSplit) {
   EXPECT_EQ(device.allocate(35 * kMiB), a);
   EXPECT_EQ(device.core.stats().allocated_bytes[0].current, mib(40));
   EXPECT_NE(device.allocate(10 * kMiB), b);
-}
-
-TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreReleasedFirst) {
-  Device device("max_split_size_mb:30");
-  device.backend.capacity = 160 * kMiB;
-  for (void* ptr :
-       {device.allocate(40 * kMiB),
-        device.allocate(80 * kMiB),
-        device.allocate(20 * kMiB)}) {
-    device.free(ptr);
-  }
-  device.allocate(59 * kMiB);
-  std::vector<int64_t> sizes;
-  for (const SegmentInfo& segment : device.snapshot()) {
-    sizes.push_back(segment.total_size >> 20);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  EXPECT_EQ(sizes, (std::vector<int64_t>{20, 40, 60}));
 }
 
 // A segment is larger than the request, and so may be oversize although the
@@ -582,12 +581,7 @@ TEST(XPUCachingAllocatorCoreTest, GarbageIsCollectedOldestFirst) {
   device.backend.enqueue(fakeStream(1), old_block);
   // 58 of 100 MiB are reserved: down to 50 before more is asked for.
   device.allocate(24 * kMiB, 5);
-  std::vector<int64_t> sizes;
-  for (const SegmentInfo& segment : device.snapshot()) {
-    sizes.push_back(segment.total_size >> 20);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  EXPECT_EQ(sizes, (std::vector<int64_t>{4, 16, 18, 24}));
+  EXPECT_EQ(device.sizes(), (std::vector<int64_t>{4, 16, 18, 24}));
 }
 
 // ---- threads ----
@@ -674,8 +668,6 @@ void stress(size_t threads, bool shared_streams, const char* config) {
           device.free(ptr);
         }
       }
-      size_t total = 0;
-      size_t largest = 0;
       switch (random() % 128) {
         case 0:
           device.core.emptyCache();
@@ -690,10 +682,6 @@ void stress(size_t threads, bool shared_streams, const char* config) {
           device.core.resetPeakStats();
           break;
         case 4:
-          device.core.cacheInfo(total, largest);
-          EXPECT_GE(total, largest);
-          break;
-        case 5:
           device.core.setMemoryFraction(random() % 2 == 0 ? 0.5 : 1);
           break;
         default:

@@ -60,7 +60,10 @@ std::atomic<bool> gStarted{false}; // the SYCL runtime may have been called
 std::atomic<bool> gForked{false};
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::DISABLED};
-thread_local DeviceIndex thread_device = 0;
+// initial-exec: one instruction to reach it; it takes a byte of the static
+// block that all libraries share.
+thread_local DeviceIndex thread_device
+    __attribute__((tls_model("initial-exec"))) = 0;
 
 /// The SYCL runtime's threads and locks do not survive a fork, and calls into
 /// it would hang. Our own lock may be held by a thread the child does not have.

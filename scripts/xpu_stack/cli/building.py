@@ -152,15 +152,20 @@ def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
 @stage_option
 @checkout_options
 @click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
-@click.option("--publish", is_flag=True, help="Also write docs/bench.md and its plot.")
+@click.option("--publish", is_flag=True, help="Also write the page in docs/ and its plot.")
+@click.option("--no-run", is_flag=True, help="Only build it and say where, as ci/gpu/pack needs.")
 def bench_(
-    stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool
+    stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool, no_run: bool
 ) -> None:
-    """Measures the runtime beside its floors: raw SYCL, a thread_local, memcpy."""
+    """Measures the runtime beside raw SYCL and, on a GPU, torch.cuda."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "bench") as work:
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, building.Mode.FAST)
         building.build(this, work.series.changes(chosen))
-        bench.run(this, quick, publish)
+        if no_run:
+            console.say(f"built in: {this.folder}")
+            console.say(f"built in: {bench.compile(this).parent}")
+        else:
+            bench.run(this, quick, publish)

@@ -65,7 +65,7 @@ bisect:
 		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
-	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH)) $(if $(AGAIN),--again)
 
 python:
 	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)

@@ -16,6 +16,14 @@ def library_path(this: Build) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": _before(str(this.sycl.root / "lib"), "LD_LIBRARY_PATH")}
 
 
+def cpu_device(this: Build) -> dict[str, str]:
+    """Where the OpenCL loader finds the CPU device of the SYCL runtime, if nobody has said."""
+    library = this.sycl.root / "lib" / "libintelocl.so"
+    if "OCL_ICD_FILENAMES" in os.environ or not library.exists():
+        return {}
+    return {"OCL_ICD_FILENAMES": str(library)}
+
+
 def _before(first: str, variable: str) -> str:
     given = os.environ.get(variable)
     return f"{first}{os.pathsep}{given}" if given else first

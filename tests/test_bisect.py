@@ -173,6 +173,8 @@ def test_a_stage_may_be_a_change(calc: Project, home: Path) -> None:
     assert "3 configuration(s)" in again
     again = calc.ok("test", "--mode", "full", "--stage", "first", env=environment(home))
     assert "first: passed before on this tree" in again
+    words = ("--stage", "second/comment", "--each", "--again")
+    assert "passed before" not in calc.ok("test", "--mode", "full", *words, env=environment(home))
     ended = calc.run("apply", "--stage", "second/nothing", env=environment(home))
     assert ended.code == 2
     assert "the changes of its stage are: second/comment, second/sum" in ended.err

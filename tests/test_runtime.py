@@ -13,14 +13,12 @@ def built(folder: Path) -> Build:
     return Build(None, Mode.FAST, Sanitizer.NONE, folder, sycl, {})  # type: ignore[arg-type]
 
 
-def test_the_cpu_device_is_the_sycl_runtimes(
+def test_a_program_finds_the_cpu_device_of_the_sycl_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OCL_ICD_FILENAMES", raising=False)
-    assert runtime.cpu_device(built(tmp_path)) == {}  # a runtime without one
-    library = tmp_path / "lib" / "libintelocl.so"
-    library.parent.mkdir()
-    library.touch()
-    assert runtime.cpu_device(built(tmp_path)) == {"OCL_ICD_FILENAMES": str(library)}
+    environment = runtime.program_environment(built(tmp_path))
+    assert environment["OCL_ICD_FILENAMES"] == f"{tmp_path}/lib/libintelocl.so"
+    assert environment["LD_LIBRARY_PATH"].startswith(f"{tmp_path}/lib")
     monkeypatch.setenv("OCL_ICD_FILENAMES", "mine")
-    assert runtime.cpu_device(built(tmp_path)) == {}
+    assert runtime.program_environment(built(tmp_path))["OCL_ICD_FILENAMES"] == "mine"

@@ -16,12 +16,14 @@ def library_path(this: Build) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": _before(str(this.sycl.root / "lib"), "LD_LIBRARY_PATH")}
 
 
-def cpu_device(this: Build) -> dict[str, str]:
-    """Where the OpenCL loader finds the CPU device of the SYCL runtime, if nobody has said."""
-    library = this.sycl.root / "lib" / "libintelocl.so"
-    if "OCL_ICD_FILENAMES" in os.environ or not library.exists():
-        return {}
-    return {"OCL_ICD_FILENAMES": str(library)}
+def program_environment(this: Build) -> dict[str, str]:
+    """In which a C++ program of `this` runs.
+
+    The OpenCL loader has to be told of Intel's CPU device. For Python,
+    `import torch` does it; c10/xpu itself sets no variable of the process.
+    """
+    opencl = os.environ.get("OCL_ICD_FILENAMES") or str(this.sycl.root / "lib" / "libintelocl.so")
+    return {**library_path(this), "OCL_ICD_FILENAMES": opencl}
 
 
 def _before(first: str, variable: str) -> str:

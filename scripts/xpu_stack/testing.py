@@ -226,8 +226,7 @@ def _run(
     env = {
         **this.env,
         **configuration.environment,
-        **runtime.library_path(this),
-        **runtime.cpu_device(this),
+        **runtime.program_environment(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
         "GTEST_FILTER": cases,

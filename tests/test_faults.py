@@ -6,10 +6,12 @@ import random
 import resource
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from expecttest import assert_expected_inline
 from project import Project, git, write
 
 KILLS = 50
@@ -217,3 +219,99 @@ def test_interrupted(project: Project) -> None:
     assert process.returncode == 130, errors
     assert b"Traceback" not in errors
     assert project.snapshot() == before
+
+
+# -- beside other programs -----------------------------------------------------
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # polls for the moment; it is not guessed
+
+
+def test_an_index_that_another_program_holds_is_refused(project: Project) -> None:
+    lock = project.checkout / ".git/index.lock"
+    for words in (["apply", "--stage", "device"], ["apply"], ["undo"]):
+        before = project.snapshot()
+        lock.touch()
+        ended = project.run(*words)
+        assert ended.code == 3
+        assert_expected_inline(
+            "\n".join(ended.lines.splitlines()[-3:]),
+            """\
+error: Another program holds the checkout's index; the checkout is as it was.
+  why: CHECKOUT/.git/index.lock exists, and it did not go within 3 seconds
+  next: rm CHECKOUT/.git/index.lock # when no other git is running; then the same command""",
+        )
+        assert project.snapshot() == before
+        assert lock.read_bytes() == b"", "it is the other program's"
+        lock.unlink()
+        project.ok(*words)
+        assert git(project.checkout, "status", "--porcelain") == ""
+    whole(project)
+
+
+def test_an_index_that_is_let_go_is_waited_for(project: Project) -> None:
+    lock = project.checkout / ".git/index.lock"
+    lock.touch()
+    process = start(project, "apply")
+    logs = project.folder / ".xpu/logs"
+    until(lambda: any(b"waiting for" in path.read_bytes() for path in logs.glob("*apply*")))
+    lock.unlink()
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_an_editor_that_asks_git_all_the_time(project: Project) -> None:
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            git(project.checkout, "status")
+
+    editor = threading.Thread(target=ask)
+    editor.start()
+    try:
+        for stage in ("stream", "base") * 4:
+            project.ok("apply", "--stage", stage)
+            assert git(project.checkout, "status", "--porcelain") == ""
+    finally:
+        done.set()
+        editor.join()
+
+
+def test_an_index_lock_after_a_power_loss_in_the_move_is_waited_for(project: Project) -> None:
+    process = start(project, "apply", fault="file 0")
+    process.communicate()
+    own = project.checkout / ".git/index.lock"
+    own.unlink()
+    own.touch()  # another program has come since
+    ended = project.run("status")
+    assert ended.code == 3
+    assert "Another program holds" in ended.err
+    assert own.exists()
+    own.unlink()
+    project.ok("status")
+    assert git(project.checkout, "status", "--porcelain") == ""
+    assert project.log()[0] == "Add streams"
+
+
+@pytest.mark.parametrize("edited", ["c10/CMakeLists.txt", "c10/xpu/Device.cpp"])
+def test_a_file_saved_while_the_commits_are_made_is_kept(project: Project, edited: str) -> None:
+    """A program in between writes into the checkout after it was found clean."""
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout
+    program = (
+        f'#!/bin/sh\ncase " $* " in *" commit-tree "*) mkdir -p {project.checkout}/c10/xpu\n'
+        f'echo mine >{project.checkout / edited};; esac\nexec {real.strip()} "$@"\n'
+    )
+    write(project.folder, {"bin/git": program})
+    (project.folder / "bin/git").chmod(0o755)
+    path = f"{project.folder / 'bin'}:{os.environ['PATH']}"
+    ended = project.run("apply", env={"PATH": path})
+    assert ended.code == 3, ended.err
+    assert (project.checkout / edited).read_text() == "mine\n"
+    assert project.log() == ["base"]
+    whole(project)

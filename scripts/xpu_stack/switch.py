@@ -37,7 +37,7 @@ from pathlib import Path
 from xpu_stack import session, shell
 from xpu_stack.console import log
 from xpu_stack.errors import ToolError
-from xpu_stack.git import ZERO, CommitId, Entry, Repository
+from xpu_stack.git import ZERO, CommitId, Entry, File, Repository
 from xpu_stack.shell import CommandFailed
 
 _GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
@@ -199,7 +199,7 @@ class Switch:
         for entry in entries:
             if entry.path not in edited:
                 continue
-            if self._content_of(entry.path) != (entry.new_mode, entry.new):
+            if self._repository.store_edited(entry.path) != File(entry.new_mode, entry.new):
                 raise ToolError(
                     f"{entry.path} was edited meanwhile; the checkout is as it was.",
                     why="the move changes that file, and the edit would be lost",
@@ -207,16 +207,6 @@ class Switch:
                 )
             found.add(entry.path)
         return found
-
-    def _content_of(self, name: str) -> tuple[int, str]:
-        """Mode and blob of a file of the work tree; 0 where there is none."""
-        path = self._repository.folder / name
-        if path.is_symlink():
-            return 0o120000, self._repository.store_bytes(os.fsencode(path.readlink()))
-        if not path.is_file():
-            return 0, ZERO
-        blob = self._repository.line("hash-object", f"--path={name}", "--", str(path))
-        return (0o100755 if os.access(path, os.X_OK) else 0o100644), blob
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -236,8 +226,8 @@ class Switch:
         with self._writing():
             (self._stage / "files").mkdir(parents=True)
             (self._stage / "lock").touch()
-            self._write_contents(entries)
             self._write_index(entries)
+            self._write_contents(entries)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
 
     def _set_off(self, plan: Plan, entries: list[Entry]) -> None:
@@ -251,24 +241,20 @@ class Switch:
             draft.rename(self._journal)
 
     def _write_contents(self, entries: list[Entry]) -> None:
-        wanted = [entry for entry in entries if entry.new_mode not in (0, _GITLINK)]
-        # with the checkout's own filters (line ends, LFS), as git itself writes it
-        asked = b"".join(f"{e.new} ".encode() + os.fsencode(e.path) + b"\n" for e in wanted)
-        data = self._repository.run("cat-file", "--batch", "--filters", input=asked).output
-        at = 0
-        for entry in wanted:
-            start = data.index(b"\n", at) + 1
-            at = start + int(data[at:start].split()[2])
-            content, at = data[start:at], at + 1
-            path = self._stage / "files" / entry.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if entry.new_mode == 0o120000:
-                path.symlink_to(os.fsdecode(content))
-                continue
-            path.write_bytes(content)
-            path.chmod(0o755 if entry.new_mode == 0o100755 else 0o644)
-            if len(wanted) < _MANY:
-                self._sync(path)
+        """Has git write the files, by the filters and attributes of the new index."""
+        folder = self._stage / "files"
+        wanted = [e.path for e in entries if e.new_mode not in (0, _GITLINK)]
+        env = {
+            "GIT_DIR": str(self._repository.git_dir),
+            "GIT_WORK_TREE": str(folder),
+            "GIT_INDEX_FILE": str(self._stage / "index"),
+        }
+        asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
+        self._repository.run("checkout-index", "-z", "--stdin", input=asked, env=env, cwd=folder)
+        for path in wanted:
+            (folder / path).lstat()  # git has written each
+            if len(wanted) < _MANY and not (folder / path).is_symlink():
+                self._sync(folder / path)
         if len(wanted) >= _MANY:
             shell.run(["sync", "--file-system", self._stage])
 

@@ -43,6 +43,7 @@ class Source:
 def export(work: Workspace) -> list[Path]:
     """Writes what differs back; the files written, or removed."""
     repository = work.repository
+    stack.refuse_operation(repository)
     there = stack.read(repository)
     _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)

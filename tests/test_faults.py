@@ -8,7 +8,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
@@ -315,3 +316,75 @@ def test_a_file_saved_while_the_commits_are_made_is_kept(project: Project, edite
     assert (project.checkout / edited).read_text() == "mine\n"
     assert project.log() == ["base"]
     whole(project)
+
+
+# -- what cannot be written ------------------------------------------------------
+
+
+@contextlib.contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    if os.geteuid():
+        path.chmod(0o555)
+        yield
+        path.chmod(0o755)
+        return
+    made = subprocess.run(["chattr", "+i", str(path)], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"root writes everywhere, and: {made.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", str(path)], check=True)
+
+
+def refused_as_it_was(project: Project, *words: str, env: dict[str, str] | None = None) -> str:
+    before = project.snapshot()
+    log = git(project.checkout, "reflog", "refs/xpu-stack/moves", check=False)
+    ended = project.run(*words, env=env)
+    assert ended.code == 3, ended.err
+    assert "it is as it was" in ended.err
+    assert project.snapshot() == before
+    assert git(project.checkout, "reflog", "refs/xpu-stack/moves", check=False) == log
+    whole(project)
+    return ended.err
+
+
+def test_a_folder_that_cannot_be_written(project: Project) -> None:
+    with unwritable(project.checkout / "c10"):
+        told = refused_as_it_was(project, "apply")
+        assert "why: nothing can be written in CHECKOUT/c10" in told
+        project.ok("status")
+    project.ok("apply")
+    with unwritable(project.checkout / "c10/xpu"):
+        refused_as_it_was(project, "apply", "--stage", "base")
+
+
+def test_a_file_that_cannot_be_replaced(project: Project) -> None:
+    """Found only in the middle of the move."""
+    if os.geteuid():
+        pytest.skip("only root can make such a file")
+    with unwritable(project.checkout / "c10/CMakeLists.txt"):
+        told = refused_as_it_was(project, "apply")
+        assert "why: Operation not permitted: CHECKOUT/c10/CMakeLists.txt" in told
+    project.ok("apply")
+
+
+def test_a_branch_that_another_program_holds(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    lock = project.checkout / ".git/refs/heads/xpu-stack.lock"
+    lock.touch()
+    refused_as_it_was(project, "apply")
+    lock.unlink()
+    project.ok("apply")
+
+
+@pytest.mark.parametrize("verb", ["apply", "rebase"])
+def test_a_step_that_fails_takes_all_back(project: Project, verb: str) -> None:
+    folders_for_files(project)
+    project.ok("apply", "--stage", "stream" if verb == "rebase" else "base")
+    for point in ("locked", "gone", "file 0", "file 2", "index", "head"):
+        times = {path: path.lstat().st_mtime_ns for path in project.checkout.rglob("*.cpp")}
+        refused_as_it_was(project, *PAIRS[verb][0], env={"XPU_STACK_FAULT": f"{point}!"})
+        assert {path: path.lstat().st_mtime_ns for path in times} == times
+    project.ok(*PAIRS[verb][0])
+    refused_as_it_was(project, *PAIRS[verb][1], env={"XPU_STACK_FAULT": "head!"})

@@ -13,9 +13,9 @@ step. So:
    It is a link to a file of ours, by which the next run knows it for its own.
    Only now is it certain that nothing is edited or in the way.
 3. The journal is renamed into place: from here on the move happens.
-4. The move is a row of renames on one file system, each of which can be
-   repeated: files that go, files that come, index, refs, HEAD. Then the
-   journal and the lock are removed.
+4. The move is a row of renames, see Note [Renames]: files that go, files that
+   come, index; then refs and HEAD. Each step can be repeated, and taken back:
+   when one fails, all are. Then the journal and the lock are removed.
 
 Steps 2 to 4 take milliseconds, or a second when most files change, in a process
 of its own session, which a signal to the command and its group does not reach: a
@@ -28,10 +28,9 @@ import filecmp
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from xpu_stack import session, shell
@@ -39,12 +38,11 @@ from xpu_stack.console import log
 from xpu_stack.errors import ToolError
 from xpu_stack.git import ZERO, CommitId, Entry, File, Repository
 from xpu_stack.shell import CommandFailed
+from xpu_stack.transaction import GITLINK, Renamed, Renames, fault, forward_or_back, reason
 
-_GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 _MANY = 100  # files from which on one sync of the file system costs less than theirs
 _ROOM = 1 << 18  # bytes kept free for git's own small files in step 4
 _WAIT = 3.0  # seconds that another program may hold the index
-_FAULT = "XPU_STACK_FAULT"  # a test's way to end step 4 at a given point
 
 
 @dataclass(frozen=True)
@@ -57,21 +55,37 @@ class RefUpdate:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a checkout is. head: the branch that HEAD is on; "": none."""
+
+    commit: str
+    head: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """A move, as the journal has it."""
 
-    new: str
-    head: str  # the branch that HEAD is on then; "": none
+    old: Place
+    new: Place
     reason: str
     refs: list[RefUpdate]
-    entries: list[tuple[str, int]]  # path, new mode; mode 0: the file goes
+    files: list[Renamed]
 
     @classmethod
     def load(cls, path: Path) -> "Plan":
         data = json.loads(path.read_text())
-        refs = [RefUpdate(**ref) for ref in data.pop("refs")]
-        entries = [(path, mode) for path, mode in data.pop("entries")]
-        return cls(**data, refs=refs, entries=entries)
+        return cls(
+            Place(**data["old"]),
+            Place(**data["new"]),
+            data["reason"],
+            [RefUpdate(**ref) for ref in data["refs"]],
+            [Renamed(**file) for file in data["files"]],
+        )
+
+    def reversed(self) -> "Plan":
+        refs = [RefUpdate(update.ref, update.old, update.new) for update in self.refs]
+        return replace(self, old=self.new, new=self.old, refs=refs)
 
 
 class Switch:
@@ -91,7 +105,7 @@ class Switch:
             self._leave()
             return False
         plan = Plan.load(self._journal)
-        log.info("finishing the move to %s that was cut off", plan.new)
+        log.info("finishing the move to %s that was cut off", plan.new.commit)
         self._drop_own_locks(plan)
         self._take_lock()
         self._perform(plan)
@@ -107,7 +121,8 @@ class Switch:
         old = self._repository.commit_id("HEAD")
         assert old is not None
         entries = self._repository.diff(old, new)
-        plan = Plan(new, head, reason, refs, [])
+        here = Place(old, self._repository.branch() or "")
+        plan = Plan(here, Place(new, head), reason, refs, [])
         self._prepare(entries)
         session.run(lambda: self._go(plan, entries))
 
@@ -118,13 +133,18 @@ class Switch:
             self._take_lock()
             self._refuse_collisions(entries)
             there = self._as_they_will_be(entries)
-            # their places in the folder of contents are their numbers
-            plan.entries.extend((e.path, e.new_mode) for e in entries if e.path not in there)
+            plan.files.extend(
+                Renamed(e.path, e.old_mode, e.new_mode) for e in entries if e.path not in there
+            )
+            self._renames(plan).refuse_unwritable("The checkout")
             self._set_off(plan, entries)
         except BaseException:
             self._leave()
             raise
         self._perform(plan)
+
+    def _renames(self, plan: Plan) -> Renames:
+        return Renames(self._repository.folder, self._stage, plan.files)
 
     def _take_lock(self) -> None:
         """Takes git's lock of the index; another program's goes by itself, or not."""
@@ -214,18 +234,18 @@ class Switch:
             yield
         except (OSError, CommandFailed) as error:
             self._leave()
-            why = error.strerror if isinstance(error, OSError) else error.result.complaint
             raise ToolError(
                 "The checkout could not be changed; it is as it was.",
-                why=f"{str(why).splitlines()[-1]}: {self._stage}",
+                why=reason(error),
                 next="df -h . # make room, then type the same command again",
             ) from error
 
     def _prepare(self, entries: list[Entry]) -> None:
         shutil.rmtree(self._stage, ignore_errors=True)
         with self._writing():
-            (self._stage / "files").mkdir(parents=True)
+            (self._stage / "new").mkdir(parents=True)
             (self._stage / "lock").touch()
+            (self._stage / "forward").touch()
             self._write_index(entries)
             self._write_contents(entries)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
@@ -242,8 +262,8 @@ class Switch:
 
     def _write_contents(self, entries: list[Entry]) -> None:
         """Has git write the files, by the filters and attributes of the new index."""
-        folder = self._stage / "files"
-        wanted = [e.path for e in entries if e.new_mode not in (0, _GITLINK)]
+        folder = self._stage / "new"
+        wanted = [e.path for e in entries if e.new_mode not in (0, GITLINK)]
         env = {
             "GIT_DIR": str(self._repository.git_dir),
             "GIT_WORK_TREE": str(folder),
@@ -279,79 +299,57 @@ class Switch:
 
     def _perform(self, plan: Plan) -> None:
         """Step 4; may be repeated from any point of itself."""
-        repository = self._repository
-        _fault("locked")
-        for path, mode in plan.entries:
-            if not mode:  # first: a folder may come where a file was
-                self._take_out(repository.folder / path)
-        _fault("gone")
-        for number, (path, mode) in enumerate(plan.entries):
-            if mode:
-                self._place(self._stage / "files" / path, repository.folder / path, mode)
-            _fault(f"file {number}")
-        prepared = self._stage / "index"
-        if prepared.exists():
-            # The new files' times, so that git need not read them again.
-            env = {"GIT_INDEX_FILE": str(prepared)}
-            repository.run("update-index", "-q", "--refresh", env=env, check=False)
-            prepared.replace(self._index)
-        _fault("index")
-        self._move_refs(plan)
-        _fault("refs")
+        error = forward_or_back(self._stage, lambda: self._forward(plan), lambda: self._back(plan))
         self._journal.unlink()
         self._leave()
+        if error:
+            raise ToolError(
+                "The checkout could not be changed; it is as it was.",
+                why=reason(error),
+                next="mend that, then type the same command again",
+            )
 
-    def _place(self, staged: Path, path: Path, mode: int) -> None:
-        if mode == _GITLINK:
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-            path.mkdir(parents=True, exist_ok=True)
-        elif staged.is_symlink() or staged.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir() and not path.is_symlink():
-                self._take_out_folders(path)
-            staged.replace(path)
+    def _forward(self, plan: Plan) -> None:
+        fault("locked")
+        self._renames(plan).forward()
+        self._put_index(self._stage / "index")
+        fault("index")
+        self._move_refs(plan)
+        fault("refs")
 
-    def _take_out(self, path: Path) -> None:
-        # Repeated after a cut, the new may stand there: a folder where the
-        # file was, or a file or a link where the file's folder was.
-        if self._is_beyond_a_link(path):
-            return
-        if path.is_dir() and not path.is_symlink():
-            self._take_out_folders(path)  # a submodule's: it goes when it is empty
-            return
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
-        self._take_out_folders(path.parent)
+    def _back(self, plan: Plan) -> None:
+        self._move_refs(plan.reversed())
+        self._renames(plan).back()
+        self._put_index(self._stage / "index.old")
 
-    def _is_beyond_a_link(self, path: Path) -> bool:
-        inner = path.relative_to(self._repository.folder).parents
-        return any((self._repository.folder / folder).is_symlink() for folder in inner)
-
-    def _take_out_folders(self, folder: Path) -> None:
-        """Removes a folder and those above it, as far as they are empty."""
-        while folder != self._repository.folder:
-            try:
-                folder.rmdir()
-            except OSError:
-                break  # something is left in it
-            folder = folder.parent
+    def _put_index(self, prepared: Path) -> None:
+        if prepared.exists():
+            # The files' new times, so that git need not read them again.
+            env = {"GIT_INDEX_FILE": str(prepared)}
+            self._repository.run("update-index", "-q", "--refresh", env=env, check=False)
+            prepared.replace(self._index)
 
     def _move_refs(self, plan: Plan) -> None:
-        repository = self._repository
-        for update in plan.refs:
-            if update.new != ZERO:
-                self._move_ref(update, plan.reason)
-                _fault(update.ref)
-        if plan.head and repository.branch() != plan.head:
-            head = f"refs/heads/{plan.head}"
-            repository.run("symbolic-ref", "-m", plan.reason, "HEAD", head)
-        elif not plan.head and (repository.branch() or repository.commit_id("HEAD") != plan.new):
-            repository.run("update-ref", "--no-deref", "-m", plan.reason, "HEAD", plan.new)
-        _fault("head")
-        for update in plan.refs:
-            if update.new == ZERO:  # last: HEAD may have been on it
-                self._move_ref(update, plan.reason)
+        branches = [update for update in plan.refs if update.ref.startswith("refs/heads/")]
+        self._update([one for one in branches if one.new != ZERO], plan.reason)
+        self._move_head(plan)
+        # HEAD may have been on one that goes
+        self._update([one for one in branches if one.new == ZERO], plan.reason)
+        # last: the log of moves has none that was taken back
+        self._update([one for one in plan.refs if one not in branches], plan.reason)
+
+    def _move_head(self, plan: Plan) -> None:
+        repository, commit, head = self._repository, plan.new.commit, plan.new.head
+        if head and repository.branch() != head:
+            repository.run("symbolic-ref", "-m", plan.reason, "HEAD", f"refs/heads/{head}")
+        elif not head and (repository.branch() or repository.commit_id("HEAD") != commit):
+            repository.run("update-ref", "--no-deref", "-m", plan.reason, "HEAD", commit)
+        fault("head")
+
+    def _update(self, refs: list[RefUpdate], reason: str) -> None:
+        for update in refs:
+            self._move_ref(update, reason)
+            fault(update.ref)
 
     def _move_ref(self, update: RefUpdate, reason: str) -> None:
         current = self._repository.commit_id(update.ref) or ZERO
@@ -369,8 +367,3 @@ class Switch:
         """Lock files of a git that died within step 4; we hold our own lock."""
         for name in (*(f"{update.ref}.lock" for update in plan.refs), "HEAD.lock"):
             self._repository.git_path(name).unlink(missing_ok=True)
-
-
-def _fault(point: str) -> None:
-    if os.environ.get(_FAULT) == point:
-        os.kill(os.getpid(), signal.SIGKILL)

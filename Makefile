@@ -17,6 +17,8 @@ ONTO ?=
 DRY_RUN ?=
 STEPS ?=
 
+MAKEFLAGS += --no-print-directory
+
 tool := $(PYTHON) scripts/bootstrap.py
 checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
 stage = $(if $(STAGE),--stage '$(STAGE)')
@@ -63,7 +65,7 @@ bisect:
 		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
-	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH))
+	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH)) $(if $(AGAIN),--again)
 
 python:
 	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
@@ -115,6 +117,7 @@ lint:
 self-test:
 	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 $(ARGS)
 
-verify: lint check self-test test tidy sanitize
-	@$(MAKE) --no-print-directory wheel MODE=fast
-	@$(MAKE) --no-print-directory test-wheel MODE=fast
+# + hands this make's flags and variables on to the makes of the steps.
+verify:
+	+@ci/steps $(foreach step,lint check self-test test tidy sanitize,'$(MAKE) $(step)') \
+		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast'

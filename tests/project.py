@@ -5,6 +5,8 @@ project is a copy of scripts/ with a series of three changes in two stages; the
 base is a few files. Identities and dates are fixed, so that ids are stable.
 """
 
+import compileall
+import functools
 import os
 import resource
 import shutil
@@ -119,6 +121,12 @@ def drift(project: "Project", name: str, content: str | bytes) -> None:
     git(project.checkout, "commit", "-qm", f"Drift of {name}")
 
 
+@functools.cache
+def _compile() -> None:
+    """Compiles the tool's modules for all copies of it: each run would do it anew."""
+    compileall.compile_dir(ROOT / "scripts", quiet=2)
+
+
 @dataclass
 class Ended:
     """How a run of the tool ended."""
@@ -144,11 +152,8 @@ class Project:
     @classmethod
     def make(cls, folder: Path) -> "Project":
         project = cls(folder / "project", folder / "pytorch")
-        shutil.copytree(
-            ROOT / "scripts",
-            project.folder / "scripts",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+        _compile()
+        shutil.copytree(ROOT / "scripts", project.folder / "scripts")
         write(
             project.folder,
             {

@@ -2,8 +2,9 @@
 
 import subprocess
 
+import pytest
 from expecttest import assert_expected_inline
-from project import Project, cpu_seconds, git, write
+from project import Project, cpu_seconds, drift, git, write
 
 
 def test_one_commit_per_change_with_trailers(project: Project) -> None:
@@ -316,3 +317,67 @@ def test_status_in_a_pipe_has_a_line_for_each_change(project: Project) -> None:
     shown = project.ok("status", env={"COLUMNS": "80"})
     row = next(line for line in shown.splitlines() if " aten " in line)
     assert title.strip() in row
+
+
+# -- files that git writes in another form ---------------------------------------
+
+
+def as_git_writes_it(project: Project) -> dict[str, bytes]:
+    """The files of HEAD in a work tree that git itself makes."""
+    other = project.folder.parent / "other"
+    git(project.checkout, "worktree", "add", "-q", "--detach", str(other), "HEAD")
+    names = git(project.checkout, "ls-files").splitlines()
+    written = {name: (other / name).read_bytes() for name in names}
+    git(project.checkout, "worktree", "remove", "--force", str(other))
+    return written
+
+
+def same_as_git_writes(project: Project) -> None:
+    expected = as_git_writes_it(project)
+    assert {name: (project.checkout / name).read_bytes() for name in expected} == expected
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("attribute", ["text eol=crlf", "filter=longer"])
+def test_filters_are_gits_own(project: Project, attribute: str) -> None:
+    git(project.checkout, "config", "filter.longer.smudge", "sed s/int/integer_of_any_size/g")
+    git(project.checkout, "config", "filter.longer.clean", "sed s/integer_of_any_size/int/g")
+    drift(project, ".gitattributes", f"*.cpp {attribute}\n*.h {attribute}\n*.txt {attribute}\n")
+    for name in ("aten/Context.h", "other.txt"):
+        (project.checkout / name).unlink()
+    git(project.checkout, "checkout", ".")
+    project.ok("apply")
+    same_as_git_writes(project)
+    assert (project.checkout / "c10/xpu/Stream.cpp").read_bytes() != b"int stream;\n"
+    git(project.checkout, "branch", "newer", "main")
+    git(project.checkout, "switch", "-q", "newer")
+    drift(project, "other.txt", "int newer;\n" * 100)
+    drift(project, "c10/new.h", "int new;\n" * 50)
+    git(project.checkout, "switch", "-q", "xpu-stack")
+    project.ok("rebase", "--onto", "newer")
+    same_as_git_writes(project)
+    project.ok("apply", "--stage", "base")
+    same_as_git_writes(project)
+
+
+def test_attributes_that_come_with_the_move_count_for_it(project: Project) -> None:
+    git(project.checkout, "switch", "-q", "-c", "newer")
+    drift(project, "c10/.gitattributes", "a*.txt eol=crlf\n")
+    drift(project, "c10/a.txt", "text\n")
+    git(project.checkout, "switch", "-q", "main")
+    project.ok("apply")
+    project.ok("rebase", "--onto", "newer")
+    assert (project.checkout / "c10/a.txt").read_bytes() == b"text\r\n"
+    same_as_git_writes(project)
+
+
+def test_a_filter_that_fails_moves_nothing(project: Project) -> None:
+    drift(project, ".gitattributes", "*.cpp filter=broken\n")
+    git(project.checkout, "config", "filter.broken.smudge", "false")
+    git(project.checkout, "config", "filter.broken.required", "true")
+    before = project.snapshot()
+    ended = project.run("apply")
+    assert ended.code == 3
+    assert "The checkout could not be changed; it is as it was." in ended.err
+    assert "broken" in ended.err
+    assert project.snapshot() == before

@@ -154,17 +154,27 @@ def test_each_change_is_tested_and_the_run_goes_on_where_it_stopped(
         "-- second/sum (3/4)",
     ]
     assert "second/sum: has no tests of its own" in ended.out
-    assert "CPU: calc_test: CalcTest.Sum" in ended.err
+    assert "1 program(s) passed before, and are the same" in ended.out  # but for a comment
+    assert "CPU-2: calc_test: CalcTest.Sum" in ended.err
     assert calc.log()[0] == "Change the sum"  # where the person mends it
     again = calc.run(*words, env=environment(home))
     assert again.out.count("passed before on this tree") == 2
-    results = list((home / "work").glob("*/results/*/CPU/calc_test.xml"))
-    assert len(results) == 3  # JUnit of each change
+    results = list((home / "work").glob("*/results/*/*/calc_test.xml"))
+    assert [path.parent.name for path in results] == ["CPU-2"] * 3  # JUnit of each change
 
 
 def test_a_stage_may_be_a_change(calc: Project, home: Path) -> None:
     told = calc.ok("test", "--mode", "full", "--stage", "second/comment", env=environment(home))
     assert "'second/comment' and all below it pass" in told
+    # Below the last point each test runs once; at the last one in all that it needs.
+    assert "first: passed before on this tree" in told
+    assert "first/tests: 12 passed, 0 failed, 3 skipped in 3 configuration(s)" in told
+    again = calc.ok("test", "--mode", "full", "--stage", "first", env=environment(home))
+    assert "3 configuration(s)" in again
+    again = calc.ok("test", "--mode", "full", "--stage", "first", env=environment(home))
+    assert "first: passed before on this tree" in again
+    words = ("--stage", "second/comment", "--each", "--again")
+    assert "passed before" not in calc.ok("test", "--mode", "full", *words, env=environment(home))
     ended = calc.run("apply", "--stage", "second/nothing", env=environment(home))
     assert ended.code == 2
     assert "the changes of its stage are: second/comment, second/sum" in ended.err
@@ -176,10 +186,10 @@ def test_the_change_that_broke_a_test(calc: Project, home: Path) -> None:
     assert_expected_inline(
         bisect(calc, home, "--test", "CalcTest.Sum"),
         """\
-  second/product: the test fails (CPU, CPU-2, GPU, GPU-2, AUTO, AUTO-2, EXPLICIT, EXPLICIT-2)
+  second/product: the test fails (CPU, CPU-2, GPU)
   first/tests: the test passes
   second/comment: the test passes
-  second/sum: the test fails (CPU, CPU-2, GPU, GPU-2, AUTO, AUTO-2, EXPLICIT, EXPLICIT-2)
+  second/sum: the test fails (CPU, CPU-2, GPU)
 CalcTest.Sum was broken by second/sum: Change the sum
 in CPU it says:
   test/calc_test.cpp:7
@@ -403,7 +413,7 @@ def test_a_test_that_hangs_is_ended_and_counted(calc: Project, home: Path) -> No
     finally:
         git(calc.folder, "reset", "-q", "--hard", start)
     assert ended.code == 8
-    assert "CPU: calc_test: calc_test.process" in ended.err
+    assert "CPU: calc_test: calc_test.process" in ended.err  # the first of its configurations
 
 
 # -- the search ------------------------------------------------------------------

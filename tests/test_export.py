@@ -203,3 +203,23 @@ def test_a_patch_that_export_would_write_otherwise(released: Project) -> None:
     assert problem(released).startswith(
         "patches/v1.13.1/device/aten.patch: apply and export give another file: line 1 would be"
     )
+
+
+@pytest.mark.parametrize("todo", ["edit", "break"])
+def test_a_rebase_under_way_is_refused(applied: Project, todo: str) -> None:
+    """`git rebase -i` has stopped in the middle of the stack."""
+    before = kept(applied)
+    order = {"edit": "sed -i 1s/pick/edit/", "break": "sed -i 1abreak"}[todo]
+    git(applied.checkout, "-c", f"sequence.editor={order}", "rebase", "-q", "-i", "HEAD~2")
+    write(applied.checkout, {"aten/Hooks.cpp": "int mine;\n"})
+    shown = applied.snapshot()
+    ended = applied.run("export")
+    assert ended.code == 3
+    assert "A rebase is under way in the checkout." in ended.err
+    assert applied.snapshot() == shown
+    assert changed(applied, before) == set()
+    git(applied.checkout, "commit", "-qa", "--amend", "--no-edit")
+    git(applied.checkout, "rebase", "--continue")
+    applied.ok("export")
+    assert changed(applied, before) == {"aten_xpu/device/aten/Hooks.cpp"}
+    settled(applied)

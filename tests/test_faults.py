@@ -6,10 +6,13 @@ import random
 import resource
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from expecttest import assert_expected_inline
 from project import Project, git, write
 
 KILLS = 50
@@ -217,3 +220,171 @@ def test_interrupted(project: Project) -> None:
     assert process.returncode == 130, errors
     assert b"Traceback" not in errors
     assert project.snapshot() == before
+
+
+# -- beside other programs -----------------------------------------------------
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # polls for the moment; it is not guessed
+
+
+def test_an_index_that_another_program_holds_is_refused(project: Project) -> None:
+    lock = project.checkout / ".git/index.lock"
+    for words in (["apply", "--stage", "device"], ["apply"], ["undo"]):
+        before = project.snapshot()
+        lock.touch()
+        ended = project.run(*words)
+        assert ended.code == 3
+        assert_expected_inline(
+            "\n".join(ended.lines.splitlines()[-3:]),
+            """\
+error: Another program holds the checkout's index; the checkout is as it was.
+  why: CHECKOUT/.git/index.lock exists, and it did not go within 3 seconds
+  next: rm CHECKOUT/.git/index.lock # when no other git is running; then the same command""",
+        )
+        assert project.snapshot() == before
+        assert lock.read_bytes() == b"", "it is the other program's"
+        lock.unlink()
+        project.ok(*words)
+        assert git(project.checkout, "status", "--porcelain") == ""
+    whole(project)
+
+
+def test_an_index_that_is_let_go_is_waited_for(project: Project) -> None:
+    lock = project.checkout / ".git/index.lock"
+    lock.touch()
+    process = start(project, "apply")
+    logs = project.folder / ".xpu/logs"
+    until(lambda: any(b"waiting for" in path.read_bytes() for path in logs.glob("*apply*")))
+    lock.unlink()
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_an_editor_that_asks_git_all_the_time(project: Project) -> None:
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            git(project.checkout, "status")
+
+    editor = threading.Thread(target=ask)
+    editor.start()
+    try:
+        for stage in ("stream", "base") * 4:
+            project.ok("apply", "--stage", stage)
+            assert git(project.checkout, "status", "--porcelain") == ""
+    finally:
+        done.set()
+        editor.join()
+
+
+def test_an_index_lock_after_a_power_loss_in_the_move_is_waited_for(project: Project) -> None:
+    process = start(project, "apply", fault="file 0")
+    process.communicate()
+    own = project.checkout / ".git/index.lock"
+    own.unlink()
+    own.touch()  # another program has come since
+    ended = project.run("status")
+    assert ended.code == 3
+    assert "Another program holds" in ended.err
+    assert own.exists()
+    own.unlink()
+    project.ok("status")
+    assert git(project.checkout, "status", "--porcelain") == ""
+    assert project.log()[0] == "Add streams"
+
+
+@pytest.mark.parametrize("edited", ["c10/CMakeLists.txt", "c10/xpu/Device.cpp"])
+def test_a_file_saved_while_the_commits_are_made_is_kept(project: Project, edited: str) -> None:
+    """A program in between writes into the checkout after it was found clean."""
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout
+    program = (
+        f'#!/bin/sh\ncase " $* " in *" commit-tree "*) mkdir -p {project.checkout}/c10/xpu\n'
+        f'echo mine >{project.checkout / edited};; esac\nexec {real.strip()} "$@"\n'
+    )
+    write(project.folder, {"bin/git": program})
+    (project.folder / "bin/git").chmod(0o755)
+    path = f"{project.folder / 'bin'}:{os.environ['PATH']}"
+    ended = project.run("apply", env={"PATH": path})
+    assert ended.code == 3, ended.err
+    assert (project.checkout / edited).read_text() == "mine\n"
+    assert project.log() == ["base"]
+    whole(project)
+
+
+# -- what cannot be written ------------------------------------------------------
+
+
+@contextlib.contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    if os.geteuid():
+        path.chmod(0o555)
+        yield
+        path.chmod(0o755)
+        return
+    made = subprocess.run(["chattr", "+i", str(path)], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"root writes everywhere, and: {made.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", str(path)], check=True)
+
+
+def refused_as_it_was(project: Project, *words: str, env: dict[str, str] | None = None) -> str:
+    before = project.snapshot()
+    log = git(project.checkout, "reflog", "refs/xpu-stack/moves", check=False)
+    ended = project.run(*words, env=env)
+    assert ended.code == 3, ended.err
+    assert "it is as it was" in ended.err
+    assert project.snapshot() == before
+    assert git(project.checkout, "reflog", "refs/xpu-stack/moves", check=False) == log
+    whole(project)
+    return ended.err
+
+
+def test_a_folder_that_cannot_be_written(project: Project) -> None:
+    with unwritable(project.checkout / "c10"):
+        told = refused_as_it_was(project, "apply")
+        assert "why: nothing can be written in CHECKOUT/c10" in told
+        project.ok("status")
+    project.ok("apply")
+    with unwritable(project.checkout / "c10/xpu"):
+        refused_as_it_was(project, "apply", "--stage", "base")
+
+
+def test_a_file_that_cannot_be_replaced(project: Project) -> None:
+    """Found only in the middle of the move."""
+    if os.geteuid():
+        pytest.skip("only root can make such a file")
+    with unwritable(project.checkout / "c10/CMakeLists.txt"):
+        told = refused_as_it_was(project, "apply")
+        assert "why: Operation not permitted: CHECKOUT/c10/CMakeLists.txt" in told
+    project.ok("apply")
+
+
+def test_a_branch_that_another_program_holds(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    lock = project.checkout / ".git/refs/heads/xpu-stack.lock"
+    lock.touch()
+    refused_as_it_was(project, "apply")
+    lock.unlink()
+    project.ok("apply")
+
+
+@pytest.mark.parametrize("verb", ["apply", "rebase"])
+def test_a_step_that_fails_takes_all_back(project: Project, verb: str) -> None:
+    folders_for_files(project)
+    project.ok("apply", "--stage", "stream" if verb == "rebase" else "base")
+    for point in ("locked", "gone", "file 0", "file 2", "index", "head"):
+        times = {path: path.lstat().st_mtime_ns for path in project.checkout.rglob("*.cpp")}
+        refused_as_it_was(project, *PAIRS[verb][0], env={"XPU_STACK_FAULT": f"{point}!"})
+        assert {path: path.lstat().st_mtime_ns for path in times} == times
+    project.ok(*PAIRS[verb][0])
+    refused_as_it_was(project, *PAIRS[verb][1], env={"XPU_STACK_FAULT": "head!"})

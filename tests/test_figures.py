@@ -4,79 +4,117 @@ import json
 from typing import Any
 
 import pytest
-from xpu_stack.figures import Figure, Kind, Verdict, parse
+from xpu_stack.figures import (
+    ROWS,
+    Bound,
+    Figure,
+    Of,
+    Run,
+    Spread,
+    Verdict,
+    bounds_text,
+    from_json,
+    read,
+)
 
 
-def spread(median: float, margin: float = 0.01) -> dict[str, float]:
-    return {
-        "median": median,
-        "p10": median - 2 * margin,
-        "p90": median + 2 * margin,
-        "low": median - margin,
-        "high": median + margin,
-    }
+def spread(median: float, margin: float = 0.01) -> Spread:
+    return Spread(
+        median, median - 2 * margin, median + 2 * margin, median - margin, median + margin
+    )
 
 
-def figure(kind: str, bound: float, ours: float, *, need: float | None = None) -> Figure:
-    """One as a program prints it; each side's ratio is its value."""
-    values = [ours, 1.0, *([] if need is None else [need])]
-    data: dict[str, Any] = {
-        "id": "a.b",
-        "title": "a figure",
-        "unit": "ns",
-        "kind": kind,
-        "bound": bound,
-        "note": "",
-        "rounds": 100,
-        "left_out": 3,
-        "sides": [{"name": "", "value": spread(one), "ratio": spread(one)} for one in values],
-        "need": -1 if need is None else 2,
-    }
-    parsed = parse(json.dumps(data))
-    assert parsed is not None
-    return parsed
+def line(id: str, value: float, ratio: float | None = None) -> str:
+    """A figure as a program prints it."""
+    sides: list[dict[str, Any]] = [
+        {"name": name, "value": vars(spread(value)), "ratio": ratio and vars(spread(ratio))}
+        for name in (["", "raw"] if ratio else [""])
+    ]
+    return json.dumps({"id": id, "rounds": 100, "left_out": 3, "sides": sides})
 
 
-@pytest.mark.parametrize("kind", ["ratio at most", "value at most"])
-def test_at_most(kind: str) -> None:
-    assert figure(kind, 1.1, 1.1).verdict is Verdict.MET
-    assert figure(kind, 1.1, 1.105).verdict is Verdict.NOISE
-    assert figure(kind, 1.1, 1.2).verdict is Verdict.MISSED
+def figure(id: str, value: float, ratio: float | None = None, *, gpu: bool = False) -> Figure:
+    return from_json({**json.loads(line(id, value, ratio)), "gpu": gpu})
+
+
+HEADER = '{"runtime": "%s", "device": "a device", "backend": "%s"}'
+
+
+def test_at_most() -> None:
+    bound = Bound(1.1)
+    assert bound.judge(spread(1.1)) is Verdict.MET
+    assert bound.judge(spread(1.105)) is Verdict.NOISE
+    assert bound.judge(spread(1.2)) is Verdict.MISSED
 
 
 def test_at_least() -> None:
-    assert figure("value at least", 1.7, 1.7).verdict is Verdict.MET
-    assert figure("value at least", 1.7, 1.695).verdict is Verdict.NOISE
-    assert figure("value at least", 1.7, 1.5).verdict is Verdict.MISSED
-    assert figure("value at least", 1.7, 1.5, need=1.6).verdict is Verdict.FLOOR
-    assert figure("value at least", 1.7, 1.5, need=1.9).verdict is Verdict.MISSED
+    bound = Bound(1.5, least=True)
+    assert bound.judge(spread(1.5)) is Verdict.MET
+    assert bound.judge(spread(1.495)) is Verdict.NOISE
+    assert bound.judge(spread(1.4)) is Verdict.MISSED
 
 
-def test_a_floor_excuses_only_a_bound_that_it_misses_itself() -> None:
-    assert figure("ratio at most", 0.5, 0.9, need=0.8).verdict is Verdict.FLOOR
-    assert figure("ratio at most", 0.5, 0.9, need=0.4).verdict is Verdict.MISSED
-    assert figure("ratio at most", 0.5, 0.4, need=0.8).verdict is Verdict.MET
+def test_all_bounds_of_a_row_must_hold() -> None:
+    assert figure("allocator.hit.512", 59, 0.05).verdict is Verdict.MET
+    assert figure("allocator.hit.512", 61, 0.05).verdict is Verdict.MISSED
+    assert figure("allocator.hit.512", 59, 0.2).verdict is Verdict.MISSED
+
+
+def test_a_gpu_has_bounds_of_its_own() -> None:
+    one = figure("allocator.hit.512", 61, 0.5, gpu=True)
+    assert one.verdict is Verdict.SHOWN  # no torch.cuda beside it
+    one.cuda = spread(200)
+    assert one.verdict is Verdict.MET
+    assert bounds_text(one) == "<= 0.5 of torch.cuda"
+    one.cuda = spread(100)
+    assert one.verdict is Verdict.MISSED
+
+
+def test_the_ratio_to_another_process_is_as_wide_as_both_allow() -> None:
+    ratio = Spread(10, 8, 12, 9, 11).over(Spread(20, 16, 24, 18, 22))
+    assert (ratio.median, ratio.p10, ratio.p90) == (0.5, 8 / 24, 12 / 16)
+    assert (ratio.low, ratio.high) == (9 / 22, 11 / 18)
 
 
 def test_without_a_bound() -> None:
-    assert figure("none", 0, 7).verdict is Verdict.SHOWN
+    assert figure("stream.query", 7, 2).verdict is Verdict.SHOWN
 
 
-def test_facts() -> None:
-    line = '{"id": "x", "title": "it holds", "kind": "fact", "holds": %s}'
-    good, bad = parse(line % "true"), parse(line % "false")
-    assert good is not None
-    assert bad is not None
-    assert (good.kind, good.verdict) == (Kind.FACT, Verdict.MET)
-    assert bad.verdict is Verdict.MISSED
-    assert bad.judged is None
+def test_a_run() -> None:
+    run = read(
+        [
+            "WARNING: Logging before InitGoogleLogging()",
+            HEADER % ("SYCL", "ext_oneapi_cuda"),
+            line("event.record", 100, 1.0),
+            line("event.query", 2.0),
+        ]
+    )
+    assert (run.backend, run.gpu, len(run.figures)) == ("cuda", True, 2)
+    assert all(one.gpu for one in run.figures)
+    run.beside(read([HEADER % ("PyTorch", "cuda"), line("event.query", 8), line("event.query", 4)]))
+    assert run.figures[0].cuda is None
+    assert run.figures[1].cuda is not None
+    assert run.figures[1].cuda.median == 4, "of two measurements the faster one counts"
 
 
-def test_other_lines_are_no_figures() -> None:
-    assert parse("WARNING: Logging before InitGoogleLogging()") is None
+def test_the_cpu_device_is_no_gpu() -> None:
+    assert not read([HEADER % ("SYCL", "opencl")]).gpu
 
 
-def test_json_has_the_verdict() -> None:
-    told = json.loads(json.dumps(figure("ratio at most", 1.1, 1.2).to_json()))
-    assert (told["verdict"], told["kind"]) == ("missed", "ratio at most")
-    assert told["sides"][0]["ratio"]["median"] == 1.2
+def test_json_there_and_back() -> None:
+    one = figure("event.record", 900, 1.2)
+    one.first = 950.0
+    told = json.loads(json.dumps(one.to_json()))
+    assert (told["verdict"], told["title"], told["unit"]) == ("missed", "record an event", "ns")
+    assert from_json(told) == one
+
+
+def test_a_figure_without_a_row_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Run().add(line("no.such.figure", 1))
+
+
+def test_rows_are_few_and_told_apart() -> None:
+    assert len({row.id for row in ROWS}) == len(ROWS) <= 30
+    # A ratio to torch.cuda is a bound on GPUs alone.
+    assert all(bound.of is not Of.CUDA for row in ROWS for bound in row.cpu)

@@ -1,10 +1,13 @@
 """The series file and the texts: one good input and one bad for each rule."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
 from project import SERIES, TEXT, Project, write
+from test_export import changed, kept
 from xpu_stack.errors import SeriesError
 from xpu_stack.layout import Layout
 from xpu_stack.series import Series
@@ -149,3 +152,57 @@ def test_the_projects_own_series_is_good() -> None:
     root = Path(__file__).resolve().parents[1]
     series = Series.load(Layout(root, root / ".xpu"), "v1.13.1")
     assert series.stage_names[0] == "device"
+
+
+# -- symlinks ------------------------------------------------------------------
+
+
+def test_a_link_stays_a_link(project: Project) -> None:
+    folder = project.folder / "c10_xpu/device/c10/xpu"
+    (folder / "Alias.cpp").symlink_to("Device.cpp")
+    (folder / "later.cpp").symlink_to("../nothing-yet")
+    project.ok("apply")
+    assert (project.checkout / "c10/xpu/Alias.cpp").readlink() == Path("Device.cpp")
+    assert (project.checkout / "c10/xpu/later.cpp").readlink() == Path("../nothing-yet")
+    before = kept(project)
+    project.ok("export")
+    assert changed(project, before) <= {
+        "patches/v1.13.1/device/runtime.patch",
+        "patches/v1.13.1/stream/stream.patch",
+    }
+    assert (folder / "Alias.cpp").readlink() == Path("Device.cpp")
+
+
+@pytest.mark.parametrize(
+    "name", ["c10_xpu/device/c10/xpu/key", "c10_xpu/device/c10/keys", "c10_xpu/event", "aten_xpu"]
+)
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_link_that_points_outside_is_refused(
+    project: Project, name: str, *, relative: bool
+) -> None:
+    outside = project.folder.parent / "secret"
+    write(outside, {"key": "a private key\n"})
+    link = project.folder / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    target = outside / "key" if name.endswith("key") else outside
+    link.symlink_to(os.path.relpath(target, link.parent) if relative else target)
+    ended = project.run("apply")
+    assert ended.code == 6
+    assert f"{name}: " in ended.err
+    assert "link" in ended.err
+    assert project.log() == ["base"]
+    assert project.run("check", source=False).code == 6
+
+
+def test_a_patch_or_text_that_is_a_link_is_refused(project: Project) -> None:
+    for name in ("patches/v1.13.1/device/aten.patch", "patches/texts/device/aten.md"):
+        path = project.folder / name
+        moved = project.folder.parent / path.name
+        path.rename(moved)
+        path.symlink_to(moved)
+        ended = project.run("apply")
+        assert ended.code == 6
+        assert f"{name}: is a link" in ended.err
+        path.unlink()
+        moved.rename(path)

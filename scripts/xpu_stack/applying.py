@@ -45,7 +45,7 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
     folder = checkout.repository.git_dir / "xpu-stack"
     with lock.held(folder / "lock", verb, str(checkout.repository.folder)):
         if Switch(checkout.repository).recover():
-            say("an earlier run was cut off while it changed the checkout; its move is finished")
+            say("an earlier run was cut off while it changed the checkout; that is finished")
         returning.recover(checkout.repository)
         yield Workspace(layout, loaded, series, checkout)
 

@@ -1,34 +1,33 @@
 """The benchmark: builds `bench/` against a build, runs it, judges the figures.
 
-The programs measure each thing beside its floor, in one process and in turns;
-see bench/Harness.h. Here their figures become a table, a JSON file, a plot and
-an exit code: a bound that is missed is an error, unless the benchmark has shown
-the floor that forbids it.
+The program measures each thing beside the SYCL calls that do the same, in one
+process and in turns; see bench/Harness.h. Here its figures become a table, a
+JSON file, a plot and an exit code: a bound that is missed is an error. Where
+TORCH_XPU_MAPPING names a GPU, the table has torch.cuda's figures too, if there
+is a CUDA build of torch.
 """
 
 import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import bench_page, compiling, ninja, packages, plot, runtime, shell
+from xpu_stack import bench_page, compiling, cuda_peer, ninja, packages, plot, runtime, shell
 from xpu_stack.build import Build, Sanitizer
 from xpu_stack.console import progress, say, show_table
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.figures import Figure, Verdict, amount_text, bound_text, parse, ratio_text
+from xpu_stack.figures import ROWS, Figure, Run, Verdict, amount_text, bounds_text, ratio_text
 
-_NOTES = 72  # characters of a line of the notes below a figure
 # What a person may have set, and would be measured instead.
-_UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF")
+_UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
 _STYLES = {
     Verdict.MET: "green",
     Verdict.NOISE: "yellow",
-    Verdict.FLOOR: "yellow",
     Verdict.MISSED: "bold red",
     Verdict.SHOWN: "dim",
 }
@@ -37,10 +36,40 @@ _STYLES = {
 def run(build: Build, quick: bool, publish: bool) -> None:
     """Measures `build`; quick: in a sixth of the time, with wider spreads.
 
-    Writes results.json and results.svg, and with `publish` docs/bench.* too.
-    Raises a ToolError with ExitCode.TESTS where a bound is missed that no floor
-    forbids.
+    Writes results.json, results.md and results.svg, and with `publish` the pages
+    in docs/ too. Raises a ToolError with ExitCode.TESTS where a bound is missed.
     """
+    packages.need_python("bench")  # what draws the plot
+    program = compile(build)
+    load = os.getloadavg()[0]
+    measured, torch = _measure(build, program, quick)
+    facts = {
+        "tree": build.work.repository.tree_of("HEAD"),
+        "mode": build.mode.value,
+        "sycl": build.sycl.version,
+        "machine": _cpu(),
+        "load_before": load,
+        "quick": quick,
+    }
+    document = bench_page.to_document(measured, torch, facts)
+    folder = program.parent
+    results = folder / "results.json"
+    results.write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "results.md").write_text(bench_page.render(document))
+    picture = folder / "results.svg"
+    plot.draw(measured.figures, picture)
+    if publish:
+        page = bench_page.publish(document, build.work.layout.repository / "docs")
+        page.with_suffix(".svg").write_bytes(picture.read_bytes())
+    _show(measured.figures)
+    _say_conditions(measured.figures, load)
+    say(f"figures: {results}")
+    say(f"plot: {picture}")
+    _judge(measured.figures, results)
+
+
+def compile(build: Build) -> Path:
+    """Builds the benchmark's program against `build`."""
     if build.sanitizer is not Sanitizer.NONE:
         raise ToolError(
             "A build with a sanitizer cannot be measured.",
@@ -48,34 +77,7 @@ def run(build: Build, quick: bool, publish: bool) -> None:
             next="make bench",
             code=ExitCode.USAGE,
         )
-    packages.need_python("bench")  # what draws the plot
-    programs = _build(build)
-    load = os.getloadavg()[0]
-    figures = _measure(build, programs, quick)
-    folder = _folder(build)
-    results = folder / "results.json"
-    results.write_text(json.dumps(_document(build, quick, load, figures), indent=1) + "\n")
-    picture = folder / "results.svg"
-    plot.draw(figures, picture)
-    if publish:
-        bench_page.publish(build.work.layout.repository / "docs", results, picture)
-    _show(figures)
-    _say_conditions(figures, load)
-    say(f"figures: {results}")
-    say(f"plot: {picture}")
-    _judge(figures, results)
-
-
-def _folder(build: Build) -> Path:
-    return build.folder.with_name(f"bench-{build.folder.name}")
-
-
-# -- building ----------------------------------------------------------------------
-
-
-def _build(build: Build) -> list[Path]:
-    """The benchmark's programs, built against `build`."""
-    folder = _folder(build)
+    folder = build.folder.with_name(f"bench-{build.folder.name}")
     folder.mkdir(parents=True, exist_ok=True)
     source = build.work.layout.repository / "bench"
     options = {
@@ -98,60 +100,68 @@ def _build(build: Build) -> list[Path]:
             detail=configured.complaint,
         )
     ninja.build(folder, [], build.env, compiling.jobs())
-    # Those of a stage that is not applied are not among them.
-    return [folder / name for name in (folder / "programs.txt").read_text().split()]
+    program = folder / "bench_xpu"
+    if not program.exists():
+        raise ToolError(
+            "This stage has nothing to measure yet.",
+            why="the benchmark needs streams, events, guards and the allocator",
+            next="make bench STAGE=guard",
+            code=ExitCode.USAGE,
+        )
+    return program
 
 
 # -- measuring ---------------------------------------------------------------------
 
 
-def _measure(build: Build, programs: list[Path], quick: bool) -> list[Figure]:
-    """All figures. One that misses its bound is measured once more.
+def _measure(build: Build, program: Path, quick: bool) -> tuple[Run, str]:
+    """All figures, and which torch.cuda is beside them.
 
-    The machine may have been busy. The second measurement counts; what the
-    first one said is kept beside it.
+    A figure that misses its bound is measured once more, since the machine may
+    have been busy. The second measurement counts; the first is kept beside it.
     """
-    figures: list[Figure] = []
-    with progress(None, "measuring") as bar:
-
-        def took(figure: Figure) -> None:
-            bar.step(figure.title)
-
-        for program in programs:
-            for figure in _run(build, program, quick, took):
-                if figure.verdict is Verdict.MISSED and figure.judged:
-                    again = _run(build, program, quick, took, only=figure.id)
-                    figures += [replace(one, first=figure.judged.median) for one in again]
-                else:
-                    figures.append(figure)
-    return figures
-
-
-def _run(
-    build: Build,
-    program: Path,
-    quick: bool,
-    took: Callable[[Figure], None],
-    *,
-    only: str | None = None,
-) -> list[Figure]:
-    """What one program measures, or the one figure of it with that id."""
-    figures: list[Figure] = []
-    lines: list[str] = []
-
-    def line(text: str) -> None:
-        lines.append(text)
-        figure = parse(text)
-        if figure is not None and only in (None, figure.id):
-            figures.append(figure)
-            took(figure)
-
-    unset = [word for name in _UNSET for word in ("-u", name)]
-    words = [*(["--quick"] if quick else []), *(["--only", only] if only else [])]
     env = {
         **runtime.program_environment(build),
         "TORCH_XPU_MAPPING": os.environ.get("TORCH_XPU_MAPPING", "CPU"),
     }
+    words = ["--quick"] if quick else []
+    with progress(len(ROWS), "measuring") as bar:
+        measured = _run(program, words, env, bar.step)
+        cuda = _cuda(build, program.parent, words) if measured.gpu else Run()
+        measured.beside(cuda)
+        for at, figure in enumerate(measured.figures):
+            if figure.verdict is not Verdict.MISSED:
+                continue
+            again = _run(program, [*words, "--only", figure.id], env, bar.step)
+            for other in again.figures:
+                if other.id == figure.id:
+                    other.cuda, other.first = figure.cuda, figure.ours.value.median
+                    measured.figures[at] = other
+    return measured, cuda.runtime
+
+
+def _cuda(build: Build, folder: Path, words: list[str]) -> Run:
+    """torch.cuda's figures, where there is a CUDA build of torch."""
+    program = folder / "bench_cuda"
+    reason = cuda_peer.build(build.work.layout.repository / "bench", program)
+    if reason:
+        say(f"without torch.cuda: {reason}")
+        return Run()
+    return _run(program, words, cuda_peer.environment(), lambda _: None)
+
+
+def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[str], None]) -> Run:
+    """What a program measures."""
+    measured = Run()
+    lines: list[str] = []
+
+    def line(text: str) -> None:
+        lines.append(text)
+        figure = measured.add(text)
+        if figure is not None:
+            took(figure.title)
+
+    unset = [word for name in _UNSET for word in ("-u", name)]
     code = shell.follow(["env", *unset, program, *words], line, env=env)
     if code:
         raise ToolError(
@@ -161,7 +171,7 @@ def _run(
             code=ExitCode.TESTS,
             detail="\n".join(lines[-30:]),
         )
-    return figures
+    return measured
 
 
 # -- telling -----------------------------------------------------------------------
@@ -169,29 +179,27 @@ def _run(
 
 def _show(figures: list[Figure]) -> None:
     """The table, for a person."""
+    cuda = any(figure.cuda for figure in figures)
     table = Table()
-    table.add_column("figure", max_width=_NOTES)
-    for heading in ("ours", "floor", "ratio (middle 80 %)", "bound", "verdict"):
-        table.add_column(heading, justify="right" if heading in ("ours", "floor") else "left")
+    for heading in ("figure", "ours", "raw SYCL", "ratio (middle 80 %)"):
+        table.add_column(heading, justify="right" if heading in ("ours", "raw SYCL") else "left")
+    for heading in (*(("torch.cuda", "ratio") if cuda else ()), "bound", "verdict"):
+        table.add_column(heading)
     for figure in figures:
         style = _STYLES[figure.verdict]
+        beside: list[Any] = [
+            amount_text(figure, figure.cuda) if figure.cuda else "",
+            ratio_text(figure.of_cuda),
+        ]
         table.add_row(
             escape(figure.title),
-            amount_text(figure, figure.ours) if figure.sides else "",
-            amount_text(figure, figure.floor) if figure.floor else "",
-            ratio_text(figure.ours) if figure.sides else "",
-            bound_text(figure),
+            amount_text(figure, figure.ours.value),
+            amount_text(figure, figure.raw.value) if figure.raw else "",
+            ratio_text(figure.ours.ratio),
+            *(beside if cuda else []),
+            bounds_text(figure),
             f"[{style}]{figure.verdict.value}[/]",
         )
-        if figure.floor:
-            table.add_row(f"  [dim]beside: {escape(figure.floor.name)}[/]")
-        for at, side in enumerate(figure.sides[2:], start=2):
-            least = " (the least that must be done)" if at == figure.need else ""
-            name = f"  [dim]{escape(side.name)}{least}[/]"
-            amount = f"[dim]{amount_text(figure, side)}[/]"
-            table.add_row(name, amount, "", f"[dim]{ratio_text(side)}[/]")
-        if figure.note:
-            table.add_row(f"  [dim]{escape(figure.note)}[/]")
     show_table(table)
 
 
@@ -216,34 +224,20 @@ def _cpu() -> str:
     return f"{len(os.sched_getaffinity(0))} x {names[0] if names else platform.machine()}"
 
 
-def _document(build: Build, quick: bool, load: float, figures: list[Figure]) -> dict[str, object]:
-    return {
-        "tree": build.work.repository.tree_of("HEAD"),
-        "mode": build.mode.value,
-        "sycl": build.sycl.version,
-        "machine": _cpu(),
-        "load_before": load,
-        "quick": quick,
-        "figures": [one.to_json() for one in figures],
-    }
-
-
 def _judge(figures: list[Figure], results: Path) -> None:
     counts = {one: sum(figure.verdict is one for figure in figures) for one in Verdict}
     say("; ".join(f"{count} {one.value}" for one, count in counts.items() if count))
-    missed = [one for one in figures if one.verdict is Verdict.MISSED]
+    missed = [_why(one) for one in figures if one.verdict is Verdict.MISSED]
     if missed:
         raise ToolError(
             f"{len(missed)} figure(s) miss their bound.",
-            why=_why(missed[0]),
+            why=missed[0],
             next=f"less {results}",
             code=ExitCode.TESTS,
-            detail="\n".join(_why(one) for one in missed),
+            detail="\n".join(missed),
         )
 
 
 def _why(figure: Figure) -> str:
-    judged = figure.judged
-    if judged is None:
-        return f"this does not hold: {figure.title}"
-    return f"{figure.title}: {judged.median:.3g}, which must be {bound_text(figure)}"
+    bound, spread = next(pair for pair in figure.judged if pair[0].judge(pair[1]) is Verdict.MISSED)
+    return f"{figure.title}: {spread.median:.3g}, which must be {bound.text(figure.row.unit)}"

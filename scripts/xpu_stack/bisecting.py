@@ -85,8 +85,11 @@ class Judge:
     test: OneTest
     mode: building.Mode
     again: bool = False
-    runs: tuple[Configuration, ...] = testing.CONFIGURATIONS
+    runs: tuple[Configuration, ...] = ()
     _seen: dict[str, Seen | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.runs = self.runs or testing.configurations(self.test.change)
 
     def at(self, place: Place) -> Seen | None:
         """What the test does there; None where that cannot be had."""

@@ -15,7 +15,7 @@ from xpu_stack.applying import Workspace
 from xpu_stack.chain import Builder
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
-from xpu_stack.series import PAYLOAD_FOLDERS, Change, split_id
+from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
 
@@ -34,16 +34,16 @@ class Source:
 
     @property
     def differs(self) -> bool:
-        if self.content is None:
-            return self.path.exists()
-        if not self.path.exists() or self.path.read_bytes() != self.content:
-            return True
-        return os.access(self.path, os.X_OK) != (self.mode == 0o100755)
+        there = PayloadFile(self.path, "", "")
+        if self.content is None or not os.path.lexists(self.path):
+            return os.path.lexists(self.path) or self.content is not None
+        return (there.mode, there.content) != (self.mode, self.content)
 
 
 def export(work: Workspace) -> list[Path]:
     """Writes what differs back; the files written, or removed."""
     repository = work.repository
+    stack.refuse_operation(repository)
     there = stack.read(repository)
     _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)
@@ -206,16 +206,8 @@ def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: 
 def _edited(repository: Repository) -> dict[str, tuple[int, BlobId]]:
     """Path -> (mode, blob) of the tracked files that differ from HEAD; mode 0: gone."""
     listed = repository.run("diff", "--name-only", "-z", "--no-renames", "HEAD").text
-    edited: dict[str, tuple[int, BlobId]] = {}
-    for path in filter(None, listed.split("\0")):
-        file = repository.folder / path
-        if not file.exists():
-            edited[path] = (0, BlobId("0" * 40))
-            continue
-        # through the checkout's filters, as `git add` does
-        blob = repository.line("hash-object", "-w", f"--path={path}", str(file))
-        edited[path] = (0o100755 if os.access(file, os.X_OK) else 0o100644, BlobId(blob))
-    return edited
+    files = {path: repository.store_edited(path) for path in filter(None, listed.split("\0"))}
+    return {path: (file.mode, file.blob) for path, file in files.items()}
 
 
 def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]:
@@ -295,8 +287,11 @@ def _write(source: Source) -> None:
         return
     source.path.parent.mkdir(parents=True, exist_ok=True)
     draft = source.path.with_name(f".{source.path.name}.draft")
-    draft.write_bytes(source.content)
-    draft.chmod(0o755 if source.mode == 0o100755 else 0o644)
+    if source.mode == 0o120000:
+        draft.symlink_to(os.fsdecode(source.content))
+    else:
+        draft.write_bytes(source.content)
+        draft.chmod(0o755 if source.mode == 0o100755 else 0o644)
     draft.replace(source.path)
 
 

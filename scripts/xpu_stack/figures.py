@@ -1,37 +1,32 @@
-"""What the benchmark measured: figures, each beside its floor, and verdicts.
+"""What the benchmark measures: the rows of its table, their bounds, and verdicts.
 
-The programs of `bench/` print one figure or fact per line, as JSON; the bound
-comes with the figure, so that both stand in one place.
+The programs of `bench/` print one figure per line, as JSON. This file and
+bench_page.py need the standard library alone: ci/gpu/run uses them on machines
+that have nothing else.
 """
 
 import enum
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 class Verdict(enum.Enum):
-    """What is to be said of a figure and its bound."""
+    """What is to be said of a figure and its bounds."""
 
     MET = "met"
     NOISE = "met within noise"  # the median's confidence interval touches the bound
-    FLOOR = "forbidden by the floor"  # even the least that must be done misses it
     MISSED = "missed"
-    SHOWN = "shown"  # there is no bound
-
-    @property
-    def good(self) -> bool:
-        return self is not Verdict.MISSED
+    SHOWN = "shown"  # no bound
 
 
-class Kind(enum.Enum):
-    """What a bound is about; the values are what the programs print."""
+class Of(enum.Enum):
+    """What a bound is about."""
 
-    NONE = "none"
-    FACT = "fact"
-    RATIO_AT_MOST = "ratio at most"
-    VALUE_AT_MOST = "value at most"
-    VALUE_AT_LEAST = "value at least"
+    VALUE = ""
+    RAW = "of raw"  # the ratio to the calls of SYCL that do the same
+    CUDA = "of torch.cuda"
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,129 @@ class Spread:
     low: float  # of the median's 95 % confidence interval
     high: float
 
+    def over(self, other: "Spread") -> "Spread":
+        """The ratio to what another process measured: as wide as both allow."""
+        return Spread(
+            self.median / other.median,
+            self.p10 / other.p90,
+            self.p90 / other.p10,
+            self.low / other.high,
+            self.high / other.low,
+        )
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit of a figure's value or ratio."""
+
+    limit: float
+    of: Of = Of.VALUE
+    least: bool = False  # the value must not be smaller; otherwise not larger
+
+    def holds(self, value: float) -> bool:
+        return value >= self.limit if self.least else value <= self.limit
+
+    def judge(self, spread: Spread) -> Verdict:
+        if self.holds(spread.median):
+            return Verdict.MET
+        best = spread.high if self.least else spread.low
+        return Verdict.NOISE if self.holds(best) else Verdict.MISSED
+
+    def text(self, unit: str) -> str:
+        sign = ">=" if self.least else "<="
+        if self.of is Of.VALUE:
+            return f"{sign} {self.limit:g} {unit}".strip()
+        small = self.limit < 0.2
+        limit = f"1/{1 / self.limit:.0f}" if small else f"{self.limit:g}"
+        return f"{sign} {limit} {self.of.value}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of the table, with its bounds on the CPU device and on a GPU."""
+
+    id: str
+    title: str
+    cpu: tuple[Bound, ...] = ()
+    gpu: tuple[Bound, ...] = ()
+    unit: str = "ns"
+
+
+def _raw(limit: float) -> tuple[Bound, ...]:
+    return (Bound(limit, Of.RAW),)
+
+
+def _value(limit: float) -> tuple[Bound, ...]:
+    return (Bound(limit),)
+
+
+_HALF = (Bound(0.5, Of.CUDA),)
+_HIT = (Bound(60), Bound(1 / 12, Of.RAW))
+
+ROWS = (
+    Row("device.current", "current device"),
+    Row("stream.current", "current stream", cpu=_value(3), gpu=_HALF),
+    Row("stream.pool", "stream from the pool", gpu=_HALF),
+    Row("guard.device", "device guard", gpu=_HALF),
+    Row("guard.stream", "stream guard", cpu=_value(20), gpu=_HALF),
+    Row("stream.query", "query of an idle stream"),
+    Row("stream.sync", "synchronize an idle stream"),
+    Row("device.sync", "synchronize an idle device", gpu=_HALF),
+    Row("allocator.hit.512", "allocate and free 512 B", cpu=_HIT, gpu=_HALF),
+    Row("allocator.hit.1048576", "allocate and free 1 MiB", cpu=_HIT, gpu=_HALF),
+    Row("allocator.hit.67108864", "allocate and free 64 MiB", cpu=_HIT, gpu=_HALF),
+    Row("allocator.recorded", "the same, 4 KiB, with recordStream", gpu=_HALF),
+    Row("allocator.trace.small", "replace one of 1,000 blocks, 256 B to 1 MiB"),
+    Row(
+        "allocator.trace.small.segments",
+        "segments made meanwhile",
+        cpu=_value(0),
+        gpu=_value(0),
+        unit="",
+    ),
+    Row("allocator.trace.large", "replace one of 1,000 blocks, 256 B to 64 MiB"),
+    Row(
+        "allocator.trace.large.segments",
+        "segments made meanwhile",
+        cpu=_value(0),
+        gpu=_value(0),
+        unit="",
+    ),
+    Row("allocator.miss", "allocate 32 MiB that are not cached", cpu=_raw(1.05), gpu=_raw(1.05)),
+    Row("allocator.growth", "a hit among 100,000 blocks, to 1,000", cpu=_raw(1.2), gpu=_raw(1.2)),
+    Row("allocator.empty", "empty a cache that holds nothing"),
+    Row(
+        "allocator.reserved.trace",
+        "reserved at the peak of a random trace, to asked for",
+        cpu=_value(1.2),
+        gpu=_value(1.2),
+        unit="x",
+    ),
+    Row(
+        "allocator.reserved.powers",
+        "reserved for powers of two from 1 MiB, to asked for",
+        cpu=_value(1.13),
+        gpu=_value(1.13),
+        unit="x",
+    ),
+    Row(
+        "allocator.threads",
+        "hits of two threads on streams of their own, to one",
+        cpu=(Bound(1.5, least=True),),
+        gpu=(Bound(1.5, least=True),),
+        unit="x",
+    ),
+    Row("event.record", "record an event", cpu=_raw(1.1), gpu=_raw(1.1)),
+    Row("event.record.c10", "record a c10::Event", cpu=_raw(1.1), gpu=_raw(1.1)),
+    Row("event.record.timing", "record an event with timing"),
+    Row("event.block", "let a stream wait for an event", cpu=_raw(1.1), gpu=_raw(1.1)),
+    Row("event.query", "query a completed event again", cpu=_value(20), gpu=_value(20)),
+    Row("stream.copy.small", "copy 4 KiB and wait", cpu=_raw(1.03), gpu=_raw(1.02)),
+    Row("stream.copy.large", "copy 256 MiB and wait", cpu=_raw(1.03), gpu=_raw(1.02)),
+    Row("stream.copy.host", "copy 256 MiB from pinned memory", cpu=_raw(1.03), gpu=_raw(1.02)),
+)
+_ROWS = {row.id: row for row in ROWS}
+
 
 @dataclass(frozen=True)
 class Side:
@@ -51,122 +169,157 @@ class Side:
 
     name: str
     value: Spread
-    ratio: Spread | None  # to the floor
+    ratio: Spread | None  # to the second side
 
 
 @dataclass
 class Figure:
-    """A figure with its bound, or a fact that holds or does not."""
+    """What was measured of a row."""
 
     id: str
-    title: str
-    kind: Kind
-    bound: float = 0
-    unit: str = ""
-    note: str = ""
-    rounds: int = 0
-    left_out: int = 0
-    sides: list[Side] = field(default_factory=list)
-    need: int = -1  # the side that does the least which must be done
-    holds: bool = False
-    # What a first measurement said, where it missed the bound.
+    sides: list[Side]
+    rounds: int
+    left_out: int
+    gpu: bool = False
+    cuda: Spread | None = None  # torch.cuda's, from a process of its own
+    # The first measurement's median, where it missed a bound and was repeated.
     first: float | None = None
+    row: Row = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.row = _ROWS[self.id]
+
+    @property
+    def title(self) -> str:
+        return self.row.title
 
     @property
     def ours(self) -> Side:
         return self.sides[0]
 
     @property
-    def floor(self) -> Side | None:
+    def raw(self) -> Side | None:
         return self.sides[1] if len(self.sides) > 1 else None
 
     @property
-    def judged(self) -> Spread | None:
-        """What the bound is compared with; None for a fact."""
-        return self._judged(self.ours) if self.sides else None
+    def of_cuda(self) -> Spread | None:
+        if self.cuda is None or not self.cuda.low:
+            return None
+        return self.ours.value.over(self.cuda)
 
-    def _judged(self, side: Side) -> Spread:
-        if self.kind is Kind.RATIO_AT_MOST:
-            assert side.ratio is not None
-            return side.ratio
-        return side.value
-
-    def _within(self, value: float) -> bool:
-        return value >= self.bound if self.kind is Kind.VALUE_AT_LEAST else value <= self.bound
+    @property
+    def judged(self) -> list[tuple[Bound, Spread]]:
+        """The bounds for which there is something to compare with."""
+        spreads = {Of.VALUE: self.ours.value, Of.RAW: self.ours.ratio, Of.CUDA: self.of_cuda}
+        pairs = [
+            (bound, spreads[bound.of]) for bound in (self.row.gpu if self.gpu else self.row.cpu)
+        ]
+        return [(bound, spread) for bound, spread in pairs if spread is not None]
 
     @property
     def verdict(self) -> Verdict:
-        if self.kind is Kind.FACT:
-            return Verdict.MET if self.holds else Verdict.MISSED
-        if self.kind is Kind.NONE:
-            return Verdict.SHOWN
-        spread = self._judged(self.ours)
-        if self._within(spread.median):
-            return Verdict.MET
-        best = spread.high if self.kind is Kind.VALUE_AT_LEAST else spread.low
-        if self._within(best):
-            return Verdict.NOISE
-        if self.need >= 0 and not self._within(self._judged(self.sides[self.need]).median):
-            return Verdict.FLOOR
-        return Verdict.MISSED
+        verdicts = [bound.judge(spread) for bound, spread in self.judged]
+        for verdict in (Verdict.MISSED, Verdict.NOISE, Verdict.MET):
+            if verdict in verdicts:
+                return verdict
+        return Verdict.SHOWN
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "kind": self.kind.value, "verdict": self.verdict.value}
-
-
-def parse(line: str) -> Figure | None:
-    """The figure in a line that a program printed; None if there is none in it."""
-    if not line.startswith("{"):
-        return None
-    data = json.loads(line)
-    sides = [
-        Side(side["name"], Spread(**side["value"]), _spread(side.get("ratio")))
-        for side in data.pop("sides", [])
-    ]
-    return Figure(sides=sides, kind=Kind(data.pop("kind")), **data)
+        data = asdict(self)
+        del data["row"]
+        return {
+            **data,
+            "title": self.title,
+            "unit": self.row.unit,
+            "verdict": self.verdict.value,
+        }
 
 
 def from_json(data: dict[str, Any]) -> Figure:
-    """The figure of which `to_json` gave this."""
-    fields = {key: value for key, value in data.items() if key != "verdict"}
-    first = fields.pop("first")
-    figure = parse(json.dumps(fields))
-    assert figure is not None
-    figure.first = first
-    return figure
+    """The figure in a line of a program, or of which `to_json` gave this."""
+    return Figure(
+        id=data["id"],
+        sides=[
+            Side(side["name"], Spread(**side["value"]), _spread(side["ratio"]))
+            for side in data["sides"]
+        ],
+        rounds=data["rounds"],
+        left_out=data["left_out"],
+        gpu=data.get("gpu", False),
+        cuda=_spread(data.get("cuda")),
+        first=data.get("first"),
+    )
 
 
 def _spread(data: dict[str, float] | None) -> Spread | None:
     return None if data is None else Spread(**data)
 
 
-def amount_text(figure: Figure, side: Side) -> str:
-    """What a side took, in a unit that fits."""
-    value = side.value.median
-    if figure.unit != "ns":
-        return f"{value:.2f}{figure.unit}"
-    for unit, size in (("ms", 1e6), ("us", 1e3)):
-        if value >= size:
-            return f"{value / size:.2f} {unit}"
-    return f"{value:.3g} ns"
+@dataclass
+class Run:
+    """What a program printed: what it measured on, and the figures."""
+
+    runtime: str = ""
+    device: str = ""
+    backend: str = ""
+    figures: list[Figure] = field(default_factory=list)
+
+    @property
+    def gpu(self) -> bool:
+        return self.backend != "opencl"
+
+    def add(self, line: str) -> Figure | None:
+        """Takes a line of a program; the figure in it, if there is one.
+
+        Of a figure that was measured twice the faster one counts.
+        """
+        if not line.startswith("{"):
+            return None
+        data = json.loads(line)
+        if "id" not in data:
+            self.runtime, self.device = data["runtime"], data["device"]
+            self.backend = data["backend"].rpartition("_")[2]
+            return None
+        figure = from_json({**data, "gpu": self.gpu})
+        for at, other in enumerate(self.figures):
+            if other.id == figure.id:
+                if figure.ours.value.median < other.ours.value.median:
+                    self.figures[at] = figure
+                return figure
+        self.figures.append(figure)
+        return figure
+
+    def beside(self, cuda: "Run") -> None:
+        """Puts torch.cuda's figures beside these."""
+        theirs = {figure.id: figure.ours.value for figure in cuda.figures}
+        for figure in self.figures:
+            figure.cuda = theirs.get(figure.id)
 
 
-def ratio_text(side: Side) -> str:
-    """A side's ratio to the floor, or its own value, and its middle 80 %."""
-    ratio = side.ratio
-    if ratio is None:
-        value = side.value
-        return f"({value.p10:.3g} .. {value.p90:.3g})" if value.p10 != value.p90 else ""
-    return f"{ratio.median:.3g} ({ratio.p10:.3g} .. {ratio.p90:.3g})"
+def read(lines: Iterable[str]) -> Run:
+    """The run of a program that printed these lines."""
+    run = Run()
+    for line in lines:
+        run.add(line)
+    return run
 
 
-def bound_text(figure: Figure) -> str:
-    """The bound as a condition; empty without one."""
-    if figure.kind in (Kind.NONE, Kind.FACT):
-        return ""
-    sign = ">=" if figure.kind is Kind.VALUE_AT_LEAST else "<="
-    if figure.kind is Kind.RATIO_AT_MOST:
-        return (
-            f"{sign} 1/{1 / figure.bound:.0f}" if figure.bound < 0.2 else f"{sign} {figure.bound}"
-        )
-    return f"{sign} {figure.bound:g} {figure.unit}"
+def amount_text(figure: Figure, value: Spread) -> str:
+    """A measured value, in a unit that fits."""
+    unit = figure.row.unit
+    if unit != "ns":
+        return f"{value.median:.2f}{unit}" if unit else f"{value.median:g}"
+    for name, size in (("ms", 1e6), ("us", 1e3)):
+        if value.median >= size:
+            return f"{value.median / size:.2f} {name}"
+    return f"{value.median:.3g} ns"
+
+
+def ratio_text(spread: Spread | None) -> str:
+    """A ratio and its middle 80 %."""
+    return f"{spread.median:.3g} ({spread.p10:.3g} .. {spread.p90:.3g})" if spread else ""
+
+
+def bounds_text(figure: Figure) -> str:
+    """The bounds as conditions."""
+    return ", ".join(bound.text(figure.row.unit) for bound, _ in figure.judged)

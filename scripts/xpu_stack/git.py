@@ -201,11 +201,25 @@ class Repository:
 
     def store(self, files: list[Path]) -> list[BlobId]:
         """Stores the content of `files`, as it is, and returns the ids in order."""
-        if not files:
-            return []
-        names = "".join(f"{file}\n" for file in files).encode()
-        text = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=names).text
-        return [BlobId(id_) for id_ in text.split()]
+        links = [file for file in files if file.is_symlink()]  # git would follow them
+        ids = {link: self.store_bytes(os.fsencode(link.readlink())) for link in links}
+        others = [file for file in files if file not in ids]
+        if others:
+            names = "".join(f"{file}\n" for file in others).encode()
+            text = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=names).text
+            ids.update(zip(others, map(BlobId, text.split()), strict=True))
+        return [ids[file] for file in files]
+
+    def store_edited(self, name: str) -> File:
+        """A file of the work tree, stored as `git add` does; mode 0: it is not there."""
+        path = self.folder / name
+        if path.is_symlink():
+            return File(0o120000, self.store_bytes(os.fsencode(path.readlink())))
+        if not path.is_file():
+            return File(0, BlobId(ZERO))
+        # through the checkout's filters
+        blob = self.line("hash-object", "-w", f"--path={name}", "--", str(path))
+        return File(0o100755 if os.access(path, os.X_OK) else 0o100644, BlobId(blob))
 
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(self.run("hash-object", "-w", "--stdin", input=content).text.strip())

@@ -4,20 +4,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xpu_stack.figures import Figure, Kind, Verdict
+from xpu_stack.figures import Bound, Figure, Verdict
 
 _COLORS = {
     Verdict.MET: "tab:green",
     Verdict.NOISE: "tab:olive",
-    Verdict.FLOOR: "tab:orange",
     Verdict.MISSED: "tab:red",
 }
 _INCHES_PER_FIGURE = 0.28
 
 
-def _share(figure: Figure, value: float) -> float:
+def _share(bound: Bound, value: float) -> float:
     """Of the bound: 1 is all of it, more is a miss."""
-    return figure.bound / value if figure.kind is Kind.VALUE_AT_LEAST else value / figure.bound
+    return bound.limit / value if bound.least else value / bound.limit
 
 
 def draw(figures: list[Figure], path: Path) -> None:
@@ -26,22 +25,26 @@ def draw(figures: list[Figure], path: Path) -> None:
     matplotlib: Any = import_module("matplotlib")
     matplotlib.use("svg")
     pyplot: Any = import_module("matplotlib.pyplot")
-    shown = [one for one in figures if one.verdict is not Verdict.SHOWN and one.judged]
+    shown = [
+        (one.title, bound, spread)
+        for one in figures
+        for bound, spread in one.judged
+        if bound.limit  # no part of nothing can be taken
+    ]
     shown.reverse()  # the first one on top
     height = 1.5 + _INCHES_PER_FIGURE * len(shown)
     # The same figures give the same file.
     with matplotlib.rc_context({"svg.hashsalt": "xpu-stack", "font.size": 8}):
         canvas, axes = pyplot.subplots(figsize=(9, height), layout="constrained")
-        for row, figure in enumerate(shown):
-            spread = figure.judged
-            assert spread is not None
-            ends = sorted([_share(figure, spread.p10), _share(figure, spread.p90)])
-            color = _COLORS[figure.verdict]
+        for row, (_, bound, spread) in enumerate(shown):
+            ends = sorted([_share(bound, spread.p10), _share(bound, spread.p90)])
+            color = _COLORS[bound.judge(spread)]
             axes.plot(ends, [row, row], color=color, linewidth=3, alpha=0.4)
-            axes.plot([_share(figure, spread.median)], [row], "o", color=color)
+            axes.plot([_share(bound, spread.median)], [row], "o", color=color)
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xscale("log")
-        axes.set_yticks(range(len(shown)), [one.title for one in shown])
+        names = [f"{title} {bound.of.value}".strip() for title, bound, _ in shown]
+        axes.set_yticks(range(len(shown)), names)
         axes.set_xlabel("part of the bound: median and the middle 80 %; right of 1 it is missed")
         axes.grid(axis="x", alpha=0.3)
         for verdict, color in _COLORS.items():

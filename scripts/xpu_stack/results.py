@@ -36,6 +36,7 @@ class Record:
 
     built: bool = False
     tests: dict[str, Outcome] | None = None  # change id -> outcome
+    whole: bool = False  # tested in all configurations, not only in the brief one
 
     @property
     def passed(self) -> bool:

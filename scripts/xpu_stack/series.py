@@ -7,6 +7,7 @@ are the files below the payload folders it claims.
 
 import hashlib
 import os
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -45,7 +46,16 @@ class PayloadFile:
 
     @property
     def mode(self) -> int:
+        if self.source.is_symlink():
+            return 0o120000
         return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
+
+    @property
+    def content(self) -> bytes:
+        """As git has it: of a link, what it points to."""
+        if self.source.is_symlink():
+            return os.fsencode(self.source.readlink())
+        return self.source.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class Change:
         sum.update(f"\0{self.number}/{self.of}\0".encode())
         for file in self.files:
             sum.update(f"{file.target}\0{file.mode:o}\0".encode())
-            sum.update(hashlib.sha256(file.source.read_bytes()).digest())
+            sum.update(hashlib.sha256(file.content).digest())
         if self.patch is not None:
             sum.update(self.patch.read_bytes())
         return sum.hexdigest()
@@ -173,6 +183,14 @@ def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
     return replace(stage, changes=tuple(changes))
 
 
+def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
+    """Refuses a link by which a file outside the series could be read."""
+    if len(name.parts) < 3:
+        raise SeriesError(str(name), "is a link; it must be a folder")
+    if f"{posixpath.normpath(inner.parent / target)}/".startswith(("/", "../")):
+        raise SeriesError(str(name), f"is a link that points outside of PyTorch's tree: {target}")
+
+
 class _Reader:
     def __init__(self, layout: Layout, base: str) -> None:
         self.layout = layout
@@ -226,6 +244,9 @@ class _Reader:
             self._claim(node, f"{stage}/{name}", stage)
         patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
         self.patches.add(patch)
+        for path in (text, patch):
+            if path.is_symlink():
+                raise SeriesError(self._name_of(path), "is a link; it must be a file")
         return Change(
             stage=stage,
             name=name,
@@ -282,10 +303,16 @@ class _Reader:
     def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
         found = {}
         for folder in PAYLOAD_FOLDERS:
-            for path in sorted((self.layout.repository / folder).rglob("*")):
-                name = PurePosixPath(path.relative_to(self.layout.repository).as_posix())
+            top = self.layout.repository / folder
+            # a folder that is a link is listed, but not followed
+            for path in [top, *sorted(top.rglob("*"))] if not top.is_symlink() else [top]:
+                name = PurePosixPath(self._name_of(path))
                 inner = PurePosixPath(*name.parts[2:])
-                if path.is_dir() or len(name.parts) < 3 or _NOT_PAYLOAD.search(str(inner)):
+                if _NOT_PAYLOAD.search(str(inner)):
+                    continue
+                if path.is_symlink():
+                    _check_link(name, inner, str(path.readlink()))
+                elif path.is_dir() or len(name.parts) < 3:
                     continue
                 found[name] = PayloadFile(path, str(name), str(inner))
         return found

@@ -61,7 +61,7 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
 
 def refuse_unsafe(repository: Repository, branch: str) -> None:
     """Refuses a checkout in which a move could lose a person's work."""
-    _refuse_operation(repository)
+    refuse_operation(repository)
     _refuse_dirty(repository)
     current = repository.branch()
     if current != branch and repository.commit_id(f"refs/heads/{branch}"):
@@ -115,7 +115,8 @@ def _refuse_dirty(repository: Repository) -> None:
         )
 
 
-def _refuse_operation(repository: Repository) -> None:
+def refuse_operation(repository: Repository) -> None:
+    """Refuses a checkout in which git itself has stopped in the middle of something."""
     for name, words in (
         ("rebase-merge", "rebase"),
         ("rebase-apply", "rebase"),

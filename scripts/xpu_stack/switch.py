@@ -9,35 +9,40 @@ step. So:
 1. All that is needed is written into .git/xpu-stack/switch/: every file's new
    content, the new index, and room for the little that git itself will write.
    A disk that is full is full now, and nothing has happened.
-2. The journal is renamed into place: from here on the move happens.
-3. The move is a row of renames on one file system, each of which can be
-   repeated: files that go, files that come, index, refs, HEAD. Then the
-   journal is removed.
+2. index.lock is taken as git takes it, so that no other git changes the index.
+   It is a link to a file of ours, by which the next run knows it for its own.
+   Only now is it certain that nothing is edited or in the way.
+3. The journal is renamed into place: from here on the move happens.
+4. The move is a row of renames, see Note [Renames]: files that go, files that
+   come, index; then refs and HEAD. Each step can be repeated, and taken back:
+   when one fails, all are. Then the journal and the lock are removed.
 
-Step 3 takes milliseconds, or a second when most files change, in a process of
-its own session, which a signal to the command and its group does not reach: a
+Steps 2 to 4 take milliseconds, or a second when most files change, in a process
+of its own session, which a signal to the command and its group does not reach: a
 killed `make apply` leaves the checkout as before or as after. Should that process die too (power),
 the next command finds the journal and finishes the move before anything else.
 """
 
 import contextlib
+import filecmp
 import json
 import os
 import shutil
-import signal
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from xpu_stack import shell
+from xpu_stack import session, shell
 from xpu_stack.console import log
 from xpu_stack.errors import ToolError
-from xpu_stack.git import ZERO, CommitId, Entry, Repository
+from xpu_stack.git import ZERO, CommitId, Entry, File, Repository
+from xpu_stack.shell import CommandFailed
+from xpu_stack.transaction import GITLINK, Renamed, Renames, fault, forward_or_back, reason
 
-_GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 _MANY = 100  # files from which on one sync of the file system costs less than theirs
-_ROOM = 1 << 18  # bytes kept free for git's own small files in step 3
-_FAULT = "XPU_STACK_FAULT"  # a test's way to end step 3 at a given point
+_ROOM = 1 << 18  # bytes kept free for git's own small files in step 4
+_WAIT = 3.0  # seconds that another program may hold the index
 
 
 @dataclass(frozen=True)
@@ -50,21 +55,37 @@ class RefUpdate:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a checkout is. head: the branch that HEAD is on; "": none."""
+
+    commit: str
+    head: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """A move, as the journal has it."""
 
-    new: str
-    head: str  # the branch that HEAD is on then; "": none
+    old: Place
+    new: Place
     reason: str
     refs: list[RefUpdate]
-    entries: list[tuple[str, int]]  # path, new mode; mode 0: the file goes
+    files: list[Renamed]
 
     @classmethod
     def load(cls, path: Path) -> "Plan":
         data = json.loads(path.read_text())
-        refs = [RefUpdate(**ref) for ref in data.pop("refs")]
-        entries = [(path, mode) for path, mode in data.pop("entries")]
-        return cls(**data, refs=refs, entries=entries)
+        return cls(
+            Place(**data["old"]),
+            Place(**data["new"]),
+            data["reason"],
+            [RefUpdate(**ref) for ref in data["refs"]],
+            [Renamed(**file) for file in data["files"]],
+        )
+
+    def reversed(self) -> "Plan":
+        refs = [RefUpdate(update.ref, update.old, update.new) for update in self.refs]
+        return replace(self, old=self.new, new=self.old, refs=refs)
 
 
 class Switch:
@@ -75,34 +96,87 @@ class Switch:
         self.folder = repository.git_dir / "xpu-stack"
         self._stage = self.folder / "switch"
         self._journal = self.folder / "journal.json"
+        self._lock = repository.git_path("index.lock")
+        self._index = repository.git_path("index")
 
     def recover(self) -> bool:
         """Finishes a move that was cut off; whether there was one."""
         if not self._journal.exists():
-            shutil.rmtree(self._stage, ignore_errors=True)
+            self._leave()
             return False
         plan = Plan.load(self._journal)
-        log.info("finishing the move to %s that was cut off", plan.new)
+        log.info("finishing the move to %s that was cut off", plan.new.commit)
         self._drop_own_locks(plan)
+        self._take_lock()
         self._perform(plan)
         return True
 
     def to(self, new: CommitId, head: str, refs: list[RefUpdate], reason: str) -> None:
         """Moves the checkout and its index to `new`, the refs, and HEAD to the branch `head`.
 
-        The work tree must be clean. Untracked files stay; one that is in the
-        way of a new file is a ToolError, before anything has happened.
+        Untracked files stay; one that is in the way of a new file is a
+        ToolError, and so is an edited file, unless it is as it will be. Either
+        comes before anything has happened.
         """
         old = self._repository.commit_id("HEAD")
         assert old is not None
         entries = self._repository.diff(old, new)
-        self._refuse_collisions(entries)
-        listed = [(entry.path, entry.new_mode) for entry in entries]
-        plan = Plan(new, head, reason, refs, listed)
-        self._prepare(entries, plan)
-        self._in_own_session(lambda: self._perform(plan))
+        here = Place(old, self._repository.branch() or "")
+        plan = Plan(here, Place(new, head), reason, refs, [])
+        self._prepare(entries)
+        session.run(lambda: self._go(plan, entries))
 
-    # -- step 1 and 2 -----------------------------------------------------------
+    # -- steps 1 to 3 -----------------------------------------------------------
+
+    def _go(self, plan: Plan, entries: list[Entry]) -> None:
+        try:
+            self._take_lock()
+            self._refuse_collisions(entries)
+            there = self._as_they_will_be(entries)
+            plan.files.extend(
+                Renamed(e.path, e.old_mode, e.new_mode) for e in entries if e.path not in there
+            )
+            self._renames(plan).refuse_unwritable("The checkout")
+            self._set_off(plan, entries)
+        except BaseException:
+            self._leave()
+            raise
+        self._perform(plan)
+
+    def _renames(self, plan: Plan) -> Renames:
+        return Renames(self._repository.folder, self._stage, plan.files)
+
+    def _take_lock(self) -> None:
+        """Takes git's lock of the index; another program's goes by itself, or not."""
+        deadline = time.monotonic() + _WAIT
+        while not self._try_lock():
+            if time.monotonic() >= deadline:
+                raise ToolError(
+                    "Another program holds the checkout's index; the checkout is as it was.",
+                    why=f"{self._lock} exists, and it did not go within {_WAIT:.0f} seconds",
+                    next=f"rm {self._lock} # when no other git is running; then the same command",
+                )
+            log.debug("waiting for %s to go", self._lock)
+            time.sleep(0.05)
+
+    def _try_lock(self) -> bool:
+        try:
+            os.link(self._stage / "lock", self._lock)
+        except FileExistsError:
+            return self._has_lock()
+        return True
+
+    def _has_lock(self) -> bool:
+        try:
+            return self._lock.samefile(self._stage / "lock")
+        except FileNotFoundError:
+            return False
+
+    def _leave(self) -> None:
+        """Removes what was prepared, and the lock."""
+        if self._has_lock():
+            self._lock.unlink()
+        shutil.rmtree(self._stage, ignore_errors=True)
 
     def _refuse_collisions(self, entries: list[Entry]) -> None:
         going = {Path(entry.path) for entry in entries if not entry.new_mode}
@@ -136,52 +210,78 @@ class Switch:
                 return name
         return None
 
-    def _prepare(self, entries: list[Entry], plan: Plan) -> None:
-        shutil.rmtree(self._stage, ignore_errors=True)
+    def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
+        """The edited files that have their new content already, as after an export."""
+        words = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all")
+        listed = self._repository.run("status", *words, "--no-renames").text.split("\0")
+        edited = {line[3:] for line in listed if line}
+        found = set()
+        for entry in entries:
+            if entry.path not in edited:
+                continue
+            if self._repository.store_edited(entry.path) != File(entry.new_mode, entry.new):
+                raise ToolError(
+                    f"{entry.path} was edited meanwhile; the checkout is as it was.",
+                    why="the move changes that file, and the edit would be lost",
+                    next=f"git -C {self._repository.folder} stash",
+                )
+            found.add(entry.path)
+        return found
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            (self._stage / "files").mkdir(parents=True)
-            self._write_contents(entries)
+            yield
+        except (OSError, CommandFailed) as error:
+            self._leave()
+            raise ToolError(
+                "The checkout could not be changed; it is as it was.",
+                why=reason(error),
+                next="df -h . # make room, then type the same command again",
+            ) from error
+
+    def _prepare(self, entries: list[Entry]) -> None:
+        shutil.rmtree(self._stage, ignore_errors=True)
+        with self._writing():
+            (self._stage / "new").mkdir(parents=True)
+            (self._stage / "lock").touch()
+            (self._stage / "forward").touch()
             self._write_index(entries)
+            self._write_contents(entries)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
+
+    def _set_off(self, plan: Plan, entries: list[Entry]) -> None:
+        with self._writing():
+            if not filecmp.cmp(self._index, self._stage / "index.old", shallow=False):
+                self._write_index(entries)  # another git has written it since
             draft = self._stage / "journal.json"
             draft.write_text(json.dumps(asdict(plan)))
             self._sync(draft)
             (self._stage / "room").unlink()
-        except OSError as error:
-            shutil.rmtree(self._stage, ignore_errors=True)
-            raise ToolError(
-                "The checkout could not be changed; it is as it was.",
-                why=f"{error.strerror}: {self._stage}",
-                next="df -h . # make room, then type the same command again",
-            ) from error
-        draft.rename(self._journal)
+            draft.rename(self._journal)
 
     def _write_contents(self, entries: list[Entry]) -> None:
-        wanted = [
-            (n, entry) for n, entry in enumerate(entries) if entry.new_mode not in (0, _GITLINK)
-        ]
-        # with the checkout's own filters (line ends, LFS), as git itself writes it
-        asked = b"".join(f"{e.new} ".encode() + os.fsencode(e.path) + b"\n" for _, e in wanted)
-        data = self._repository.run("cat-file", "--batch", "--filters", input=asked).output
-        at = 0
-        for number, entry in wanted:
-            start = data.index(b"\n", at) + 1
-            at = start + int(data[at:start].split()[2])
-            content, at = data[start:at], at + 1
-            path = self._stage / "files" / str(number)
-            if entry.new_mode == 0o120000:
-                path.symlink_to(os.fsdecode(content))
-                continue
-            path.write_bytes(content)
-            path.chmod(0o755 if entry.new_mode == 0o100755 else 0o644)
-            if len(wanted) < _MANY:
-                self._sync(path)
+        """Has git write the files, by the filters and attributes of the new index."""
+        folder = self._stage / "new"
+        wanted = [e.path for e in entries if e.new_mode not in (0, GITLINK)]
+        env = {
+            "GIT_DIR": str(self._repository.git_dir),
+            "GIT_WORK_TREE": str(folder),
+            "GIT_INDEX_FILE": str(self._stage / "index"),
+        }
+        asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
+        self._repository.run("checkout-index", "-z", "--stdin", input=asked, env=env, cwd=folder)
+        for path in wanted:
+            (folder / path).lstat()  # git has written each
+            if len(wanted) < _MANY and not (folder / path).is_symlink():
+                self._sync(folder / path)
         if len(wanted) >= _MANY:
             shell.run(["sync", "--file-system", self._stage])
 
     def _write_index(self, entries: list[Entry]) -> None:
         index = self._stage / "index"
-        shutil.copyfile(self._repository.git_path("index"), index)
+        shutil.copyfile(self._index, self._stage / "index.old")
+        shutil.copyfile(self._stage / "index.old", index)
         lines = b"".join(
             f"{entry.new_mode:06o} {entry.new if entry.new_mode else ZERO}\t".encode()
             + os.fsencode(entry.path)
@@ -195,109 +295,61 @@ class Switch:
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
-    # -- step 3 -----------------------------------------------------------------
-
-    def _in_own_session(self, work: Callable[[], None]) -> None:
-        child = os.fork()
-        if child:
-            _, status = os.waitpid(child, 0)
-            if status:
-                raise ToolError(
-                    "The checkout's move was cut off.",
-                    why=f"its process ended with {os.waitstatus_to_exitcode(status)}",
-                    next="type the same command again: it finishes the move first",
-                )
-            return
-        try:
-            os.setsid()
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            work()
-            os._exit(0)
-        except BaseException:
-            log.exception("in the move")
-            os._exit(1)
+    # -- step 4 -----------------------------------------------------------------
 
     def _perform(self, plan: Plan) -> None:
-        """Step 3; may be repeated from any point of itself."""
-        repository = self._repository
-        lock = repository.git_path("index.lock")
-        prepared = self._stage / "index"
-        if prepared.exists() and not lock.exists():
-            os.link(prepared, lock)  # git's own lock: no other git writes now
-        _fault("locked")
-        for path, mode in plan.entries:
-            if not mode:  # first: a folder may come where a file was
-                self._take_out(repository.folder / path)
-        _fault("gone")
-        for number, (path, mode) in enumerate(plan.entries):
-            if mode:
-                self._place(number, repository.folder / path, mode)
-            _fault(f"file {number}")
-        if lock.exists() and prepared.exists() and lock.samefile(prepared):
-            lock.rename(repository.git_path("index"))
-            # rename() of two names of one file does nothing
-            lock.unlink(missing_ok=True)
-        prepared.unlink(missing_ok=True)
-        _fault("index")
-        self._move_refs(plan)
-        _fault("refs")
-        # The new files' times, so that git need not read them again.
-        repository.run("update-index", "-q", "--refresh", check=False)
+        """Step 4; may be repeated from any point of itself."""
+        error = forward_or_back(self._stage, lambda: self._forward(plan), lambda: self._back(plan))
         self._journal.unlink()
-        shutil.rmtree(self._stage, ignore_errors=True)
+        self._leave()
+        if error:
+            raise ToolError(
+                "The checkout could not be changed; it is as it was.",
+                why=reason(error),
+                next="mend that, then type the same command again",
+            )
 
-    def _place(self, number: int, path: Path, mode: int) -> None:
-        staged = self._stage / "files" / str(number)
-        if mode == _GITLINK:
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-            path.mkdir(parents=True, exist_ok=True)
-        elif staged.is_symlink() or staged.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir() and not path.is_symlink():
-                self._take_out_folders(path)
-            staged.replace(path)
+    def _forward(self, plan: Plan) -> None:
+        fault("locked")
+        self._renames(plan).forward()
+        self._put_index(self._stage / "index")
+        fault("index")
+        self._move_refs(plan)
+        fault("refs")
 
-    def _take_out(self, path: Path) -> None:
-        # Repeated after a cut, the new may stand there: a folder where the
-        # file was, or a file or a link where the file's folder was.
-        if self._is_beyond_a_link(path):
-            return
-        if path.is_dir() and not path.is_symlink():
-            self._take_out_folders(path)  # a submodule's: it goes when it is empty
-            return
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
-        self._take_out_folders(path.parent)
+    def _back(self, plan: Plan) -> None:
+        self._move_refs(plan.reversed())
+        self._renames(plan).back()
+        self._put_index(self._stage / "index.old")
 
-    def _is_beyond_a_link(self, path: Path) -> bool:
-        inner = path.relative_to(self._repository.folder).parents
-        return any((self._repository.folder / folder).is_symlink() for folder in inner)
-
-    def _take_out_folders(self, folder: Path) -> None:
-        """Removes a folder and those above it, as far as they are empty."""
-        while folder != self._repository.folder:
-            try:
-                folder.rmdir()
-            except OSError:
-                break  # something is left in it
-            folder = folder.parent
+    def _put_index(self, prepared: Path) -> None:
+        if prepared.exists():
+            # The files' new times, so that git need not read them again.
+            env = {"GIT_INDEX_FILE": str(prepared)}
+            self._repository.run("update-index", "-q", "--refresh", env=env, check=False)
+            prepared.replace(self._index)
 
     def _move_refs(self, plan: Plan) -> None:
-        repository = self._repository
-        for update in plan.refs:
-            if update.new != ZERO:
-                self._move_ref(update, plan.reason)
-                _fault(update.ref)
-        if plan.head and repository.branch() != plan.head:
-            head = f"refs/heads/{plan.head}"
-            repository.run("symbolic-ref", "-m", plan.reason, "HEAD", head)
-        elif not plan.head and (repository.branch() or repository.commit_id("HEAD") != plan.new):
-            repository.run("update-ref", "--no-deref", "-m", plan.reason, "HEAD", plan.new)
-        _fault("head")
-        for update in plan.refs:
-            if update.new == ZERO:  # last: HEAD may have been on it
-                self._move_ref(update, plan.reason)
+        branches = [update for update in plan.refs if update.ref.startswith("refs/heads/")]
+        self._update([one for one in branches if one.new != ZERO], plan.reason)
+        self._move_head(plan)
+        # HEAD may have been on one that goes
+        self._update([one for one in branches if one.new == ZERO], plan.reason)
+        # last: the log of moves has none that was taken back
+        self._update([one for one in plan.refs if one not in branches], plan.reason)
+
+    def _move_head(self, plan: Plan) -> None:
+        repository, commit, head = self._repository, plan.new.commit, plan.new.head
+        if head and repository.branch() != head:
+            repository.run("symbolic-ref", "-m", plan.reason, "HEAD", f"refs/heads/{head}")
+        elif not head and (repository.branch() or repository.commit_id("HEAD") != commit):
+            repository.run("update-ref", "--no-deref", "-m", plan.reason, "HEAD", commit)
+        fault("head")
+
+    def _update(self, refs: list[RefUpdate], reason: str) -> None:
+        for update in refs:
+            self._move_ref(update, reason)
+            fault(update.ref)
 
     def _move_ref(self, update: RefUpdate, reason: str) -> None:
         current = self._repository.commit_id(update.ref) or ZERO
@@ -312,15 +364,6 @@ class Switch:
         self._repository.run(*words, update.ref, update.new, current)
 
     def _drop_own_locks(self, plan: Plan) -> None:
-        """Lock files of a git that died within step 3; we hold our own lock."""
+        """Lock files of a git that died within step 4; we hold our own lock."""
         for name in (*(f"{update.ref}.lock" for update in plan.refs), "HEAD.lock"):
             self._repository.git_path(name).unlink(missing_ok=True)
-        lock, prepared = self._repository.git_path("index.lock"), self._stage / "index"
-        if lock.exists() and not (prepared.exists() and lock.samefile(prepared)):
-            log.error("removing %s of a git that died", lock)
-            lock.unlink()
-
-
-def _fault(point: str) -> None:
-    if os.environ.get(_FAULT) == point:
-        os.kill(os.getpid(), signal.SIGKILL)

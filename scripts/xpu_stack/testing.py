@@ -1,7 +1,19 @@
-"""Testing a stage: its C++ and Python tests, on every mapping of devices.
+"""Testing a stage: its C++ and Python tests, in the configurations that they need.
 
-Each configuration is one run of all tests: every mapping with one device, and
-again with two virtual ones. A test is counted for the change that brought it.
+A configuration is a mapping of devices with one ordinal for each device, or with
+two. What runs in which:
+
+- Every test runs on the CPU device, with one ordinal and with two, and with the
+  mapping GPU: on a machine without a GPU it is then skipped, and says so.
+- AUTO and EXPLICIT give the same devices as CPU or GPU, and ordinals are made in
+  one way for all: only the tests of the stage that does the mapping run in all
+  eight configurations.
+- The brief run is CPU with two ordinals, in which no test is skipped for want of a
+  device. It is enough for the stages below the one that is asked for, whose tests
+  all run again there, and for a sanitizer. It leaves out programs that passed
+  before and are still the same, with all that they load.
+
+A test is counted for the change that brought it.
 """
 
 import shutil
@@ -14,6 +26,7 @@ from xpu_stack import cmake, compiling, pytests, runtime, shell
 from xpu_stack.build import Build, Sanitizer, targets_of
 from xpu_stack.console import Bar, progress, say
 from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.passed import Passed
 from xpu_stack.results import Outcome, Record
 from xpu_stack.series import Change
 
@@ -46,16 +59,26 @@ CONFIGURATIONS = tuple(
 )
 
 
-def configurations(sanitizer: Sanitizer) -> tuple[Configuration, ...]:
-    """The runs that a build gets: a sanitizer has nothing new to say of AUTO."""
-    if sanitizer is Sanitizer.NONE:
+_BRIEF = ("CPU-2",)
+_EVERY_TEST = ("CPU", "CPU-2", "GPU")
+_MAPPING_STAGE = "device"
+
+
+def configurations(change: str, *, brief: bool = False) -> tuple[Configuration, ...]:
+    """Those that the tests of a change run in."""
+    if not brief and change.partition("/")[0] == _MAPPING_STAGE:
         return CONFIGURATIONS
-    return tuple(one for one in CONFIGURATIONS if one.mapping == "CPU")
+    names = _BRIEF if brief else _EVERY_TEST
+    return tuple(one for one in CONFIGURATIONS if one.name in names)
+
+
+def _suppressions(this: Build) -> Path:
+    return this.work.layout.repository / "ci" / "sanitizers"
 
 
 def _sanitizer_options(this: Build) -> dict[str, str]:
     """What the sanitizers need to know of libraries that are not ours."""
-    folder = this.work.layout.repository / "ci" / "sanitizers"
+    folder = _suppressions(this)
     return {
         "TSAN_OPTIONS": f"suppressions={folder / 'tsan.supp'} "
         # The SYCL runtime was not compiled with the sanitizer: what it does
@@ -68,40 +91,58 @@ def _sanitizer_options(this: Build) -> dict[str, str]:
     }
 
 
-def test(this: Build, changes: list[Change]) -> Record:
-    """Runs the tests that `changes` bring; the record is kept by tree."""
+def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Record:
+    """Runs the tests that `changes` bring; the record is kept by tree.
+
+    again: also those that a brief run would leave out.
+    """
     tree = this.work.repository.tree_of("HEAD")
+    programs = _programs(this, changes)
+    scripts = pytests.owners(changes)
+    if scripts and this.sanitizer is not Sanitizer.NONE:
+        say("Python tests are left out: the interpreter is built without the sanitizer")
+        scripts = {}
+    runs = {
+        configuration: {
+            name: change
+            for name, change in (programs | scripts).items()
+            if configuration in configurations(change, brief=brief)
+        }
+        for configuration in CONFIGURATIONS
+    }
+    junit = this.results.junit_folder(tree)
+    shutil.rmtree(junit, ignore_errors=True)
+    record = Record(True, {change.id: Outcome() for change in changes}, whole=not brief)
+    assert record.tests is not None
+    output: list[str] = []
+    with progress(sum(map(len, runs.values())), "testing", may_be_nothing=True) as bar:
+        for configuration, owners in runs.items():
+            folder = junit / configuration.name
+            here = sorted(owners.keys() & programs.keys())
+            if here and brief:
+                output += _run_changed(this, configuration, here, junit, bar, again=again)
+            elif here:
+                output += _run(this, configuration, here, junit, bar)
+            environment = configuration.environment
+            here = sorted(owners.keys() & scripts.keys())
+            output += pytests.run(this, environment, here, folder, bar)
+            _count(folder, owners, configuration, record.tests)
+    this.results.put(tree, record)
+    _report(record, junit, brief=brief)
+    if not record.passed:
+        raise _failure(record, output)
+    return record
+
+
+def _programs(this: Build, changes: list[Change]) -> dict[str, str]:
+    """The test programs that `changes` bring, and the change of each."""
     targets = cmake.targets(this.folder)
-    owners = {
+    return {
         target.name: change.id
         for change in changes
         for target in targets_of(targets, [change])
         if target.kind == "EXECUTABLE"
     }
-    junit = this.results.junit_folder(tree)
-    shutil.rmtree(junit, ignore_errors=True)
-    record = Record(built=True, tests={change.id: Outcome() for change in changes})
-    assert record.tests is not None
-    output: list[str] = []
-    scripts = pytests.owners(changes)
-    if scripts and this.sanitizer is not Sanitizer.NONE:
-        say("Python tests are left out: the interpreter is built without the sanitizer")
-        scripts = {}
-    if owners or scripts:
-        runs = configurations(this.sanitizer)
-        with progress(len(runs) * len(owners | scripts), "testing") as bar:
-            for configuration in runs:
-                folder = junit / configuration.name
-                if owners:
-                    output += _run(this, configuration, sorted(owners), junit, bar)
-                environment = configuration.environment
-                output += pytests.run(this, environment, sorted(scripts), folder, bar)
-                _count(folder, owners | scripts, configuration, record.tests)
-    this.results.put(tree, record)
-    _report(record, junit, len(configurations(this.sanitizer)))
-    if not record.passed:
-        raise _failure(record, output)
-    return record
 
 
 def run_one(
@@ -125,6 +166,37 @@ def run_one(
                 _run(this, configuration, [name], junit, bar, cases)
 
 
+def _run_changed(
+    this: Build,
+    configuration: Configuration,
+    tests: list[str],
+    junit: Path,
+    bar: Bar,
+    *,
+    again: bool,
+) -> list[str]:
+    """The same as `_run`, but for programs that passed as they are now."""
+    folder = junit / configuration.name
+    folder.mkdir(parents=True)
+    passed = Passed(this.folder, _settings(this, configuration))
+    new = [one for one in tests if again or not passed.recall(one, folder / f"{one}.xml")]
+    if len(new) < len(tests):
+        bar.at(advance=len(tests) - len(new))
+        say(f"{len(tests) - len(new)} program(s) passed before, and are the same")
+    output = _run(this, configuration, new, junit, bar) if new else []
+    for name in new:
+        if ElementTree.parse(folder / f"{name}.xml").find(".//failure") is None:
+            passed.remember(name, folder / f"{name}.xml")
+    return output
+
+
+def _settings(this: Build, configuration: Configuration) -> str:
+    """What the outcome of a program depends on beside the build."""
+    suppressions = sorted(_suppressions(this).glob("*.supp"))
+    files = [f"{path.name}\n{path.read_text()}" for path in suppressions]
+    return f"{configuration}\n{this.sycl}\n{_sanitizer_options(this)}\n{files}"
+
+
 def _run(
     this: Build,
     configuration: Configuration,
@@ -135,7 +207,7 @@ def _run(
 ) -> list[str]:
     """One run of CTest; what it printed of failures."""
     folder = junit / configuration.name
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     printed: list[str] = []
 
     def line(text: str) -> None:
@@ -221,14 +293,15 @@ def reason(skipped: ElementTree.Element | None) -> str:
     return told[-1] if told else "no reason given"
 
 
-def _report(record: Record, junit: Path, runs: int) -> None:
+def _report(record: Record, junit: Path, *, brief: bool) -> None:
     for change, outcome in (record.tests or {}).items():
         if not outcome.total:
             say(f"{change}: has no tests of its own")
             continue
         say(
             f"{change}: {outcome.passed} passed, {outcome.failed} failed, "
-            f"{outcome.skipped} skipped in {runs} configurations"
+            f"{outcome.skipped} skipped in {len(configurations(change, brief=brief))} "
+            "configuration(s)"
         )
         for reason, count in sorted(outcome.reasons.items()):
             say(f"  {count} skipped: {reason}")

@@ -56,7 +56,9 @@ def test_(
         for number, point in enumerate(points, start=1):
             console.say(f"-- {point} ({number}/{len(points)})")
             applying.apply(work, point)
-            _test_tree(work, point, building.Mode(mode), building.Sanitizer.NONE, again=again)
+            brief = number < len(points)
+            none = building.Sanitizer.NONE
+            _test_tree(work, point, building.Mode(mode), none, brief=brief, again=again)
         console.say(f"'{chosen}' and all below it pass")
 
 
@@ -66,16 +68,18 @@ def _test_tree(
     mode: building.Mode,
     sanitizer: building.Sanitizer,
     *,
+    brief: bool,
     again: bool,
 ) -> None:
     tree = work.repository.tree_of("HEAD")
-    if not again and building.results_of(work, mode, sanitizer).get(tree).passed:
+    known = building.results_of(work, mode, sanitizer).get(tree)
+    if not again and known.passed and (brief or known.whole):
         console.say(f"{stage}: passed before on this tree ({tree[:12]})")
         return
     this = building.prepare(work, stage, mode, sanitizer)
     changes = work.series.changes(stage)
     building.build(this, changes)
-    testing.test(this, changes)
+    testing.test(this, changes, brief=brief, again=again)
 
 
 @cli.command("bisect", epilog=EPILOG)
@@ -119,8 +123,9 @@ def bisect_(
     multiple=True,
     help="Only this one; default: each.",
 )
+@click.option("--again", is_flag=True, help="Also run programs that passed before as they are.")
 def sanitize(
-    stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...]
+    stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...], again: bool
 ) -> None:
     """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
     layout = Layout.current()
@@ -130,7 +135,8 @@ def sanitize(
         applying.apply(work, chosen)
         for name in wanted:
             console.say(f"-- {name} sanitizer")
-            _test_tree(work, chosen, building.Mode.FAST, building.Sanitizer(name), again=False)
+            kind = building.Sanitizer(name)
+            _test_tree(work, chosen, building.Mode.FAST, kind, brief=True, again=again)
 
 
 @cli.command("tidy", epilog=EPILOG)
@@ -152,15 +158,20 @@ def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
 @stage_option
 @checkout_options
 @click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
-@click.option("--publish", is_flag=True, help="Also write docs/bench.md and its plot.")
+@click.option("--publish", is_flag=True, help="Also write the page in docs/ and its plot.")
+@click.option("--no-run", is_flag=True, help="Only build it and say where, as ci/gpu/pack needs.")
 def bench_(
-    stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool
+    stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool, no_run: bool
 ) -> None:
-    """Measures the runtime beside its floors: raw SYCL, a thread_local, memcpy."""
+    """Measures the runtime beside raw SYCL and, on a GPU, torch.cuda."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "bench") as work:
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, building.Mode.FAST)
         building.build(this, work.series.changes(chosen))
-        bench.run(this, quick, publish)
+        if no_run:
+            console.say(f"built in: {this.folder}")
+            console.say(f"built in: {bench.compile(this).parent}")
+        else:
+            bench.run(this, quick, publish)

@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace c10 {
-namespace xpu {
+namespace c10::xpu {
 
 /// The SYCL 2020 device descriptors, by their SYCL names: _(type, name).
 /// Sizes of memory are in bytes, frequencies in MHz, as SYCL defines them.
@@ -90,9 +89,7 @@ namespace xpu {
   _(usm_system_allocations)       \
   _(ext_intel_free_memory)
 
-/// What a device is and can do. It is asked of the driver once; see
-/// get_device_properties.
-// The members' order is that of their meaning.
+/// What a device is and can do. See get_device_properties.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct DeviceProp {
   std::string platform_name;
@@ -110,5 +107,4 @@ struct DeviceProp {
 #undef C10_XPU_MEMBER
 };
 
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu

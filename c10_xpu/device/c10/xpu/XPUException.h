@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
 
 #include <sycl/exception.hpp>
@@ -16,40 +17,35 @@ namespace c10::xpu {
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~
 // SYCL keeps the errors of work that already runs (of host tasks above all)
 // until a thread calls throw_asynchronous() or wait_and_throw(). It then calls
-// the handler of the queue that failed. Which queues a call covers differs
-// between releases: only its own, or every queue of the device. So the thread
-// that calls the handler may be synchronizing another stream.
-//
-// Our handlers therefore do not throw. They keep the text of each error under
-// the device and stream of its queue, and the next synchronization of that
-// stream, of an event recorded on it, or of the whole device raises it.
+// the handler of the queue that failed; depending on the release, for the
+// queues of the whole device. So the calling thread may be synchronizing
+// another stream. Our handlers therefore do not throw: they keep each error,
+// and the next synchronization of its stream, of an event recorded there, or of
+// the whole device raises it.
 //
 // A queue that was made without a handler has SYCL's default one, which ends
 // the process, also when the call that delivers the error is one of ours.
 // Libraries that make their own queues should pass asyncHandler.
 
-/// A sycl::async_handler for queues that are made outside of PyTorch. It keeps
-/// the errors; the next synchronization of any device or of any external
-/// stream raises them as a c10::Error.
+/// A sycl::async_handler for queues that are made outside of PyTorch. The next
+/// synchronization of a device or of an external stream raises the errors.
 C10_XPU_API void asyncHandler(sycl::exception_list errors);
 
 namespace impl {
 
-/// Keeps the errors of a stream's queue.
-C10_XPU_API void keepAsyncErrors(
+constexpr DeviceIndex kUnknownDevice = -1; // of what asyncHandler keeps
+
+/// Keeps the errors of a stream.
+void keepAsyncErrors(
     const sycl::exception_list& errors,
     DeviceIndex device,
     StreamId stream);
 
-/// Raises and forgets what is kept for a stream. SYCL must have delivered it
-/// before. One relaxed load if nothing is kept.
-C10_XPU_API void raiseAsyncErrors(DeviceIndex device, StreamId stream);
-
-/// As above, for all streams of a device and for asyncHandler.
-C10_XPU_API void raiseAsyncErrors(DeviceIndex device);
-
-/// As above, for asyncHandler only.
-C10_XPU_API void raiseAsyncErrors();
+/// Raises and forgets what is kept for a stream, or for all streams of a device
+/// and for asyncHandler. One relaxed load if nothing is kept.
+C10_XPU_API void raiseAsyncErrors(
+    DeviceIndex device,
+    optional<StreamId> stream = nullopt);
 
 /// Throws a c10::Error that names the call, its place, and SYCL's text.
 [[noreturn]] C10_XPU_API void raise(

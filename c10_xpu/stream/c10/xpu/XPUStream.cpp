@@ -14,6 +14,7 @@
 namespace c10::xpu {
 namespace {
 
+using impl::deviceOrCurrent;
 using impl::StreamKind;
 
 // Per thread and device. Trivially destructible, so that it can be used to the
@@ -22,14 +23,6 @@ thread_local std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS> thread_streams{};
 
 StreamId& threadStream(DeviceIndex device) {
   return thread_streams[static_cast<size_t>(device)];
-}
-
-DeviceIndex deviceOrCurrent(DeviceIndex device) {
-  if (device == -1) {
-    return current_device();
-  }
-  check_device_index(device);
-  return device;
 }
 
 XPUStream makeStream(DeviceIndex device, StreamId id) {
@@ -73,7 +66,7 @@ void XPUStream::synchronize() const {
   }
   impl::raiseAsyncErrors(device_index(), id());
   if (C10_UNLIKELY(impl::isExternalStream(id()))) {
-    impl::raiseAsyncErrors();
+    impl::raiseAsyncErrors(impl::kUnknownDevice);
   }
 }
 

@@ -1,5 +1,4 @@
-// All that needs POSIX in c10/xpu.
-#include <c10/xpu/impl/XPUDevicePool.h>
+#include <c10/xpu/impl/XPUPosix.h>
 
 #include <dlfcn.h>
 #include <pthread.h>

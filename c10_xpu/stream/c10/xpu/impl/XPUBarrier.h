@@ -42,8 +42,8 @@ C10_XPU_API sycl::event submitBarrierAfter(
 // queue is asked by a marker there: a barrier, which is complete when the call
 // returns if the queue is idle. The marker of a busy queue is kept, and while
 // it is pending the answer is known to be no, so that a thread that polls adds
-// one marker and not thousands. Nothing cheaper is safe: get_last_event submits
-// a marker as well, and to wait() for an idle queue takes about as long.
+// one marker and not thousands. ext_oneapi_get_last_event() is no way out: it
+// submits a marker too.
 
 /// Whether ext_oneapi_empty() may be called while other threads submit.
 C10_XPU_API bool canAskEmpty(const sycl::queue& queue);
@@ -52,8 +52,7 @@ C10_XPU_API bool canAskEmpty(const sycl::queue& queue);
 /// hold its lock.
 bool isIdle(sycl::queue& queue, optional<sycl::event>& marker);
 
-/// Waits for the work of a queue and has its errors delivered. Cheaper than
-/// wait() if the queue is idle.
+/// Waits for the work of a queue and has its errors delivered.
 void waitFor(sycl::queue& queue);
 
 } // namespace c10::xpu::impl

@@ -46,8 +46,8 @@ struct StreamIdParts {
 
 /// nullopt for a number that is not a stream's id. Does not check whether there
 /// is a queue at an external stream's address.
-C10_XPU_API optional<StreamIdParts> decodeStreamId(StreamId id);
-C10_XPU_API StreamId poolStreamId(int priority, int index);
+optional<StreamIdParts> decodeStreamId(StreamId id);
+StreamId poolStreamId(int priority, int index);
 C10_XPU_API bool isExternalStream(StreamId id);
 
 /// The queue of a stream, made if it is not there yet.

@@ -13,9 +13,11 @@
 
 #include <sycl/ext/oneapi/weak_object.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <random>

@@ -343,7 +343,7 @@ class CachingHostAllocatorImpl {
     }
     Block& block = *std::prev(it)->second;
     void* const end = static_cast<char*>(block.ptr) + block.size;
-    return std::less<>()(ptr, end) ? &block : nullptr;
+    return ptr < end ? &block : nullptr;
   }
 
   void moveToCache(Blocks& from, Blocks::iterator block) noexcept {

@@ -212,7 +212,7 @@ TEST_F(XPUFirstUseTest, NoDeviceWarnsOnceAndSaysWhatWasLookedFor) {
       });
   EXPECT_EQ(ended.code, 0) << ended.output;
   const std::string warning =
-      "No XPU device was found. The mapping CPU looks "
+      "No XPU device is available (mapping CPU looks "
       "for the SYCL CPU device; SYCL sees: ";
   const auto first = ended.output.find(warning);
   ASSERT_NE(first, std::string::npos) << ended.output;

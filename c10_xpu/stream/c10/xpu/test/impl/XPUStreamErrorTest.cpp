@@ -14,7 +14,7 @@ TEST(XPUStreamErrorTest, ErrorsOfSYCLComeOutAsErrors) {
   const XPUStream stream = getStreamFromPool();
   stream.queue().ext_oneapi_submit_barrier();
   {
-    Gate gate(stream);
+    Gate gate(stream); // an idle queue need not be waited for
     Fault fault("queue::wait");
     EXPECT_CONTAINS(errorOf([&] { stream.synchronize(); }), "injected");
   }

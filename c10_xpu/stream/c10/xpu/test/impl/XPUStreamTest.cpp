@@ -1,4 +1,6 @@
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/irange.h>
@@ -457,6 +459,86 @@ TEST(XPUStreamTest, ExternalQueueIsNotKeptAlive) {
       errorOf([&] { XPUStream::unpack3(id, 0, kXPU); }),
       "names an external queue, but on device xpu:0 there is none");
   syncStreamsOnDevice(0); // has nothing to do with it any more
+}
+
+TEST(XPUStreamTest, AnotherExternalQueueAtTheSameAddressReplacesTheFormer) {
+  C10_XPU_NEEDS_DEVICES(1);
+  c10::optional<sycl::queue> queue = makeExternal();
+  const XPUStream first = getStreamFromExternal(&*queue, 0);
+  {
+    // A copy keeps the first queue alive, and busy; it is not the stream's.
+    sycl::queue former = *queue;
+    Gate gate(former);
+    *queue = makeExternal();
+    EXPECT_EQ(getStreamFromExternal(&*queue, 0), first);
+    EXPECT_TRUE(first.query());
+    first.synchronize();
+    syncStreamsOnDevice(0); // would not return if it waited for the former
+  }
+  EXPECT_EQ(XPUStream::unpack3(first.id(), 0, kXPU), first);
+  queue.reset();
+  EXPECT_CONTAINS(
+      errorOf([&] { XPUStream::unpack3(first.id(), 0, kXPU); }),
+      "there is none");
+}
+
+TEST(XPUStreamTest, OnlyIdsOfExternalQueuesAreExternal) {
+  C10_XPU_NEEDS_DEVICES(1);
+  auto queue = makeExternal();
+  EXPECT_TRUE(impl::isExternalStream(getStreamFromExternal(&queue, 0).id()));
+  EXPECT_FALSE(impl::isExternalStream(0));
+  EXPECT_FALSE(impl::isExternalStream(getStreamFromPool().id()));
+  EXPECT_FALSE(impl::isExternalStream(2));
+  EXPECT_FALSE(impl::isExternalStream(-8));
+}
+
+// See Note [Waiting for an event without blocking the host]
+TEST(XPUStreamTest, ABarrierAfterAHeldEventDoesNotWait) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream held = getStreamFromPool();
+  const XPUStream other = getStreamFromPool();
+  auto done = other.queue().ext_oneapi_submit_barrier();
+  EXPECT_FALSE(impl::isHeldByHost(done));
+  Gate gate(held);
+  const auto event = held.queue().ext_oneapi_submit_barrier();
+  EXPECT_TRUE(impl::isHeldByHost(event));
+  EXPECT_FALSE(impl::isComplete(event));
+  // would not return if it waited for the event
+  const auto barrier = impl::submitBarrierAfter(other.queue(), event);
+  EXPECT_FALSE(other.query());
+  gate.finish();
+  other.synchronize();
+  EXPECT_TRUE(impl::isComplete(event));
+  EXPECT_TRUE(impl::isComplete(barrier));
+}
+
+TEST(XPUStreamTest, SynchronizationsWarnOrRaiseWhereAsked) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  set_sync_debug_mode(SyncDebugMode::ERROR);
+  const auto of_stream = errorOf([&] { stream.synchronize(); });
+  const auto of_device = errorOf([] { syncStreamsOnDevice(); });
+  set_sync_debug_mode(SyncDebugMode::DISABLED);
+  EXPECT_CONTAINS(of_stream, "synchronizing XPU operation");
+  EXPECT_CONTAINS(of_device, "synchronizing XPU operation");
+  stream.synchronize();
+}
+
+// What a guard's destructor needs in a child that was forked inside of it.
+TEST(XPUStreamTest, TheFormerStreamCanBeRestoredInAForkedChild) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  setCurrentXPUStream(stream);
+  const auto ended = inChild({}, [&]() -> std::string {
+    impl::setThreadDevice(0);
+    if (impl::exchangeThreadStream(0, 0) != stream.id()) {
+      return "another stream was current";
+    }
+    const auto text = errorOf([] { getCurrentXPUStream(); });
+    return contains(text, "forked subprocess") ? "" : text;
+  });
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(impl::exchangeThreadStream(0, 0), stream.id());
 }
 
 TEST(XPUStreamTest, SyncStreamsOnDeviceWaitsForAll) {

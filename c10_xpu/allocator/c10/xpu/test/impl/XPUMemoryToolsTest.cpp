@@ -1,0 +1,167 @@
+// The history of the caching allocator, and pluggable allocators.
+
+#include <c10/xpu/test/impl/XPUTestUtil.h>
+
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUMemoryHistory.h>
+#include <c10/xpu/XPUPluggableAllocator.h>
+
+#include <sycl/usm.hpp>
+
+#include <atomic>
+#include <thread>
+
+namespace allocator = c10::xpu::XPUCachingAllocator;
+using namespace c10::xpu::test;
+using allocator::RecordContext;
+using allocator::TraceEntry;
+
+namespace {
+
+struct Place final : allocator::GatheredContext {};
+
+std::shared_ptr<allocator::GatheredContext> gather() {
+  return std::make_shared<Place>();
+}
+
+int64_t addressOf(const void* ptr) {
+  return reinterpret_cast<int64_t>(ptr);
+}
+
+class XPUMemoryHistoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    C10_XPU_NEEDS_DEVICES(1);
+    c10::xpu::set_device(0);
+    allocator::init(c10::xpu::device_count());
+    allocator::emptyCache();
+  }
+  void TearDown() override {
+    allocator::recordHistory(false, nullptr, 0, RecordContext::NEVER);
+  }
+  static std::vector<TraceEntry::Action> actions() {
+    std::vector<TraceEntry::Action> result;
+    const auto all = allocator::traces();
+    for (const auto& entry : all.empty() ? std::vector<TraceEntry>() : all[0]) {
+      result.push_back(entry.action);
+    }
+    return result;
+  }
+};
+
+TEST_F(XPUMemoryHistoryTest, RecordsTheLifeOfABlock) {
+  allocator::recordHistory(true, &gather, 100, RecordContext::ALL);
+  EXPECT_TRUE(allocator::isHistoryEnabled());
+  void* const ptr = allocator::raw_alloc(1000);
+  EXPECT_NE(allocator::contextOf(addressOf(ptr)), nullptr);
+  allocator::raw_delete(ptr);
+  EXPECT_EQ(allocator::contextOf(addressOf(ptr)), nullptr);
+  allocator::emptyCache();
+  EXPECT_EQ(
+      actions(),
+      (std::vector<TraceEntry::Action>{
+          TraceEntry::SEGMENT_ALLOC,
+          TraceEntry::ALLOC,
+          TraceEntry::FREE_REQUESTED,
+          TraceEntry::FREE_COMPLETED,
+          TraceEntry::SEGMENT_FREE}));
+  const auto entries = allocator::traces()[0];
+  EXPECT_EQ(entries[1].addr, addressOf(ptr));
+  EXPECT_EQ(entries[1].size, 1024);
+  EXPECT_NE(entries[1].context, nullptr);
+  EXPECT_LE(entries[0].time_us, entries[4].time_us);
+}
+
+TEST_F(XPUMemoryHistoryTest, KeepsTheLastEntries) {
+  allocator::recordHistory(true, nullptr, 2, RecordContext::NEVER);
+  allocator::raw_delete(allocator::raw_alloc(512));
+  EXPECT_EQ(
+      actions(),
+      (std::vector<TraceEntry::Action>{
+          TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}));
+  allocator::recordHistory(false, nullptr, 0, RecordContext::NEVER);
+  allocator::raw_delete(allocator::raw_alloc(512));
+  EXPECT_EQ(actions().size(), 2); // what was recorded stays
+  EXPECT_FALSE(allocator::isHistoryEnabled());
+}
+
+TEST_F(XPUMemoryHistoryTest, ContextsAreGatheredAsAsked) {
+  allocator::recordHistory(true, &gather, 10, RecordContext::STATE);
+  void* const ptr = allocator::raw_alloc(512);
+  EXPECT_NE(allocator::contextOf(addressOf(ptr)), nullptr);
+  EXPECT_EQ(allocator::traces()[0].back().context, nullptr);
+  allocator::recordHistory(true, &gather, 10, RecordContext::ALLOC);
+  void* const other = allocator::raw_alloc(512);
+  EXPECT_NE(allocator::traces()[0].back().context, nullptr);
+  allocator::raw_delete(other);
+  EXPECT_EQ(allocator::traces()[0].back().context, nullptr);
+  allocator::raw_delete(ptr);
+}
+
+TEST_F(XPUMemoryHistoryTest, OutOfMemoryIsRecorded) {
+  allocator::recordHistory(true, nullptr, 10, RecordContext::NEVER);
+  EXPECT_THROW(allocator::raw_alloc(size_t{1} << 50), c10::OutOfMemoryError);
+  EXPECT_EQ(actions().back(), TraceEntry::OOM);
+  EXPECT_EQ(allocator::traces()[0].back().size, int64_t{1} << 50);
+}
+
+TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
+  allocator::recordHistory(true, &gather, 50, RecordContext::ALL);
+  const auto work = [] {
+    for (int i = 0; i < 500; ++i) {
+      allocator::raw_delete(allocator::raw_alloc(512));
+    }
+  };
+  std::thread first(work);
+  std::thread second(work);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_LE(actions().size(), 50);
+  }
+  first.join();
+  second.join();
+  EXPECT_EQ(actions().size(), 50);
+}
+
+// ---- pluggable allocators; the process changes its allocator last ----
+
+std::atomic<int> num_alive{0};
+
+void* allocateShared(size_t size, int device, sycl::queue* queue) {
+  ++num_alive;
+  EXPECT_EQ(device, 0);
+  return size > (size_t{1} << 40) ? nullptr
+                                  : sycl::malloc_device(size, *queue);
+}
+
+void freeShared(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
+  --num_alive;
+  EXPECT_EQ(size, 777);
+  queue->wait();
+  sycl::free(ptr, *queue);
+}
+
+TEST_F(XPUMemoryHistoryTest, TheAllocatorInUseStays) {
+  EXPECT_THROW(
+      allocator::changeCurrentAllocator(
+          allocator::createCustomAllocator(&allocateShared, &freeShared)),
+      c10::Error);
+}
+
+TEST(XPUPluggableAllocatorTest, ServesAllocations) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const auto custom =
+      allocator::createCustomAllocator(&allocateShared, &freeShared);
+  const c10::xpu::XPUStream stream = c10::xpu::getCurrentXPUStream();
+  void* const ptr = custom->raw_alloc_with_stream(777, stream);
+  EXPECT_NE(ptr, nullptr);
+  EXPECT_EQ(num_alive, 1);
+  custom->raw_delete(ptr);
+  EXPECT_EQ(num_alive, 0);
+  EXPECT_THROW(custom->raw_delete(ptr), c10::Error);
+  EXPECT_EQ(custom->raw_alloc_with_stream(0, stream), nullptr);
+  EXPECT_THROW(
+      custom->raw_alloc_with_stream(size_t{1} << 41, stream),
+      c10::OutOfMemoryError);
+}
+
+} // namespace

@@ -1,0 +1,24 @@
+"""In which configurations tests run."""
+
+from xpu_stack.testing import configurations
+
+
+def names(change: str, *, brief: bool = False) -> list[str]:
+    return [one.name for one in configurations(change, brief=brief)]
+
+
+def test_what_maps_devices_is_tested_in_all() -> None:
+    wanted = ["CPU", "CPU-2", "GPU", "GPU-2", "AUTO", "AUTO-2", "EXPLICIT", "EXPLICIT-2"]
+    assert names("device/runtime") == wanted
+    assert names("device/aten") == wanted
+
+
+def test_all_else_is_tested_with_one_ordinal_and_two_and_without_a_device() -> None:
+    assert names("stream/stream") == ["CPU", "CPU-2", "GPU"]
+    assert names("frontend/device") == ["CPU", "CPU-2", "GPU"]
+
+
+def test_the_brief_run_is_the_one_in_which_nothing_is_skipped() -> None:
+    assert names("device/runtime", brief=True) == names("stream/stream", brief=True) == ["CPU-2"]
+    (brief,) = configurations("stream/stream", brief=True)
+    assert brief.environment == {"TORCH_XPU_MAPPING": "CPU", "TORCH_XPU_VIRTUAL_DEVICES": "2"}

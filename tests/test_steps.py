@@ -1,0 +1,75 @@
+"""ci/steps: commands in order, and the table of what each took."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from project import ROOT
+
+
+def steps(*commands: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [ROOT / "ci" / "steps", *commands], capture_output=True, text=True, check=False
+    )
+
+
+def table(text: str) -> list[str]:
+    """What the table says, without the times."""
+    lines = text.partition("seconds  step\n")[2].splitlines()
+    assert all(int(line[:6]) >= 0 for line in lines)
+    return [line[8:] for line in lines]
+
+
+def test_all_pass() -> None:
+    done = steps("echo 'the first'", "true")
+    assert done.returncode == 0
+    assert done.stdout.startswith("the first\n")
+    assert table(done.stdout) == ["echo 'the first'", "true", "all"]
+
+
+def test_the_first_failure_ends_it_and_its_time_is_there() -> None:
+    done = steps("true", "exit 7", "echo never")
+    assert done.returncode == 7
+    assert table(done.stdout) == ["true", "exit 7: FAILED, exit status 7", "all"]
+
+
+def test_ended_from_outside_it_says_what_is_known() -> None:
+    with subprocess.Popen(
+        [ROOT / "ci" / "steps", "true", "echo begun; sleep 600", "echo never"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        os.killpg(process.pid, signal.SIGTERM)
+        text, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert table(text) == ["true", "echo begun; sleep 600: was running", "all"]
+
+
+def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
+    """make itself, with a tool in place of ours."""
+    tool = tmp_path / "tool"
+    tool.write_text('#!/bin/sh\n[ "$2" != "$FAILING" ]\n')
+    tool.chmod(0o755)
+
+    def verify(failing: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["make", "verify", f"PYTHON={tool}"],
+            cwd=ROOT,
+            env={**os.environ, "FAILING": failing, "MAKEFLAGS": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = verify("nothing")
+    assert done.returncode == 0
+    words = ["lint", "check", "self-test", "test", "tidy", "sanitize"]
+    words += ["wheel MODE=fast", "test-wheel MODE=fast"]
+    assert table(done.stdout) == [*(f"make {word}" for word in words), "all"]
+    done = verify("check")
+    assert done.returncode == 2
+    assert table(done.stdout) == ["make lint", "make check: FAILED, exit status 2", "all"]

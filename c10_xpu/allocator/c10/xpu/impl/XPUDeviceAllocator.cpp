@@ -603,22 +603,30 @@ void DeviceAllocator::processUses(
     }
     for (auto& use : blocks.uses) {
       try {
+        auto& pending = use.pending;
         bool idle = false;
-        auto* const external =
-            use.stream == blocks.stream ? blocks.external.get() : nullptr;
-        for (auto it = use.pending.rbegin();
-             it != use.pending.rend() && !it->fence && !idle;
-             ++it) {
-          it->fence = backend_.fence(use.stream, external);
-          idle = !it->fence;
+        if (Fence& last = pending.back().fence; !last) {
+          const bool own = use.stream == blocks.stream;
+          last = backend_.fence(
+              use.stream, own ? blocks.external.get() : nullptr);
+          idle = !last;
         }
-        while (!use.pending.empty() &&
-               (idle || use.pending.front().fence(wait))) {
-          Block* const block = use.pending.front().block;
-          use.pending.pop_front();
-          if (--block->num_uses == 0) {
-            done.push_back(block);
+        while (!pending.empty()) {
+          // The next fence stands for those that could not be submitted.
+          const auto next = std::find_if(
+              pending.begin(), pending.end(), [](const auto& each) {
+                return each.fence != nullptr;
+              });
+          if (!idle && !next->fence(wait)) {
+            break;
           }
+          const auto end = idle ? pending.end() : std::next(next);
+          for (auto it = pending.begin(); it != end; ++it) {
+            if (--it->block->num_uses == 0) {
+              done.push_back(it->block);
+            }
+          }
+          pending.erase(pending.begin(), end);
         }
       } catch (...) {
         error = std::current_exception();

@@ -376,7 +376,7 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
     if (blocks->is_external != (external != nullptr)) {
       continue;
     }
-    const bool vacant = external && !blocks->external;
+    const bool vacant = external && blocks->current(kAggregate, kActive) == 0;
     if (blocks->stream == stream &&
         (!external || vacant || *blocks->external == *external)) {
       found = blocks.get();
@@ -391,8 +391,11 @@ StreamBlocks& DeviceAllocator::findOrMake(StreamId id) {
   }
   if (external) {
     const SpinGuard lock(found->lock);
-    found->stream = stream;
-    found->external = external;
+    // Of pending blocks, another thread may be reading them.
+    if (found->current(kAggregate, kActive) == 0) {
+      found->stream = stream;
+      found->external = external;
+    }
   } else if (isDirect(id)) {
     direct_[static_cast<size_t>(id)].store(found, std::memory_order_release);
   }
@@ -656,8 +659,9 @@ void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
     freeExclusive(blocks, block, nullptr);
   }
   blocks.num_pending.fetch_sub(1, std::memory_order_relaxed);
-  std::shared_ptr<sycl::queue> vacated; // destroyed without the lock
+  std::shared_ptr<sycl::queue> vacated; // destroyed without the locks
   if (blocks.is_external) {
+    const Guard guard(mutex_); // so that nobody is about to allocate
     const SpinGuard lock(blocks.lock);
     if (blocks.current(kAggregate, kActive) == 0) {
       vacated = std::move(blocks.external);

@@ -457,7 +457,11 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
         static_cast<size_t>(total(kAggregate, kReservedBytes));
     times = std::max<size_t>(std::min(reserved / 8, kMaxGrowth) / size, 1);
   }
-  return roundUp(times * size, kRoundLarge);
+  // A segment that rounding makes oversize could not serve the request.
+  const size_t rounded = roundUp(times * size, kRoundLarge);
+  return size < config_.max_split_size && rounded >= config_.max_split_size
+      ? size
+      : rounded;
 }
 
 // A block at the start of a new segment.
@@ -468,7 +472,7 @@ Block* DeviceAllocator::allocateSegment(
   const bool is_small = size <= kSmallSize;
   size_t segment = segmentSize(size);
   auto* ptr = static_cast<char*>(obtain(segment));
-  if (ptr == nullptr && !is_small) {
+  if (ptr == nullptr && segment > roundUp(size, kRoundLarge) && !is_small) {
     segment = roundUp(size, kRoundLarge);
     ptr = static_cast<char*>(obtain(segment));
   }

@@ -487,10 +487,12 @@ Block* DeviceAllocator::allocateSegment(
     place.first = blocks.addSegment(ptr, segment, is_small);
     block = blocks.allocate(size, requested, /*exclusive=*/true);
   } catch (...) { // lack of host memory
-    if (segments_.erase(ptr) == 0 || block == nullptr) {
+    const auto place = segments_.find(ptr);
+    if (place == segments_.end() || place->second.first == nullptr) {
+      segments_.erase(ptr);
       card_.reserved -= segment;
       backend_.deallocate(device_, ptr);
-    }
+    } // else it stays cached
     throw;
   }
   trace(TraceEvent::SEGMENT_ALLOC, device_, ptr, segment, blocks.stream.id());

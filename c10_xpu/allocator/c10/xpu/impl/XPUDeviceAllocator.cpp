@@ -501,18 +501,23 @@ Block* DeviceAllocator::allocateSegment(
 
 // Memory from the runtime; null if it or the limit of the card refuses.
 void* DeviceAllocator::obtain(size_t size) {
-  if (card_.reserved.fetch_add(size) + size <= card_.limit) {
-    try {
-      if (void* ptr = backend_.allocate(device_, size)) {
-        return ptr;
-      }
-    } catch (...) {
-      card_.reserved -= size;
-      throw;
+  size_t reserved = card_.reserved;
+  do {
+    if (reserved + size > card_.limit) {
+      return nullptr;
     }
+  } while (!card_.reserved.compare_exchange_weak(reserved, reserved + size));
+  void* ptr = nullptr;
+  try {
+    ptr = backend_.allocate(device_, size);
+  } catch (...) {
+    card_.reserved -= size;
+    throw;
   }
-  card_.reserved -= size;
-  return nullptr;
+  if (ptr == nullptr) {
+    card_.reserved -= size;
+  }
+  return ptr;
 }
 
 // ---- freeing ----

@@ -901,6 +901,11 @@ void DeviceAllocator::throwOutOfMemory(size_t size) {
     const std::lock_guard<std::mutex> guard(observers().mutex);
     return observers().all;
   }();
+  reportOutOfMemoryToProfiler(
+      static_cast<int64_t>(size),
+      now.allocated_bytes[kAggregate].current,
+      now.reserved_bytes[kAggregate].current,
+      Device(kXPU, device_));
   for (const auto& observer : all) {
     observer(device_, size, total, free.value_or(0));
   }

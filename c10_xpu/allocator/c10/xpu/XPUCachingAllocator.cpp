@@ -154,12 +154,14 @@ void* allocateOn(DeviceIndex device, StreamId stream, size_t size) {
   Block* block = allocator.allocate(size, stream);
   if (C10_UNLIKELY(block == nullptr)) {
     // Other ordinals over the same card may have cached what is needed.
+    bool emptied = false;
     forEachDevice([&](DeviceAllocator& other, DeviceIndex i) {
       if (i != device && get_root_device(i) == get_root_device(device)) {
         other.emptyCache();
+        emptied = true;
       }
     });
-    block = allocator.allocate(size, stream);
+    block = emptied ? allocator.allocate(size, stream) : nullptr;
   }
   if (C10_UNLIKELY(block == nullptr)) {
     allocator.throwOutOfMemory(size);

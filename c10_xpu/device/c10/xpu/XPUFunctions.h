@@ -122,13 +122,10 @@ C10_XPU_API bool is_in_bad_fork();
 /// Whether the devices have been enumerated in this process.
 C10_XPU_API bool is_device_pool_initialized();
 
-/// What a synchronization does that set_sync_debug_mode asked about.
+/// What a call that is about to wait for a stream, an event or a device does.
 enum class SyncDebugMode { DISABLED = 0, WARN, ERROR };
 C10_XPU_API SyncDebugMode get_sync_debug_mode();
 C10_XPU_API void set_sync_debug_mode(SyncDebugMode mode);
-
-/// Warns or raises as the mode says. Called where the host is about to wait
-/// for a stream, an event or a device.
 C10_XPU_API void warn_or_error_on_sync();
 
 namespace impl {

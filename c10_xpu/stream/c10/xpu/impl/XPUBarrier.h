@@ -8,9 +8,6 @@
 
 namespace c10::xpu::impl {
 
-// What the SYCL runtime does on some backends, or with some events, only in a
-// roundabout way.
-
 /// Whether the command of an event is complete.
 C10_XPU_API bool isComplete(const sycl::event& event);
 

@@ -59,7 +59,7 @@ std::string gMapping; // under gMutex; empty until it is chosen
 std::atomic<bool> gStarted{false}; // the SYCL runtime may have been called
 std::atomic<bool> gForked{false};
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
-std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::DISABLED};
+std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::L_DISABLED};
 // initial-exec: one instruction to reach it; it takes a byte of the static
 // block that all libraries share.
 thread_local DeviceIndex thread_device
@@ -300,11 +300,8 @@ optional<sycl::context> defaultContext(const Devices& devices) {
                           return std::count(all.begin(), all.end(), device) > 0;
                         }).size() == devices.size();
     return covers ? make_optional(context) : nullopt;
-  } catch (const sycl::exception& error) {
-    if (error.code() == sycl::errc::feature_not_supported) {
-      return nullopt;
-    }
-    throw;
+  } catch (const sycl::exception&) { // SYCL_ENABLE_DEFAULT_CONTEXTS=0
+    return nullopt;
   }
 }
 
@@ -565,8 +562,8 @@ void set_sync_debug_mode(SyncDebugMode mode) {
 void warn_or_error_on_sync() {
   const auto mode = gSyncDebugMode.load(std::memory_order_relaxed);
   const char* text = "called a synchronizing XPU operation";
-  TORCH_CHECK(mode != SyncDebugMode::ERROR, text);
-  if (C10_UNLIKELY(mode == SyncDebugMode::WARN)) {
+  TORCH_CHECK(mode != SyncDebugMode::L_ERROR, text);
+  if (C10_UNLIKELY(mode == SyncDebugMode::L_WARN)) {
     TORCH_WARN(text);
   }
 }

@@ -22,26 +22,21 @@
 //   EXPLICIT  every device that can allocate device USM, GPUs first
 //
 // It comes from set_mapping() or, at first use, from TORCH_XPU_MAPPING. The
-// first use enumerates the devices once, whichever thread comes first. What it
-// found is never changed, so reading it needs no lock. A first use that fails
-// leaves nothing behind and may be tried again. Loading the library does not
-// start the SYCL runtime. The runtime does not survive a fork: in a child of a
-// process that had started it, everything below raises.
+// first use enumerates the devices; what it found never changes. If it fails it
+// may be tried again. Loading the library does not start the SYCL runtime. In a
+// forked child of a process that had started it, everything below raises.
 //
-// TORCH_XPU_VIRTUAL_DEVICES=N gives N ordinals over each root device, one after
-// the other (root 0: 0..N-1, root 1: N..2N-1), each with its own streams,
-// allocator, generator and statistics. Code for several devices can then run on
-// a machine with one.
+// TORCH_XPU_VIRTUAL_DEVICES=N gives N ordinals over each root device (root 0:
+// 0..N-1, root 1: N..2N-1), each with its own streams, allocator, generator and
+// statistics, so that code for several devices runs on a machine with one.
 //
 // Note [One context for all devices]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// All devices share one sycl::context, because SYCL cannot use an event or an
-// allocation of one context in another. It is the platform's default context,
-// so that memory and queues can be shared with libraries that make their queues
-// with sycl::queue(device). Only if that context lacks one of our devices is
-// it one of our own. A context cannot span platforms: where the mapping finds
-// devices of several, those of the first device's platform are taken and a
-// warning names the others.
+// SYCL cannot use an event or an allocation of one context in another. The one
+// context is the platform's default context, which sycl::queue(device) of other
+// libraries uses too; only if that lacks one of our devices it is our own. A
+// context cannot span platforms: of devices of several platforms, those of the
+// first device's are taken, and a warning names the others.
 
 namespace c10::xpu {
 
@@ -65,10 +60,8 @@ C10_XPU_API void check_device_index(DeviceIndex device);
 /// The calling thread's device; 0 until it is set. No device is an error.
 C10_XPU_API DeviceIndex current_device();
 
-/// Sets the calling thread's device.
+/// Sets the calling thread's device; exchange_device returns the one before.
 C10_XPU_API void set_device(DeviceIndex device);
-
-/// Sets the calling thread's device and returns the one before.
 C10_XPU_API DeviceIndex exchange_device(DeviceIndex device);
 
 /// As exchange_device; a negative index changes nothing.
@@ -122,13 +115,10 @@ C10_XPU_API bool is_in_bad_fork();
 /// Whether the devices have been enumerated in this process.
 C10_XPU_API bool is_device_pool_initialized();
 
-/// What a synchronization does that set_sync_debug_mode asked about.
-enum class SyncDebugMode { DISABLED = 0, WARN, ERROR };
+/// What a call that is about to wait for a stream, an event or a device does.
+enum class SyncDebugMode { L_DISABLED = 0, L_WARN, L_ERROR };
 C10_XPU_API SyncDebugMode get_sync_debug_mode();
 C10_XPU_API void set_sync_debug_mode(SyncDebugMode mode);
-
-/// Warns or raises as the mode says. Called where the host is about to wait
-/// for a stream, an event or a device.
 C10_XPU_API void warn_or_error_on_sync();
 
 namespace impl {

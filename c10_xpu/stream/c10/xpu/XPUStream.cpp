@@ -62,7 +62,7 @@ void XPUStream::synchronize() const {
   }
   warn_or_error_on_sync();
   if (queue) {
-    impl::waitFor(*queue);
+    impl::waitFor(*queue, /*one_of_many=*/false);
   }
   impl::raiseAsyncErrors(device_index(), id());
   if (C10_UNLIKELY(impl::isExternalStream(id()))) {
@@ -88,26 +88,20 @@ XPUStream XPUStream::unpack3(
     DeviceType device_type) {
   TORCH_CHECK(
       device_type == kXPU,
-      "An XPUStream was given the device type ",
-      device_type,
-      ": it must be ",
-      kXPU);
+      c10::str("An XPUStream was given the device type ", device_type),
+      ": it must be xpu");
   check_device_index(device_index);
   const auto parts = impl::decodeStreamId(stream_id);
   TORCH_CHECK(
       parts.has_value(),
-      "There is no XPU stream with the id ",
-      stream_id,
+      c10::str("There is no XPU stream with the id ", stream_id),
       ". Give what XPUStream::pack3 gave");
   TORCH_CHECK(
       parts->kind != StreamKind::External ||
           impl::isExternalQueue(device_index, stream_id),
-      "The stream id ",
-      stream_id,
-      " names an external queue, but on device xpu:",
-      static_cast<int>(device_index),
-      " there is none at this address: it was not given to "
-      "getStreamFromExternal, or it has been destroyed");
+      c10::str("The stream id ", stream_id, " names an external queue, but on"),
+      c10::str(" device xpu:", int(device_index), " there is none at this "),
+      "address: it was not given to getStreamFromExternal, or is destroyed");
   return makeStream(device_index, stream_id);
 }
 
@@ -118,13 +112,8 @@ XPUStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
 XPUStream getStreamFromPool(const int priority, DeviceIndex device) {
   TORCH_CHECK(
       priority <= impl::kLowestPriority,
-      "The stream priority ",
-      priority,
-      " is out of range: it must be from ",
-      impl::kHighestPriority,
-      " (high) to ",
-      impl::kLowestPriority,
-      " (low)");
+      c10::str("The stream priority ", priority, " is out of range: it must "),
+      "be from -1 (high) to 1 (low)");
   return nextFromPool(device, std::max(priority, impl::kHighestPriority));
 }
 
@@ -146,11 +135,9 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
       theirs == get_raw_device(device),
       "The external queue is on the device ",
       C10_XPU_CHECK(theirs.get_info<sycl::info::device::name>()),
-      ", which is not xpu:",
-      static_cast<int>(device),
-      ": make the queue on c10::xpu::get_raw_device(",
-      static_cast<int>(device),
-      "), or give the ordinal of its device");
+      c10::str(", which is not xpu:", int(device), ": make the queue on "),
+      c10::str("c10::xpu::get_raw_device(", int(device), "), or give the "),
+      "ordinal of its device");
   impl::addExternalQueue(device, *queue);
   return makeStream(
       device, static_cast<StreamId>(reinterpret_cast<intptr_t>(queue)));
@@ -181,7 +168,7 @@ void syncStreamsOnDevice(DeviceIndex device) {
   std::exception_ptr error;
   impl::forEachUsedQueue(device, [&error](sycl::queue& queue) {
     try {
-      impl::waitFor(queue);
+      impl::waitFor(queue, /*one_of_many=*/true);
     } catch (...) {
       error = error ? error : std::current_exception();
     }

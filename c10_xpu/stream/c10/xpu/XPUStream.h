@@ -67,7 +67,6 @@ class C10_XPU_API XPUStream {
   bool operator==(const XPUStream& other) const noexcept {
     return stream_ == other.stream_;
   }
-
   bool operator!=(const XPUStream& other) const noexcept {
     return stream_ != other.stream_;
   }
@@ -75,7 +74,6 @@ class C10_XPU_API XPUStream {
   operator Stream() const {
     return stream_;
   }
-
   operator sycl::queue&() const {
     return queue();
   }
@@ -83,11 +81,9 @@ class C10_XPU_API XPUStream {
   DeviceType device_type() const {
     return kXPU;
   }
-
   DeviceIndex device_index() const {
     return stream_.device_index();
   }
-
   Device device() const {
     return Device(kXPU, device_index());
   }

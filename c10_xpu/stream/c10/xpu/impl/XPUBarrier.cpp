@@ -51,9 +51,10 @@ bool isIdle(sycl::queue& queue, optional<sycl::event>& marker) {
   return true;
 }
 
-void waitFor(sycl::queue& queue) {
-  // On a GPU to wait for an idle queue takes far longer than to ask it.
-  if (!canAskEmpty(queue) || !C10_XPU_CHECK(queue.ext_oneapi_empty())) {
+void waitFor(sycl::queue& queue, bool one_of_many) {
+  optional<sycl::event> marker;
+  const bool ask = one_of_many || canAskEmpty(queue);
+  if (!ask || !isIdle(queue, marker)) {
     C10_XPU_CHECK(queue.wait());
   }
   C10_XPU_CHECK(queue.throw_asynchronous());

@@ -8,9 +8,6 @@
 
 namespace c10::xpu::impl {
 
-// What the SYCL runtime does on some backends, or with some events, only in a
-// roundabout way.
-
 /// Whether the command of an event is complete.
 C10_XPU_API bool isComplete(const sycl::event& event);
 
@@ -52,7 +49,9 @@ C10_XPU_API bool canAskEmpty(const sycl::queue& queue);
 /// hold its lock.
 bool isIdle(sycl::queue& queue, optional<sycl::event>& marker);
 
-/// Waits for the work of a queue and has its errors delivered.
-void waitFor(sycl::queue& queue);
+/// Waits for the work of a queue and has its errors delivered. `one_of_many`:
+/// other queues are waited for before and after, where OpenCL's wait() for an
+/// idle queue takes longer than a marker.
+void waitFor(sycl::queue& queue, bool one_of_many);
 
 } // namespace c10::xpu::impl

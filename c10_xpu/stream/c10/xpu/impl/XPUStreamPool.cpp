@@ -49,6 +49,10 @@ struct DeviceStreams {
 // Note [XPU streams].
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
+DeviceStreams& streamsOf(DeviceIndex device) {
+  return gStreams[static_cast<size_t>(device)];
+}
+
 struct ExternalQueue {
   DeviceIndex device = 0;
   sycl::ext::oneapi::weak_object<sycl::queue> queue;
@@ -85,29 +89,20 @@ sycl::queue makeQueue(DeviceIndex device, int priority, StreamId id) {
           get_device_context(), get_raw_device(device), on_error, properties));
 }
 
-[[noreturn]] C10_NOINLINE void raiseNoStream(DeviceIndex device, StreamId id) {
-  TORCH_CHECK(
-      false,
-      "There is no XPU stream with the id ",
-      id,
-      " on device xpu:",
-      static_cast<int>(device),
-      ". Stream ids are not made by hand: use getStreamFromPool, "
-      "getStreamFromExternal or getCurrentXPUStream");
-}
-
 /// Where a default or pool stream is kept; null for an external stream. Raises
 /// for a number that is not a stream's.
 std::atomic<StreamQueue*>* placeOf(DeviceIndex device, StreamId id) {
   check_device_index(device);
-  auto& queues = gStreams[static_cast<size_t>(device)].queues;
+  auto& queues = streamsOf(device).queues;
   if (id == 0) {
     return queues.data();
   }
   const auto parts = decodeStreamId(id);
-  if (C10_UNLIKELY(!parts)) {
-    raiseNoStream(device, id);
-  }
+  TORCH_CHECK(
+      parts,
+      c10::str("There is no XPU stream with the id ", id, " on device xpu:"),
+      c10::str(int(device), ". Stream ids are not made by hand: use "),
+      "getStreamFromPool, getStreamFromExternal or getCurrentXPUStream");
   if (parts->kind == StreamKind::External) {
     return nullptr;
   }
@@ -122,8 +117,7 @@ C10_NOINLINE StreamQueue* makeStream(
     std::atomic<StreamQueue*>& place) {
   StreamQueue* made = nullptr;
   {
-    std::lock_guard<std::mutex> lock(
-        gStreams[static_cast<size_t>(device)].mutex);
+    std::lock_guard<std::mutex> lock(streamsOf(device).mutex);
     made = place.load(std::memory_order_relaxed);
     if (made) {
       return made; // another thread came first
@@ -215,16 +209,15 @@ bool isIdle(DeviceIndex device, StreamId id) {
 
 StreamId nextPoolStream(DeviceIndex device, int priority) {
   // The number of streams divides 2^32, so that wrapping around is harmless.
-  const uint32_t n = gStreams[static_cast<size_t>(device)]
-                         .next[static_cast<size_t>(slotOf(priority))]
-                         .fetch_add(1, std::memory_order_relaxed);
+  auto& next = streamsOf(device).next[static_cast<size_t>(slotOf(priority))];
+  const uint32_t n = next.fetch_add(1, std::memory_order_relaxed);
   return poolStreamId(priority, static_cast<int>(n % kStreamsPerPool));
 }
 
 void forEachUsedQueue(
     DeviceIndex device,
     function_ref<void(sycl::queue&)> visit) {
-  for (auto& place : gStreams[static_cast<size_t>(device)].queues) {
+  for (auto& place : streamsOf(device).queues) {
     if (auto* stream = place.load(std::memory_order_acquire)) {
       visit(stream->queue);
     }

@@ -165,15 +165,15 @@ TEST(XPUDeviceTest, QueuesOfOtherLibrariesShareTheContext) {
 }
 
 TEST(XPUDeviceTest, SynchronizationsWarnOrRaiseWhereAsked) {
-  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::DISABLED);
+  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::L_DISABLED);
   warn_or_error_on_sync();
-  set_sync_debug_mode(SyncDebugMode::ERROR);
-  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::ERROR);
+  set_sync_debug_mode(SyncDebugMode::L_ERROR);
+  EXPECT_EQ(get_sync_debug_mode(), SyncDebugMode::L_ERROR);
   EXPECT_CONTAINS(
       errorOf([] { warn_or_error_on_sync(); }), "synchronizing XPU operation");
-  set_sync_debug_mode(SyncDebugMode::WARN);
+  set_sync_debug_mode(SyncDebugMode::L_WARN);
   warn_or_error_on_sync();
-  set_sync_debug_mode(SyncDebugMode::DISABLED);
+  set_sync_debug_mode(SyncDebugMode::L_DISABLED);
 }
 
 TEST(XPUDeviceTest, PointersHaveAnOwner) {

@@ -515,10 +515,10 @@ TEST(XPUStreamTest, ABarrierAfterAHeldEventDoesNotWait) {
 TEST(XPUStreamTest, SynchronizationsWarnOrRaiseWhereAsked) {
   C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool();
-  set_sync_debug_mode(SyncDebugMode::ERROR);
+  set_sync_debug_mode(SyncDebugMode::L_ERROR);
   const auto of_stream = errorOf([&] { stream.synchronize(); });
   const auto of_device = errorOf([] { syncStreamsOnDevice(); });
-  set_sync_debug_mode(SyncDebugMode::DISABLED);
+  set_sync_debug_mode(SyncDebugMode::L_DISABLED);
   EXPECT_CONTAINS(of_stream, "synchronizing XPU operation");
   EXPECT_CONTAINS(of_device, "synchronizing XPU operation");
   stream.synchronize();

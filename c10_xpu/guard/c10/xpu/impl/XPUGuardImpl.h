@@ -1,26 +1,24 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <c10/util/Exception.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
-namespace c10 {
-namespace xpu {
-namespace impl {
+#include <exception>
 
-// The device guard interface for XPU. The device and stream part, which every
-// guard runs twice, is inline: the class is final and the guards of XPUGuard.h
-// name it as their template argument, so that a guard compiles to direct calls
-// without an allocation. The rest is out of line.
-//
-// Errors: an invalid device or a stream of another device type raises
-// c10::Error. The members that the interface declares noexcept warn instead and
-// leave the state of the thread as it was; none of them terminates.
+namespace c10::xpu::impl {
+
+/// The device guard interface for XPU. What every guard runs twice is inline,
+/// so that the guards of XPUGuard.h make no virtual call.
+///
+/// Errors: an invalid device or a stream of another device type raises
+/// c10::Error. The members that the interface declares noexcept warn instead
+/// and leave the state of the thread as it was. In a forked child they are
+/// silent, so that it can leave the guards that its parent made.
 struct C10_XPU_API XPUGuardImpl final
     : public c10::impl::DeviceGuardImplInterface {
   static constexpr DeviceType static_type = kXPU;
@@ -29,18 +27,15 @@ struct C10_XPU_API XPUGuardImpl final
 
   // Raises unless `t` is kXPU: this is where a guard meets a foreign device.
   explicit XPUGuardImpl(DeviceType t) {
-    if (C10_UNLIKELY(t != kXPU)) {
-      throwWrongType(t);
-    }
+    checkType(t);
   }
 
   DeviceType type() const override {
     return kXPU;
   }
 
-  // The device becomes the current one; the result is the former one.
   Device exchangeDevice(Device d) const override {
-    checkType(d);
+    checkType(d.type());
     return Device(kXPU, c10::xpu::exchange_device(d.index()));
   }
 
@@ -49,7 +44,7 @@ struct C10_XPU_API XPUGuardImpl final
   }
 
   void setDevice(Device d) const override {
-    checkType(d);
+    checkType(d.type());
     c10::xpu::set_device(d.index());
   }
 
@@ -57,72 +52,68 @@ struct C10_XPU_API XPUGuardImpl final
     try {
       c10::xpu::set_device(d.index());
     } catch (const std::exception& e) {
+      if (is_in_bad_fork()) {
+        setThreadDevice(d.index());
+      }
       warnIgnored("set the current device", d, e);
     }
   }
 
   Stream getStream(Device d) const noexcept override {
     try {
-      return c10::xpu::getCurrentXPUStream(d.index()).unwrap();
+      return getCurrentXPUStream(d.index()).unwrap();
     } catch (const std::exception& e) {
       warnIgnored("get the current stream", d, e);
       return Stream(Stream::DEFAULT, d);
     }
   }
 
-  // Makes `s` the current stream of its device and returns the former one. The
-  // current device stays as it is.
+  // The current device stays as it is.
   Stream exchangeStream(Stream s) const noexcept override {
     try {
-      const Stream previous =
-          c10::xpu::getCurrentXPUStream(s.device_index()).unwrap();
-      c10::xpu::setCurrentXPUStream(XPUStream(s));
-      return previous;
+      checkType(s.device_type());
+      check_device_index(s.device_index());
     } catch (const std::exception& e) {
       warnIgnored("set the current stream", s.device(), e);
       return s;
     }
+    const StreamId id = exchangeThreadStream(s.device_index(), s.id());
+    return Stream(Stream::UNSAFE, s.device(), id);
   }
 
   Stream getDefaultStream(Device d) const override;
-
   Stream getStreamFromGlobalPool(Device d, bool isHighPriority = false)
       const override;
 
-  // 0 also where the devices cannot be enumerated; the error itself is raised
-  // by the first call that needs a device.
+  // 0 also where the devices cannot be enumerated; the first call that needs a
+  // device raises the error.
   DeviceIndex deviceCount() const noexcept override;
 
-  // Events are sycl::event objects on the heap, see
-  // Note [Events of the XPU guard].
+  // An event is an XPUEvent on the heap, made by its first record. With the
+  // flag BACKEND_DEFAULT it has timing, with PYTORCH_DEFAULT it has not.
   void destroyEvent(void* event, const DeviceIndex device_index)
       const noexcept override;
-
   void record(
       void** event,
       const Stream& stream,
       const DeviceIndex device_index,
       const EventFlag flag) const override;
-
   void block(void* event, const Stream& stream) const override;
-
   bool queryEvent(void* event) const override;
 
   bool queryStream(const Stream& stream) const override;
-
   void synchronizeStream(const Stream& stream) const override;
-
   void recordDataPtrOnStream(const c10::DataPtr& data_ptr, const Stream& stream)
       const override;
 
  private:
-  static void checkType(Device d) {
-    if (C10_UNLIKELY(!d.is_xpu())) {
-      throwWrongType(d.type());
+  static void checkType(DeviceType t) {
+    if (C10_UNLIKELY(t != kXPU)) {
+      raiseWrongType(t);
     }
   }
 
-  [[noreturn]] static void throwWrongType(DeviceType t);
+  [[noreturn]] static void raiseWrongType(DeviceType t);
 
   static void warnIgnored(
       const char* action,
@@ -130,6 +121,4 @@ struct C10_XPU_API XPUGuardImpl final
       const std::exception& e) noexcept;
 };
 
-} // namespace impl
-} // namespace xpu
-} // namespace c10
+} // namespace c10::xpu::impl

@@ -1,7 +1,8 @@
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 #include <c10/xpu/test/impl/XPUTraceRecorder.h>
 
 #include <c10/core/Event.h>
+#include <c10/xpu/XPUStream.h>
 
 using namespace c10;
 using namespace c10::xpu;

@@ -6,6 +6,7 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <exception>
 
@@ -70,13 +71,14 @@ struct C10_XPU_API XPUGuardImpl final
   // The current device stays as it is.
   Stream exchangeStream(Stream s) const noexcept override {
     try {
-      const XPUStream previous = getCurrentXPUStream(s.device_index());
-      setCurrentXPUStream(XPUStream(s));
-      return previous.unwrap();
+      checkType(s.device_type());
+      check_device_index(s.device_index());
     } catch (const std::exception& e) {
       warnIgnored("set the current stream", s.device(), e);
       return s;
     }
+    const StreamId id = exchangeThreadStream(s.device_index(), s.id());
+    return Stream(Stream::UNSAFE, s.device(), id);
   }
 
   Stream getDefaultStream(Device d) const override;

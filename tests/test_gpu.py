@@ -95,10 +95,17 @@ def test_what_was_not_packed_is_said(packed: Path) -> None:
 
 
 def test_a_benchmark_that_fails_is_a_failure(packed: Path) -> None:
-    program(packed / "bench" / "bench_xpu", None, "exit 1")
+    program(packed / "bench" / "bench_xpu", None, '[ "$1" = --only ]')
     code, said = start(packed, ONLY="bench")
     assert code == 1
     assert said[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_without_a_device_nothing_passes(packed: Path) -> None:
+    program(packed / "bench" / "bench_xpu", None, "echo no card >&2; exit 1")
+    code, said = start(packed)
+    assert (code, said[-1]) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "the mapping GPU finds no device: no card" in said
 
 
 def test_it_refuses_to_run_where_nothing_was_unpacked(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ci/gpu/run, with programs that stand in for the tests."""
+"""ci/gpu: what run counts, with programs that stand in for the tests, and what adapter refuses."""
 
 import os
 import shutil
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parent.parent / "ci" / "gpu" / "run"
+CI = Path(__file__).parent.parent / "ci" / "gpu"
+RUN = CI / "run"
 
 # Each writes what GoogleTest writes, and ends as the test says.
 CASE = '<testcase name="%s" status="run" result="completed">%s</testcase>'
@@ -112,3 +113,38 @@ def test_it_refuses_to_run_where_nothing_was_unpacked(tmp_path: Path) -> None:
     done = subprocess.run([RUN, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "ci/gpu/pack" in done.stderr
+
+
+def adapter(folder: Path, tables: str | None) -> subprocess.CompletedProcess[str]:
+    """ci/gpu/adapter on sources with these tables of functions; None: no sources of it."""
+    ours = folder / "sycl" / "include" / "unified-runtime"
+    ours.mkdir(parents=True)
+    (ours / "ur_ddi.h").write_text("struct table { int f; };\n")
+    sources = folder / "sources"
+    sources.mkdir()
+    if tables is not None:
+        for path, text in (
+            ("source/adapters/cuda/ur_interface_loader.cpp", ""),
+            ("include/unified-runtime/ur_ddi.h", tables),
+        ):
+            (sources / path).parent.mkdir(parents=True, exist_ok=True)
+            (sources / path).write_text(text)
+    return subprocess.run(
+        [CI / "adapter", folder / "sycl", folder / "out"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "UR_SRC": str(sources)},
+        check=False,
+    )
+
+
+def test_sources_of_another_release_are_refused(tmp_path: Path) -> None:
+    done = adapter(tmp_path, "struct table { int g; };\n")
+    assert done.returncode == 1
+    assert "ur_ddi.h differs" in done.stderr
+
+
+def test_a_folder_without_the_adapter_is_refused(tmp_path: Path) -> None:
+    done = adapter(tmp_path, None)
+    assert done.returncode == 1
+    assert "no source/adapters/cuda" in done.stderr

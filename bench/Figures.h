@@ -130,12 +130,12 @@ class Figures {
   void calls() {
     const Stream stream = Runtime::poolStream();
     const c10::Stream unwrapped = stream.unwrap();
-    measure("device.current", {"", repeated([] {
-                                 sink(Runtime::currentDevice());
-                               })});
-    measure("stream.current", {"", repeated([] {
-                                 sink(Runtime::currentStream());
-                               })});
+    measure(
+        "device.current",
+        {"", repeated([] { sink(Runtime::currentDevice()); })});
+    measure(
+        "stream.current",
+        {"", repeated([] { sink(Runtime::currentStream()); })});
     measure("stream.pool", {"", repeated([] { sink(Runtime::poolStream()); })});
     measure("guard.device", {"", repeated([] {
                                typename Runtime::DeviceGuard guard(0);
@@ -302,8 +302,8 @@ class Figures {
     std::vector<size_t> sizes(Trace::kSlots, 0);
     size_t asked = 0;
     size_t most = 0;
-    for (const Step& step :
-         randomSteps(seed, options_.quick ? 20000 : 100000, Trace::kSlots, 64 * kMiB)) {
+    for (const Step& step : randomSteps(
+             seed, options_.quick ? 20000 : 100000, Trace::kSlots, 64 * kMiB)) {
       if (blocks[step.slot]) {
         Runtime::free(blocks[step.slot]);
       }
@@ -434,8 +434,8 @@ class Figures {
         return;
       }
       void* const to = Runtime::allocate(bytes);
-      void* const from = from_host ? Runtime::allocateHost(bytes)
-                                   : Runtime::allocate(bytes);
+      void* const from =
+          from_host ? Runtime::allocateHost(bytes) : Runtime::allocate(bytes);
       Runtime::copyEnds = {to, from, bytes};
       measure(
           id,

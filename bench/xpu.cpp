@@ -165,10 +165,9 @@ struct Xpu {
                     sink(last && isComplete(*last));
                   })};
     }
-    return Side{
-        "ext_oneapi_empty()", repeated([queue] {
-          sink(queue->ext_oneapi_empty());
-        })};
+    return Side{"ext_oneapi_empty()", repeated([queue] {
+                  sink(queue->ext_oneapi_empty());
+                })};
   }
 
   static std::optional<Side> rawEvent(const std::string& id) {
@@ -179,25 +178,24 @@ struct Xpu {
         std::make_shared<sycl::event>(queue->ext_oneapi_submit_barrier());
     queue->wait();
     if (id == "event.query") {
-      return Side{
-          "status of the event", repeated([event] { sink(isComplete(*event)); })};
+      return Side{"status of the event", repeated([event] {
+                    sink(isComplete(*event));
+                  })};
     }
     const auto drain = [queue] { queue->wait(); };
     if (id == "event.block") {
       auto other = usedQueue();
       return Side{
           "barrier with the event",
-          repeated([other, event] {
-            other->ext_oneapi_submit_barrier({*event});
-          }),
+          repeated(
+              [other, event] { other->ext_oneapi_submit_barrier({*event}); }),
           nullptr,
           [other] { other->wait(); }};
     }
     return Side{
         "barrier",
-        repeated([queue, event] {
-          *event = queue->ext_oneapi_submit_barrier();
-        }),
+        repeated(
+            [queue, event] { *event = queue->ext_oneapi_submit_barrier(); }),
         nullptr,
         drain};
   }
@@ -254,10 +252,7 @@ int main(int argc, char** argv) try {
   Cache::init(c10::xpu::device_count_ensure_non_zero());
   std::ostringstream backend;
   backend << device().get_backend();
-  header(
-      "SYCL",
-      device().get_info<sycl::info::device::name>(),
-      backend.str());
+  header("SYCL", device().get_info<sycl::info::device::name>(), backend.str());
   Figures<Xpu>(options).run();
   return 0;
 } catch (const std::exception& error) {

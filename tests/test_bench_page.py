@@ -36,7 +36,7 @@ def results(folder: Path) -> Path:
     cuda = [HEADER % ("PyTorch 2.11", "cuda"), line("allocator.hit.512", 400)]
     (folder / "cuda.jsonl").write_text("\n".join(cuda))
     (folder / "machine.txt").write_text(
-        "SYCL 1.2\ncommit abc\ncpu 2 x one\nload 0.5\nA card, 580\n"
+        "SYCL 1.2\ncommit abc\ncpu 2 x one\nload 0.5\ncard A card, 580\n"
     )
     (folder / "tests.txt").write_text(
         "OneTest, 2 ordinal(s): 3 passed, 1 failed, 2 skipped\n  why\n"
@@ -55,7 +55,7 @@ def test_a_run_on_a_card(tmp_path: Path) -> None:
     page = render(document)
     assert "| allocate and free 512 B | 50 ns | 50 ns, raw |" in page
     assert "| 400 ns | 0.125" in page
-    assert "A card, 580" in page
+    assert "card and driver: A card, 580" in page
     assert publish(document, tmp_path).name == "bench-gpu.md"
 
 

@@ -122,14 +122,14 @@ def of_results(results: Path) -> dict[str, Any]:
     run.beside(cuda)
     facts = (results / "machine.txt").read_text().splitlines()
     told = dict(line.partition(" ")[::2] for line in facts)
-    cards = [line for line in facts if "," in line and not line.startswith("commit")]
+    cards = [line[5:] for line in facts if line.startswith("card ")]
     return to_document(
         run,
         cuda.runtime,
         {
             "commit": told.get("commit", ""),
             "sycl": told.get("SYCL", ""),
-            "machine": f"{told.get('cpu', '')}, card and driver: {'; '.join(cards) or run.device}",
+            "machine": f"{told.get('cpu', '')}; card and driver: {'; '.join(cards) or run.device}",
             "load_before": float(told.get("load", 0)),
             "quick": False,
         },
@@ -143,7 +143,7 @@ def counts_table(results: Path) -> str:
     rows = [found.groups() for found in map(pattern.match, lines) if found]
     facts = (results / "machine.txt").read_text().splitlines()
     parts = [
-        "".join(f"- {fact}\n" for fact in facts),
+        "".join(f"- {fact}\n" for fact in facts if not fact.startswith("{")),
         f"- {(results / 'counts.txt').read_text()}\n",
         "| program | ordinals | passed | failed | skipped |\n|---|--:|--:|--:|--:|\n",
         *(f"| {' | '.join(row)} |\n" for row in rows),

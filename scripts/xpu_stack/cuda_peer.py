@@ -18,11 +18,12 @@ import glob, os, sys, torch
 from torch.utils import cpp_extension
 if not torch.cuda.is_available():
     sys.exit("its torch " + torch.__version__ + " sees no CUDA device")
+home = os.path.dirname(torch.__file__)
 try:
     includes = cpp_extension.include_paths("cuda")
-except (AttributeError, TypeError):
-    includes = cpp_extension.include_paths(True)
-home = os.path.dirname(torch.__file__)
+except Exception:  # an older torch, or no CUDA toolkit; the wheels have the headers
+    includes = cpp_extension.include_paths()
+includes += glob.glob(os.path.join(home, "..", "nvidia", "*", "include"))
 lib = os.path.join(home, "lib")
 with open("/proc/self/maps") as maps:
     mapped = {line.split()[-1] for line in maps if "libcudart" in line}

@@ -1,0 +1,150 @@
+"""ci/gpu: what run counts, with programs that stand in for the tests, and what adapter refuses."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).parent.parent / "ci" / "gpu"
+RUN = CI / "run"
+
+# Each writes what GoogleTest writes, and ends as the test says.
+CASE = '<testcase name="%s" status="run" result="completed">%s</testcase>'
+SKIP = '<testcase name="c" status="run" result="skipped"><skipped message="t.cpp:1&#x0A;no second card&#x0A;" /></testcase>'
+XML = '<testsuites tests="3" failures="%d">\n%s\n</testsuites>'
+
+
+def program(path: Path, xml: str | None, then: str = "exit 0") -> None:
+    write = f"cat > \"${{GTEST_OUTPUT#xml:}}\" <<'XML'\n{xml}\nXML\n" if xml else ""
+    path.write_text(
+        f"#!/bin/bash\necho $TORCH_XPU_MAPPING $TORCH_XPU_VIRTUAL_DEVICES\n{write}{then}\n"
+    )
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    folder = tmp_path / "xpu-gpu"
+    for name in ("lib", "tests", "tests-libtorch", "bench"):
+        (folder / name).mkdir(parents=True)
+    (folder / "VERSIONS").write_text("SYCL 1.2\n")
+    shutil.copy(RUN, folder / "run")
+    good = [CASE % ("a", ""), CASE % ("b", ""), SKIP]
+    program(folder / "tests" / "GoodTest", XML % (0, "\n".join(good)))
+    return folder
+
+
+def start(packed: Path, **variables: str) -> tuple[int, list[str]]:
+    words = {"ONLY": "tests", "TORCH_XPU_MAPPING": "GPU", **variables}
+    done = subprocess.run(
+        [packed / "run", packed.parent / "results"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **words},
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_every_program_runs_with_one_and_with_two_ordinals(packed: Path) -> None:
+    code, said = start(packed)
+    assert code == 0
+    assert said[-1] == "4 passed, 0 failed, 2 skipped"
+    assert "GoodTest, 2 ordinal(s): 2 passed, 0 failed, 1 skipped" in said
+    results = packed.parent / "results"
+    assert (results / "GoodTest.2.log").read_text() == "GPU 2\n"
+    assert (results / "counts.txt").read_text() == said[-1] + "\n"
+    assert (results / "skipped.txt").read_text().split(maxsplit=1) == ["2", "no second card\n"]
+
+
+def test_a_failed_case_is_counted_once(packed: Path) -> None:
+    cases = [CASE % ("a", ""), CASE % ("b", '<failure message="no" />')]
+    program(packed / "tests" / "BadTest", XML % (1, "\n".join(cases)), "exit 1")
+    code, said = start(packed, ORDINALS="1")
+    assert (code, said[-1]) == (1, "3 passed, 1 failed, 1 skipped")
+
+
+@pytest.mark.parametrize("then", ["kill -SEGV $$", "exit 1"])
+def test_a_program_that_ends_badly_has_failed(packed: Path, then: str) -> None:
+    program(packed / "tests" / "BadTest", None, then)
+    code, said = start(packed, ORDINALS="1")
+    assert (code, said[-1]) == (1, "2 passed, 1 failed, 1 skipped")
+
+
+def test_so_has_one_whose_cases_all_passed(packed: Path) -> None:
+    program(packed / "tests" / "BadTest", XML % (0, CASE % ("a", "")), "exit 3")
+    code, said = start(packed, ORDINALS="1")
+    assert (code, said[-1]) == (1, "3 passed, 1 failed, 1 skipped")
+
+
+def test_one_that_hangs_is_ended(packed: Path) -> None:
+    program(packed / "tests" / "HangTest", None, "while :; do read -t 1 <> <(:); done")
+    code, said = start(packed, ORDINALS="1", TEST_TIMEOUT="1")
+    assert (code, said[-1]) == (1, "2 passed, 1 failed, 1 skipped")
+    assert any("ended with 124" in line for line in said)
+
+
+def test_one_without_any_case_has_failed(packed: Path) -> None:
+    program(packed / "tests" / "EmptyTest", XML % (0, ""))
+    assert start(packed, ORDINALS="1")[0] == 1
+
+
+def test_what_was_not_packed_is_said(packed: Path) -> None:
+    assert "without the tests that need libtorch: they were not packed" in start(packed)[1]
+
+
+def test_a_benchmark_that_fails_is_a_failure(packed: Path) -> None:
+    program(packed / "bench" / "bench_xpu", None, '[ "$1" = --only ]')
+    code, said = start(packed, ONLY="bench")
+    assert code == 1
+    assert said[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_without_a_device_nothing_passes(packed: Path) -> None:
+    program(packed / "bench" / "bench_xpu", None, "echo no card >&2; exit 1")
+    code, said = start(packed)
+    assert (code, said[-1]) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "the mapping GPU finds no device: no card" in said
+
+
+def test_it_refuses_to_run_where_nothing_was_unpacked(tmp_path: Path) -> None:
+    done = subprocess.run([RUN, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "ci/gpu/pack" in done.stderr
+
+
+def adapter(folder: Path, tables: str | None) -> subprocess.CompletedProcess[str]:
+    """ci/gpu/adapter on sources with these tables of functions; None: no sources of it."""
+    ours = folder / "sycl" / "include" / "unified-runtime"
+    ours.mkdir(parents=True)
+    (ours / "ur_ddi.h").write_text("struct table { int f; };\n")
+    sources = folder / "sources"
+    sources.mkdir()
+    if tables is not None:
+        for path, text in (
+            ("source/adapters/cuda/ur_interface_loader.cpp", ""),
+            ("include/unified-runtime/ur_ddi.h", tables),
+        ):
+            (sources / path).parent.mkdir(parents=True, exist_ok=True)
+            (sources / path).write_text(text)
+    return subprocess.run(
+        [CI / "adapter", folder / "sycl", folder / "out"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "UR_SRC": str(sources)},
+        check=False,
+    )
+
+
+def test_sources_of_another_release_are_refused(tmp_path: Path) -> None:
+    done = adapter(tmp_path, "struct table { int g; };\n")
+    assert done.returncode == 1
+    assert "ur_ddi.h differs" in done.stderr
+
+
+def test_a_folder_without_the_adapter_is_refused(tmp_path: Path) -> None:
+    done = adapter(tmp_path, None)
+    assert done.returncode == 1
+    assert "no source/adapters/cuda" in done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 from project import Project, git, write
+from test_export import kept
 
 KILLS = 50
 POINTS = [
@@ -388,3 +389,87 @@ def test_a_step_that_fails_takes_all_back(project: Project, verb: str) -> None:
         assert {path: path.lstat().st_mtime_ns for path in times} == times
     project.ok(*PAIRS[verb][0])
     refused_as_it_was(project, *PAIRS[verb][1], env={"XPU_STACK_FAULT": "head!"})
+
+
+# -- an export ---------------------------------------------------------------------
+
+
+def edit(project: Project) -> None:
+    """Edits of three changes, in the work tree."""
+    hooks = {"aten/Hooks.cpp": "int better_hooks;\n", "c10/xpu/Stream.cpp": "int streams;\n"}
+    write(project.checkout, {**hooks, "c10/xpu/Device.cpp": "int device;\nint more;\n"})
+
+
+def all_of(project: Project) -> dict[str, object]:
+    return {**project.snapshot(), "series": kept(project)}
+
+
+def series_and_checkout(project: Project) -> tuple[dict[str, object], dict[str, object]]:
+    """Both, before an export of edits and after it; they are before it then."""
+    project.ok("apply")
+    project.ok("export")
+    edit(project)
+    before = all_of(project)
+    project.ok("export")
+    after = all_of(project)
+    project.ok("undo")
+    edit(project)
+    assert all_of(project) == before
+    return before, after
+
+
+def test_an_export_killed_at_random_moments(project: Project) -> None:
+    before, after = series_and_checkout(project)
+    started = time.monotonic()
+    project.ok("export")
+    duration = time.monotonic() - started
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(10):
+        project.ok("undo")
+        edit(project)
+        process = start(project, "export")
+        time.sleep(chance.uniform(0, duration * 1.1))  # the moment is the test's input
+        with contextlib.suppress(ProcessLookupError):  # it may be done
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        settled(project)
+        # the last step writes the series, in a session of its own, too
+        until(lambda: not (project.folder / "patches/.transaction/journal.json").exists())
+        assert kept(project) in (before["series"], after["series"]), "neither before nor after"
+        project.ok("export")
+        assert all_of(project) == after
+    whole(project)
+
+
+@pytest.mark.parametrize("point", ["gone", "file 1", "move", "index", "refs"])
+def test_an_export_cut_off_is_finished_by_the_next_run(project: Project, point: str) -> None:
+    _, after = series_and_checkout(project)
+    process = start(project, "export", fault=point)
+    process.communicate()
+    assert process.returncode == (-signal.SIGKILL if point == "move" else 3)
+    project.ok("status")
+    assert all_of(project) == after
+    project.ok("export")
+    assert all_of(project) == after
+    project.ok("apply")
+
+
+@pytest.mark.parametrize("point", ["gone", "file 1", "index", "head"])
+def test_an_export_that_fails_takes_all_back(project: Project, point: str) -> None:
+    before, after = series_and_checkout(project)
+    ended = project.run("export", env={"XPU_STACK_FAULT": f"{point}!"})
+    assert ended.code == 3
+    assert "it is as it was" in ended.err
+    assert all_of(project) == before
+    project.ok("export")
+    assert all_of(project) == after
+
+
+def test_an_export_while_another_program_holds_the_index(project: Project) -> None:
+    before, _ = series_and_checkout(project)
+    (project.checkout / ".git/index.lock").touch()
+    ended = project.run("export")
+    assert ended.code == 3
+    assert all_of(project) == before

@@ -4,9 +4,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from xpu_stack import conflict, lock, moves, providers, returning, stack
+from xpu_stack import conflict, edits, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
@@ -17,22 +16,9 @@ from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
+from xpu_stack.workspace import Workspace as Workspace
 
 _MEMO_FORM = "1"  # raise it when the same input would give other commits
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """What every verb on a checkout works with."""
-
-    layout: Layout
-    base: Base
-    series: Series
-    checkout: providers.Checkout
-
-    @property
-    def repository(self) -> Repository:
-        return self.checkout.repository
 
 
 @contextmanager
@@ -47,7 +33,23 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
         if Switch(checkout.repository).recover():
             say("an earlier run was cut off while it changed the checkout; that is finished")
         returning.recover(checkout.repository)
-        yield Workspace(layout, loaded, series, checkout)
+        work = Workspace(layout, loaded, series, checkout)
+        _make_up_for(work)
+        yield work
+
+
+def _make_up_for(work: Workspace) -> None:
+    """Moves the checkout after an edit of the series that was cut off before its move."""
+    found = edits.cut_off(work)
+    if found is None:
+        return
+    verb, edit, to = found
+    edits.done(work.repository)  # whatever becomes of it, it is tried once
+    if to is None:
+        adopt(work, edit)
+    else:
+        moves.move(work.repository, verb, to, edit)
+    say(f"an earlier {verb} was cut off after it wrote the series; the checkout has followed")
 
 
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
@@ -84,15 +86,18 @@ def tree_at(work: Workspace, point: str) -> TreeId:
     return work.repository.tree_of(made[-1] if made else there.base)
 
 
-def adopt(work: Workspace) -> None:
+def adopt(work: Workspace, edit: TreeId | None) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
-    The files are those of the series already, edited or committed by hand.
+    The files are those of the series already, edited or committed by hand: none
+    is touched. edit: what the export did to the series, see edits.py.
     """
     there = stack.read(work.repository)
     goal = _goal_of(work, there)
-    if expected(work, there.base, goal)[-1] != there.tip:
-        reach(work, goal, "export")
+    tip = expected(work, there.base, goal)[-1]
+    if edit is not None or tip != there.tip:
+        after = moves.State.of_stack(tip, goal.dropped)
+        moves.move(work.repository, "export", after, edit, files=False)
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:

@@ -7,17 +7,17 @@ change that touches its file.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import moves, stack
-from xpu_stack.applying import Workspace
+from xpu_stack import applying, edits, moves, stack
 from xpu_stack.chain import Builder
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
-from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, split_id
+from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
+from xpu_stack.workspace import Workspace
 
 # Where new files of a change go that claims folders of several kinds.
 _HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
@@ -49,9 +49,21 @@ def export(work: Workspace) -> list[Path]:
     _refuse_changed_series(work, there)
     commits = with_edits(repository, [applied.commit for applied in there.applied])
     differing = [source for source in _with_shape(work, commits) if source.differs]
-    for source in differing:
-        _write(source)
+    if differing:
+        wanted = {
+            one.path: None if one.content is None else (one.mode, one.content) for one in differing
+        }
+        with edits.made(work, "export", edits.Edit.to(wanted), None) as edit:
+            _adopt(work, edit)
+    else:
+        _adopt(work, None)
     return [source.path for source in differing]
+
+
+def _adopt(work: Workspace, edit: TreeId | None) -> None:
+    """The commits are now the series' own again."""
+    series = Series.load(work.layout, work.base.name)
+    applying.adopt(replace(work, series=series), edit)
 
 
 def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
@@ -279,20 +291,6 @@ def _new_place(work: Workspace, change: Change, target: str) -> Path:
     if len(used) == 1:
         (home,) = used
     return work.layout.repository / home / change.stage / target
-
-
-def _write(source: Source) -> None:
-    if source.content is None:
-        source.path.unlink(missing_ok=True)
-        return
-    source.path.parent.mkdir(parents=True, exist_ok=True)
-    draft = source.path.with_name(f".{source.path.name}.draft")
-    if source.mode == 0o120000:
-        draft.symlink_to(os.fsdecode(source.content))
-    else:
-        draft.write_bytes(source.content)
-        draft.chmod(0o755 if source.mode == 0o100755 else 0o644)
-    draft.replace(source.path)
 
 
 def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:

@@ -224,6 +224,9 @@ class Repository:
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(self.run("hash-object", "-w", "--stdin", input=content).text.strip())
 
+    def empty_tree(self) -> TreeId:
+        return TreeId(self.run("mktree", input=b"").text.strip())
+
     def with_files(self, tree: str, files: list[tuple[str, int, BlobId]]) -> TreeId:
         """The tree with (path, mode, blob) set for each."""
         with self.index(tree) as index:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from xpu_stack import console
+from xpu_stack import console, session, transaction
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
@@ -41,6 +41,12 @@ def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
     return ToolError(what, why=why, next=next, code=ExitCode.USAGE)
 
 
+def _interrupted() -> str:
+    if session.finished:
+        return "interrupted, after a change of the checkout or the series: make status, make undo"
+    return "interrupted; the checkout is as it was"
+
+
 def main() -> None:
     """Runs the command line. Every way to end is one of ExitCode."""
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
@@ -49,13 +55,15 @@ def main() -> None:
     if verb is not None and not {"-h", "--help"} & set(sys.argv):
         log_file = console.start_log(Layout.current().logs, verb)
     try:
+        if log_file is not None:
+            transaction.recover(Layout.current())
         cli(standalone_mode=False)
     except ToolError as error:
         _fail(error, log_file)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.err.print("interrupted; the checkout is as it was")
+        console.err.print(_interrupted())
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

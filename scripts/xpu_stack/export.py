@@ -115,7 +115,10 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = moves.dropped(work.repository)
-    gone = {one for one in ids[:ends] if one not in applied and one not in without}
+    # Without a log: what is missing below the last one was taken out.
+    there = moves.applied(work.repository)
+    had = set(ids[:ends]) if there is None else set(ids) & there
+    gone = {one for one in had if one not in applied and one not in without}
     written = {source.path: source for source in sources(work, commits)}
     owners = _owners(work, written, applied, gone)
     for change in work.series.all_changes():

@@ -100,6 +100,19 @@ def dropped(repository: Repository) -> frozenset[str]:
     return frozenset(last.after.dropped) if same else frozenset()
 
 
+def applied(repository: Repository) -> frozenset[str] | None:
+    """The changes that the last move left on the stack; None where the log is empty.
+
+    One of them that has no commit now was taken out; one that is not of them is
+    not applied.
+    """
+    last = entry(repository, 0)
+    if last is None:
+        return None
+    left = stack.read(repository, last.after.commit).applied
+    return frozenset(one.trailers.change for one in left)
+
+
 def edit(repository: Repository, number: int) -> TreeId | None:
     """What the move `number` moves ago did to the series' files; None: nothing."""
     listed = _records(repository)

@@ -12,12 +12,15 @@ from pathlib import Path, PurePosixPath
 
 from xpu_stack import applying, edits, moves, stack
 from xpu_stack.chain import Builder
+from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
 from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
 from xpu_stack.workspace import Workspace
+
+_SHOWN = 5  # files that are listed one by one
 
 # Where new files of a change go that claims folders of several kinds.
 _HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
@@ -49,6 +52,7 @@ def export(work: Workspace) -> list[Path]:
     _refuse_changed_series(work, there)
     commits = with_edits(repository, [applied.commit for applied in there.applied])
     differing = [source for source in _with_shape(work, commits) if source.differs]
+    _say_untracked(repository)
     if differing:
         wanted = {
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
@@ -58,6 +62,15 @@ def export(work: Workspace) -> list[Path]:
     else:
         _adopt(work, None)
     return [source.path for source in differing]
+
+
+def _say_untracked(repository: Repository) -> None:
+    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text.split("\0")
+    names = [name for name in listed if name]
+    for name in names[:_SHOWN]:
+        say(f"not exported: {name} is not tracked; git add it, and amend its change")
+    if len(names) > _SHOWN:
+        say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
 
 
 def _adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -251,6 +264,7 @@ def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> 
     return repository.run(
         "diff-tree",
         "-p",
+        "--binary",  # what is in it, and not only that it differs
         "--full-index",  # ids do not grow with the repository
         "--no-renames",  # nor does a threshold decide what is shown
         "--no-color",

@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from xpu_stack import conflict, edits, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
@@ -24,18 +27,48 @@ _MEMO_FORM = "1"  # raise it when the same input would give other commits
 @contextmanager
 def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Iterator[Workspace]:
     """The checkout, fetched if need be, whole, and locked for this run."""
+    work = _workspace(layout, base, pytorch_src, verb)
+    folder = work.repository.folder
+    with lock.held(_lock_file(work), verb, str(folder)):
+        _recover(work)
+        yield work
+
+
+@contextmanager
+def opened_to_read(
+    layout: Layout, base: str, pytorch_src: str | None, verb: str
+) -> Iterator[Workspace]:
+    """The checkout for a verb that changes nothing in it.
+
+    A build that is at work does not hold it up, and it may be on a disk that
+    cannot be written: objects that are made are kept elsewhere then, for the run.
+    """
+    work = _workspace(layout, base, pytorch_src, verb)
+    with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
+        if not os.access(work.repository.git_path("objects"), os.W_OK):
+            work.repository.keep_objects_in(Path(objects))
+        elif alone:
+            _recover(work)
+        yield work
+
+
+def _workspace(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Workspace:
     loaded = Base.load(layout, base)
     series = Series.load(layout, base)
     with lock.held(layout.state / "lock", verb, str(layout.state)):
         checkout = providers.checkout(layout, loaded, pytorch_src)
-    folder = checkout.repository.git_dir / "xpu-stack"
-    with lock.held(folder / "lock", verb, str(checkout.repository.folder)):
-        if Switch(checkout.repository).recover():
-            say("an earlier run was cut off while it changed the checkout; that is finished")
-        returning.recover(checkout.repository)
-        work = Workspace(layout, loaded, series, checkout)
-        _make_up_for(work)
-        yield work
+    return Workspace(layout, loaded, series, checkout)
+
+
+def _lock_file(work: Workspace) -> Path:
+    return work.repository.git_dir / "xpu-stack" / "lock"
+
+
+def _recover(work: Workspace) -> None:
+    if Switch(work.repository).recover():
+        say("an earlier run was cut off while it changed the checkout; that is finished")
+    returning.recover(work.repository)
+    _make_up_for(work)
 
 
 def _make_up_for(work: Workspace) -> None:
@@ -194,8 +227,11 @@ class _Memo:
 
     def keep(self, commits: list[CommitId]) -> None:
         draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps({"key": self._key, "commits": commits}))
-        draft.replace(self._path)
+        try:
+            draft.write_text(json.dumps({"key": self._key, "commits": commits}))
+            draft.replace(self._path)
+        except OSError as error:  # it is a cache
+            log.info("not kept for the next run: %s", error)
 
 
 def say_result(work: Workspace, stage: str, changed: bool) -> None:

@@ -92,6 +92,7 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._git_dir: Path | None = None
+        self._env: dict[str, str] = {}
 
     def run(
         self,
@@ -106,10 +107,19 @@ class Repository:
             ["git", *settings, *words],
             cwd=cwd or self.folder,
             # Reading must not wait for, or take, a lock that a person's git holds.
-            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(env or {})},
+            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self._env, **(env or {})},
             input=input,
             check=check,
         )
+
+    def keep_objects_in(self, folder: Path) -> None:
+        """From now on objects are written to `folder`, where git finds them, too."""
+        own = str(self.git_path("objects"))
+        known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
+        self._env = {
+            "GIT_OBJECT_DIRECTORY": str(folder),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
+        }
 
     def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         return self.run(*words, env=env).text.strip()

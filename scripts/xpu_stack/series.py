@@ -86,7 +86,11 @@ class Change:
         if self.patch is None:
             return []
         text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
-        return sorted(set(_PATCH_PATH.findall(text)))
+        paths = sorted(set(_PATCH_PATH.findall(text)))
+        for path in paths:
+            if {"..", ".git", ""} & set(path.split("/")):
+                raise SeriesError(self.place, f"{self.id}: its patch edits '{path}': no such place")
+        return paths
 
     def touched_paths(self) -> list[str]:
         """The files that it edits, and those that it adds."""

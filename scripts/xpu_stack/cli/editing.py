@@ -43,7 +43,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
 @base_option
 def check(base: str) -> None:
     """Validates the whole series; touches no checkout."""
-    with applying.opened(Layout.current(), base, None, "check") as work:
+    with applying.opened_to_read(Layout.current(), base, None, "check") as work:
         release = work.repository.commit_id("refs/heads/base")
         assert release is not None
         console.say(f"{checking.check(work, release)} change(s) are in order")

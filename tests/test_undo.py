@@ -171,3 +171,11 @@ def test_the_log_keeps_what_a_move_left(project: Project) -> None:
     assert git(project.checkout, "cat-file", "-t", old).strip() == "commit"
     project.ok("undo")
     assert git(project.checkout, "rev-parse", "HEAD").strip() == old
+
+
+def test_a_log_that_git_has_let_expire(project: Project) -> None:
+    project.ok("apply", "--drop", "device/aten")
+    git(project.checkout, "reflog", "expire", "--expire=now", "refs/xpu-stack/moves")
+    assert "is already at" in project.ok("apply")
+    project.ok("undo")
+    assert project.log() == ["base"]

@@ -105,8 +105,9 @@ def cut_off(work: Workspace) -> tuple[str, TreeId, State | None] | None:
     if not record.exists():
         return None
     data = json.loads(record.read_text())
+    kept = work.repository.ask("cat-file", "-e", data["edit"]) is not None
     moved = moves.edit(work.repository, 0) == data["edit"]
-    if moved or Edit.load(work, data["edit"]).differing() is not None:
+    if moved or not kept or Edit.load(work, data["edit"]).differing() is not None:
         done(work.repository)
         return None
     return data["verb"], data["edit"], moves.state(data["to"]) if data["to"] else None

@@ -75,6 +75,8 @@ def current(repository: Repository) -> State:
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
     listed = _records(repository)
+    if number == 0 and not listed:  # git has let the reflog expire; the ref stays
+        listed = [*filter(None, [repository.commit_id(LOG)])]
     if number >= len(listed):
         return None
     data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))

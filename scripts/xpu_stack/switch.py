@@ -96,8 +96,8 @@ class Switch:
         self.folder = repository.git_dir / "xpu-stack"
         self._stage = self.folder / "switch"
         self._journal = self.folder / "journal.json"
-        self._lock = repository.git_path("index.lock")
-        self._index = repository.git_path("index")
+        self._lock = repository.git_dir / "index.lock"
+        self._index = repository.git_dir / "index"
 
     def recover(self) -> bool:
         """Finishes a move that was cut off; whether there was one."""

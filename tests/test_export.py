@@ -1,7 +1,11 @@
 """Edits of the checkout go back into the series; the series is checked."""
 
+from pathlib import Path
+
 import pytest
-from project import Project, git, write
+from project import Project, drift, git, write
+from xpu_stack.layout import Layout
+from xpu_stack.series import Series
 
 
 def kept(project: Project) -> dict[str, bytes]:
@@ -223,3 +227,53 @@ def test_a_rebase_under_way_is_refused(applied: Project, todo: str) -> None:
     applied.ok("export")
     assert changed(applied, before) == {"aten_xpu/device/aten/Hooks.cpp"}
     settled(applied)
+
+
+def test_an_edit_of_a_binary_file(project: Project) -> None:
+    content = bytes(range(256)) * 20
+    drift(project, "c10/table.bin", content)
+    project.ok("apply")
+    project.ok("export")
+    before = kept(project)
+    (project.checkout / "c10/table.bin").write_bytes(content[:1000] + b"\0edited" + content)
+    git(project.checkout, "commit", "-qa", "--amend", "--no-edit")
+    tree = git(project.checkout, "rev-parse", "HEAD^{tree}")
+    project.ok("export")
+    assert changed(project, before) == {"patches/v1.13.1/stream/stream.patch"}
+    project.ok("apply", "--stage", "base")
+    project.ok("apply")
+    assert git(project.checkout, "rev-parse", "HEAD^{tree}") == tree
+    settled(project)
+    load = Series.load(Layout(project.folder, project.folder / ".xpu"), "v1.13.1")
+    assert load.changes("stream")[-1].patched_paths() == ["c10/table.bin", "c10/xpu/Device.cpp"]
+
+
+def test_a_removed_line_that_looks_like_a_path(project: Project) -> None:
+    drift(project, "query.sql", "-- a/comment\nselect 1;\n")
+    project.ok("apply")
+    write(project.checkout, {"query.sql": "select 1;\n"})
+    git(project.checkout, "commit", "-qa", "--amend", "--no-edit")
+    project.ok("export")
+    load = Series.load(Layout(project.folder, project.folder / ".xpu"), "v1.13.1")
+    assert load.changes("stream")[-1].patched_paths() == ["c10/xpu/Device.cpp", "query.sql"]
+
+
+def test_a_new_link(applied: Project) -> None:
+    (applied.checkout / "c10/xpu/Alias.cpp").symlink_to("Stream.cpp")
+    git(applied.checkout, "add", "-A")
+    git(applied.checkout, "commit", "-q", "--amend", "--no-edit")
+    applied.ok("export")
+    assert (applied.folder / "c10_xpu/stream/c10/xpu/Alias.cpp").readlink() == Path("Stream.cpp")
+    (applied.checkout / "c10/xpu/Alias.cpp").unlink()
+    (applied.checkout / "c10/xpu/Alias.cpp").symlink_to("Device.cpp")
+    applied.ok("export")
+    assert (applied.folder / "c10_xpu/stream/c10/xpu/Alias.cpp").readlink() == Path("Device.cpp")
+    settled(applied)
+
+
+def test_files_that_git_does_not_track_are_told(applied: Project) -> None:
+    write(applied.checkout, {"c10/xpu/New.cpp": "int new;\n", ".git/info/exclude": "*.o\n"})
+    write(applied.checkout, {"c10/xpu/New.o": "", "aten/Hooks.cpp": "int hooks_2;\n"})
+    told = applied.ok("export")
+    assert "not exported: c10/xpu/New.cpp is not tracked" in told
+    assert "New.o" not in told

@@ -1,6 +1,7 @@
 """Killed, interrupted, out of room: the checkout is as before or as after."""
 
 import contextlib
+import fcntl
 import os
 import random
 import resource
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 from project import Project, git, write
+from test_export import kept
 
 KILLS = 50
 POINTS = [
@@ -46,8 +48,6 @@ def settled(project: Project) -> None:
     """Waits until the last step of a killed run, if it had begun, is over."""
     lock = project.checkout / ".git/xpu-stack/lock"
     if lock.exists():
-        import fcntl
-
         with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
 
@@ -184,6 +184,7 @@ def test_a_disk_that_is_full(project: Project) -> None:
             filler.write_bytes(b"\0" * max(0, free - leave))
             ended = project.run("apply")
             assert ended.code != 0
+            assert "The tool itself failed" not in ended.err
             filler.unlink()
             assert project.snapshot() == before
             whole(project)
@@ -220,6 +221,37 @@ def test_interrupted(project: Project) -> None:
     assert process.returncode == 130, errors
     assert b"Traceback" not in errors
     assert project.snapshot() == before
+
+
+def test_interrupted_while_the_checkout_moves(project: Project) -> None:
+    """The move ends, and the message does not say that nothing has changed."""
+    reached, go = project.folder / "reached", project.folder / "go"
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout
+    program = (
+        f'#!/bin/sh\ncase " $* " in *" symbolic-ref -m "*) touch {reached}\n'
+        f'while [ ! -e {go} ]; do sleep 0.01; done;; esac\nexec {real.strip()} "$@"\n'
+    )
+    write(project.folder, {"bin/git": program})
+    (project.folder / "bin/git").chmod(0o755)
+    environment = project.environment()
+    environment["PATH"] = f"{project.folder / 'bin'}:{environment['PATH']}"
+    process = subprocess.Popen(
+        project.command("apply"),
+        cwd=project.folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    until(reached.exists)
+    os.killpg(process.pid, signal.SIGINT)
+    go.touch()
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert b"interrupted, after a change of the checkout or the series" in errors
+    assert project.log()[0] == "Add streams"
+    assert git(project.checkout, "status", "--porcelain") == ""
+    whole(project)
 
 
 # -- beside other programs -----------------------------------------------------
@@ -388,3 +420,123 @@ def test_a_step_that_fails_takes_all_back(project: Project, verb: str) -> None:
         assert {path: path.lstat().st_mtime_ns for path in times} == times
     project.ok(*PAIRS[verb][0])
     refused_as_it_was(project, *PAIRS[verb][1], env={"XPU_STACK_FAULT": "head!"})
+
+
+@contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """Nothing in a folder can be written."""
+    thaw = ["chmod", "-R", "u+w"] if os.geteuid() else ["chattr", "-R", "-i"]
+    freeze = ["chmod", "-R", "a-w"] if os.geteuid() else ["chattr", "-R", "+i"]
+    try:
+        made = subprocess.run([*freeze, str(folder)], capture_output=True, check=False)
+        if made.returncode:
+            pytest.skip(f"root writes everywhere, and: {made.stderr.decode().strip()}")
+        yield
+    finally:
+        subprocess.run([*thaw, str(folder)], check=False, capture_output=True)
+
+
+def test_a_checkout_that_can_only_be_read(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    write(project.folder, {"c10_xpu/device/c10/xpu/More.cpp": "int more;\n"})
+    with frozen(project.checkout):
+        assert "device" in project.ok("status")
+        project.ok("review")
+        ended = project.run("apply")
+        assert ended.code in (3, 4)
+        assert "The tool itself failed" not in ended.err
+    project.ok("apply")
+
+
+def test_what_only_reads_while_another_run_is_at_work(project: Project) -> None:
+    project.ok("apply")
+    lock = project.checkout / ".git/xpu-stack/lock"
+    with lock.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        project.ok("status")
+        project.ok("review")
+        assert project.run("apply").code == 3
+
+
+# -- an export ---------------------------------------------------------------------
+
+
+def edit(project: Project) -> None:
+    """Edits of three changes, in the work tree."""
+    hooks = {"aten/Hooks.cpp": "int better_hooks;\n", "c10/xpu/Stream.cpp": "int streams;\n"}
+    write(project.checkout, {**hooks, "c10/xpu/Device.cpp": "int device;\nint more;\n"})
+
+
+def all_of(project: Project) -> dict[str, object]:
+    return {**project.snapshot(), "series": kept(project)}
+
+
+def series_and_checkout(project: Project) -> tuple[dict[str, object], dict[str, object]]:
+    """Both, before an export of edits and after it; they are before it then."""
+    project.ok("apply")
+    project.ok("export")
+    edit(project)
+    before = all_of(project)
+    project.ok("export")
+    after = all_of(project)
+    project.ok("undo")
+    edit(project)
+    assert all_of(project) == before
+    return before, after
+
+
+def test_an_export_killed_at_random_moments(project: Project) -> None:
+    before, after = series_and_checkout(project)
+    started = time.monotonic()
+    project.ok("export")
+    duration = time.monotonic() - started
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(10):
+        project.ok("undo")
+        edit(project)
+        process = start(project, "export")
+        time.sleep(chance.uniform(0, duration * 1.1))  # the moment is the test's input
+        with contextlib.suppress(ProcessLookupError):  # it may be done
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        settled(project)
+        # the last step writes the series, in a session of its own, too
+        until(lambda: not (project.folder / "patches/.transaction/journal.json").exists())
+        assert kept(project) in (before["series"], after["series"]), "neither before nor after"
+        project.ok("export")
+        assert all_of(project) == after
+    whole(project)
+
+
+@pytest.mark.parametrize("point", ["gone", "file 1", "move", "index", "refs"])
+def test_an_export_cut_off_is_finished_by_the_next_run(project: Project, point: str) -> None:
+    _, after = series_and_checkout(project)
+    process = start(project, "export", fault=point)
+    process.communicate()
+    assert process.returncode == (-signal.SIGKILL if point == "move" else 3)
+    project.ok("status")
+    assert all_of(project) == after
+    project.ok("export")
+    assert all_of(project) == after
+    project.ok("apply")
+
+
+@pytest.mark.parametrize("point", ["gone", "file 1", "index", "head"])
+def test_an_export_that_fails_takes_all_back(project: Project, point: str) -> None:
+    before, after = series_and_checkout(project)
+    ended = project.run("export", env={"XPU_STACK_FAULT": f"{point}!"})
+    assert ended.code == 3
+    assert "it is as it was" in ended.err
+    assert all_of(project) == before
+    project.ok("export")
+    assert all_of(project) == after
+
+
+def test_an_export_while_another_program_holds_the_index(project: Project) -> None:
+    before, _ = series_and_checkout(project)
+    (project.checkout / ".git/index.lock").touch()
+    ended = project.run("export")
+    assert ended.code == 3
+    assert all_of(project) == before

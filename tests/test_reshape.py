@@ -250,6 +250,59 @@ def test_a_dropped_change_is_not_one_that_was_taken_out(applied: Project) -> Non
     assert changed(applied, before) == {STREAM}
 
 
+def in_order(project: Project, titles: list[str]) -> None:
+    """The series has these changes, gives what is in the checkout, and is valid."""
+    assert project.log() == [*reversed(titles), "base"]
+    settled(project)
+    assert f"{len(titles)} change(s) are in order" in project.ok("check", source=False)
+
+
+def test_the_last_change_joined_to_the_one_below(released: Project) -> None:
+    runtime, aten, stream = commits(released)
+    tree = git(released.checkout, "rev-parse", "HEAD^{tree}")
+    replay(released, runtime, aten)
+    git(released.checkout, "cherry-pick", "--no-commit", stream)
+    git(released.checkout, "commit", "-q", "--amend", "--no-edit")
+    released.ok("export")
+    assert git(released.checkout, "rev-parse", "HEAD^{tree}") == tree
+    assert "name: stream" not in series(released)
+    assert not (released.folder / "patches/texts/stream/stream.md").exists()
+    in_order(released, ["Add devices", "Add hooks"])
+
+
+def test_the_last_change_renamed(released: Project) -> None:
+    text = git(released.checkout, "log", "-1", "--format=%B")
+    text = text.replace("XPU-Change: stream/stream", "XPU-Change: stream/queue")
+    git(released.checkout, "commit", "-q", "--amend", "-m", text)
+    released.ok("export")
+    assert series(released) == SERIES.replace("      - name: stream\n", "      - name: queue\n")
+    in_order(released, ["Add devices", "Add hooks", "Add streams"])
+
+
+def test_the_last_change_taken_out(released: Project) -> None:
+    before = kept(released)
+    git(released.checkout, "reset", "-q", "--hard", "HEAD~1")
+    released.ok("export")
+    assert "stream" not in "".join(name for name in kept(released))
+    in_order(released, ["Add devices", "Add hooks"])
+    released.ok("undo")
+    assert kept(released) == before
+
+
+def test_changes_that_are_not_applied_stay(applied: Project) -> None:
+    applied.ok("apply", "--stage", "device")
+    applied.ok("new", "--change", "device/more", "--after", "device/runtime", source=False)
+    before = kept(applied)
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~1")
+    write(applied.checkout, {"c10/xpu/Device.cpp": "int devices;\n"})
+    applied.ok("export")
+    assert "name: more" in series(applied)
+    assert "name: stream" in series(applied)
+    assert "name: aten" not in series(applied)
+    assert STREAM not in changed(applied, before)
+    assert "patches/texts/device/more.md" not in changed(applied, before)
+
+
 def test_two_commits_of_one_change_are_refused(applied: Project) -> None:
     before = kept(applied)
     commit(

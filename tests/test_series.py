@@ -206,3 +206,14 @@ def test_a_patch_or_text_that_is_a_link_is_refused(project: Project) -> None:
         assert f"{name}: is a link" in ended.err
         path.unlink()
         moved.rename(path)
+
+
+@pytest.mark.parametrize("place", ["../outside", "c10/../../outside", ".git/config"])
+def test_a_patch_of_a_file_outside_is_refused(project: Project, place: str) -> None:
+    text = f"diff --git a/{place} b/{place}\nnew file mode 100644\n--- /dev/null\n"
+    project.write_patch("stream/stream", f"{text}+++ b/{place}\n@@ -0,0 +1 @@\n+mine\n")
+    before = project.snapshot()
+    ended = project.run("apply")
+    assert ended.code == 6
+    assert f"its patch edits '{place}': no such place" in ended.err
+    assert project.snapshot() == before

@@ -2,6 +2,7 @@
 
 import pytest
 from project import Project, drift, git, write
+from test_export import kept
 
 
 @pytest.fixture
@@ -48,15 +49,48 @@ def test_a_rebase(newer: Project) -> None:
 
 def test_an_export(project: Project) -> None:
     project.ok("apply")
-    before = project.snapshot()
+    project.ok("export")
+    before = project.snapshot(), kept(project)
+    write(project.checkout, {"aten/Hooks.cpp": "int better_hooks;\n"})
+    git(project.checkout, "add", "aten/Hooks.cpp")
+    message = git(project.checkout, "log", "-1", "--format=%B").replace("None.", "More.")
+    git(project.checkout, "commit", "-q", "--amend", "-m", message)
+    project.ok("export")
+    after = project.snapshot(), kept(project)
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+    assert "undone: export" in project.ok("undo")
+    assert kept(project) == before[1]
+    project.ok("undo")
+    assert (project.snapshot(), kept(project)) == after
+    assert "is already at" in project.ok("apply")
+
+
+def test_two_exports_at_once(project: Project) -> None:
+    project.ok("apply")
+    project.ok("export")
+    before = project.snapshot(), kept(project)
+    for number in range(2):
+        write(project.checkout, {"aten/Hooks.cpp": f"int hooks_{number};\n"})
+        project.ok("export")
+    after = project.snapshot(), kept(project)
+    project.ok("undo", "--steps", "2")
+    assert (project.snapshot(), kept(project)) == before
+    assert "is already at" in project.ok("apply")
+    project.ok("undo")
+    assert (project.snapshot(), kept(project)) == after
+
+
+def test_an_export_of_a_series_edited_since_is_refused(project: Project) -> None:
+    project.ok("apply")
     write(project.checkout, {"aten/Hooks.cpp": "int better_hooks;\n"})
     project.ok("export")
-    after = project.snapshot()
-    assert after != before
-    assert "undone: export" in project.ok("undo")
-    assert project.snapshot() == before
-    project.ok("undo")
-    assert project.snapshot() == after
+    write(project.folder, {"aten_xpu/device/aten/Hooks.cpp": "int mine;\n"})
+    before = project.snapshot(), kept(project)
+    ended = project.run("undo")
+    assert ended.code == 3
+    assert "why: aten_xpu/device/aten/Hooks.cpp is not as the move left it" in ended.err
+    assert (project.snapshot(), kept(project)) == before
 
 
 def test_several_moves(newer: Project) -> None:
@@ -137,3 +171,11 @@ def test_the_log_keeps_what_a_move_left(project: Project) -> None:
     assert git(project.checkout, "cat-file", "-t", old).strip() == "commit"
     project.ok("undo")
     assert git(project.checkout, "rev-parse", "HEAD").strip() == old
+
+
+def test_a_log_that_git_has_let_expire(project: Project) -> None:
+    project.ok("apply", "--drop", "device/aten")
+    git(project.checkout, "reflog", "expire", "--expire=now", "refs/xpu-stack/moves")
+    assert "is already at" in project.ok("apply")
+    project.ok("undo")
+    assert project.log() == ["base"]

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 
-from xpu_stack import conflict, lock, moves, providers, returning, stack
+from xpu_stack import conflict, edits, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
@@ -17,37 +19,70 @@ from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
+from xpu_stack.workspace import Workspace as Workspace
 
 _MEMO_FORM = "1"  # raise it when the same input would give other commits
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """What every verb on a checkout works with."""
-
-    layout: Layout
-    base: Base
-    series: Series
-    checkout: providers.Checkout
-
-    @property
-    def repository(self) -> Repository:
-        return self.checkout.repository
 
 
 @contextmanager
 def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Iterator[Workspace]:
     """The checkout, fetched if need be, whole, and locked for this run."""
+    work = _workspace(layout, base, pytorch_src, verb)
+    folder = work.repository.folder
+    with lock.held(_lock_file(work), verb, str(folder)):
+        _recover(work)
+        yield work
+
+
+@contextmanager
+def opened_to_read(
+    layout: Layout, base: str, pytorch_src: str | None, verb: str
+) -> Iterator[Workspace]:
+    """The checkout for a verb that changes nothing in it.
+
+    A build that is at work does not hold it up, and it may be on a disk that
+    cannot be written: objects that are made are kept elsewhere then, for the run.
+    """
+    work = _workspace(layout, base, pytorch_src, verb)
+    with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
+        if not os.access(work.repository.git_path("objects"), os.W_OK):
+            work.repository.keep_objects_in(Path(objects))
+        elif alone:
+            _recover(work)
+        yield work
+
+
+def _workspace(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Workspace:
     loaded = Base.load(layout, base)
     series = Series.load(layout, base)
     with lock.held(layout.state / "lock", verb, str(layout.state)):
         checkout = providers.checkout(layout, loaded, pytorch_src)
-    folder = checkout.repository.git_dir / "xpu-stack"
-    with lock.held(folder / "lock", verb, str(checkout.repository.folder)):
-        if Switch(checkout.repository).recover():
-            say("an earlier run was cut off while it changed the checkout; that is finished")
-        returning.recover(checkout.repository)
-        yield Workspace(layout, loaded, series, checkout)
+    return Workspace(layout, loaded, series, checkout)
+
+
+def _lock_file(work: Workspace) -> Path:
+    return work.repository.git_dir / "xpu-stack" / "lock"
+
+
+def _recover(work: Workspace) -> None:
+    if Switch(work.repository).recover():
+        say("an earlier run was cut off while it changed the checkout; that is finished")
+    returning.recover(work.repository)
+    _make_up_for(work)
+
+
+def _make_up_for(work: Workspace) -> None:
+    """Moves the checkout after an edit of the series that was cut off before its move."""
+    found = edits.cut_off(work)
+    if found is None:
+        return
+    verb, edit, to = found
+    edits.done(work.repository)  # whatever becomes of it, it is tried once
+    if to is None:
+        adopt(work, edit)
+    else:
+        moves.move(work.repository, verb, to, edit)
+    say(f"an earlier {verb} was cut off after it wrote the series; the checkout has followed")
 
 
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
@@ -84,15 +119,18 @@ def tree_at(work: Workspace, point: str) -> TreeId:
     return work.repository.tree_of(made[-1] if made else there.base)
 
 
-def adopt(work: Workspace) -> None:
+def adopt(work: Workspace, edit: TreeId | None) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
-    The files are those of the series already, edited or committed by hand.
+    The files are those of the series already, edited or committed by hand: none
+    is touched. edit: what the export did to the series, see edits.py.
     """
     there = stack.read(work.repository)
     goal = _goal_of(work, there)
-    if expected(work, there.base, goal)[-1] != there.tip:
-        reach(work, goal, "export")
+    tip = expected(work, there.base, goal)[-1]
+    if edit is not None or tip != there.tip:
+        after = moves.State.of_stack(tip, goal.dropped)
+        moves.move(work.repository, "export", after, edit, files=False)
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
@@ -189,8 +227,11 @@ class _Memo:
 
     def keep(self, commits: list[CommitId]) -> None:
         draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps({"key": self._key, "commits": commits}))
-        draft.replace(self._path)
+        try:
+            draft.write_text(json.dumps({"key": self._key, "commits": commits}))
+            draft.replace(self._path)
+        except OSError as error:  # it is a cache
+            log.info("not kept for the next run: %s", error)
 
 
 def say_result(work: Workspace, stage: str, changed: bool) -> None:

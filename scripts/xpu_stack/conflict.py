@@ -176,6 +176,13 @@ def resolve(repository: Repository) -> Goal:
     """Takes what a person made of the conflict; what to go on with."""
     waiting = _waiting(repository)
     work = Repository(waiting.worktree)
+    if not work.folder.is_dir():
+        raise ToolError(
+            f"The files of the conflict of {waiting.change} are gone.",
+            why=f"there is no folder {work.folder}",
+            next="make abort # then the command that it came from: it sets them up again",
+            code=ExitCode.CONFLICT,
+        )
     left = sorted(
         {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
     )

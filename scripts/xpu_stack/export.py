@@ -7,17 +7,20 @@ change that touches its file.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import moves, stack
-from xpu_stack.applying import Workspace
+from xpu_stack import applying, edits, moves, stack
 from xpu_stack.chain import Builder
+from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
-from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, split_id
+from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
+from xpu_stack.workspace import Workspace
+
+_SHOWN = 5  # files that are listed one by one
 
 # Where new files of a change go that claims folders of several kinds.
 _HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
@@ -49,9 +52,31 @@ def export(work: Workspace) -> list[Path]:
     _refuse_changed_series(work, there)
     commits = with_edits(repository, [applied.commit for applied in there.applied])
     differing = [source for source in _with_shape(work, commits) if source.differs]
-    for source in differing:
-        _write(source)
+    _say_untracked(repository)
+    if differing:
+        wanted = {
+            one.path: None if one.content is None else (one.mode, one.content) for one in differing
+        }
+        with edits.made(work, "export", edits.Edit.to(wanted), None) as edit:
+            _adopt(work, edit)
+    else:
+        _adopt(work, None)
     return [source.path for source in differing]
+
+
+def _say_untracked(repository: Repository) -> None:
+    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text.split("\0")
+    names = [name for name in listed if name]
+    for name in names[:_SHOWN]:
+        say(f"not exported: {name} is not tracked; git add it, and amend its change")
+    if len(names) > _SHOWN:
+        say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
+
+
+def _adopt(work: Workspace, edit: TreeId | None) -> None:
+    """The commits are now the series' own again."""
+    series = Series.load(work.layout, work.base.name)
+    applying.adopt(replace(work, series=series), edit)
 
 
 def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
@@ -103,7 +128,10 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = moves.dropped(work.repository)
-    gone = {one for one in ids[:ends] if one not in applied and one not in without}
+    # Without a log: what is missing below the last one was taken out.
+    there = moves.applied(work.repository)
+    had = set(ids[:ends]) if there is None else set(ids) & there
+    gone = {one for one in had if one not in applied and one not in without}
     written = {source.path: source for source in sources(work, commits)}
     owners = _owners(work, written, applied, gone)
     for change in work.series.all_changes():
@@ -236,6 +264,7 @@ def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> 
     return repository.run(
         "diff-tree",
         "-p",
+        "--binary",  # what is in it, and not only that it differs
         "--full-index",  # ids do not grow with the repository
         "--no-renames",  # nor does a threshold decide what is shown
         "--no-color",
@@ -279,20 +308,6 @@ def _new_place(work: Workspace, change: Change, target: str) -> Path:
     if len(used) == 1:
         (home,) = used
     return work.layout.repository / home / change.stage / target
-
-
-def _write(source: Source) -> None:
-    if source.content is None:
-        source.path.unlink(missing_ok=True)
-        return
-    source.path.parent.mkdir(parents=True, exist_ok=True)
-    draft = source.path.with_name(f".{source.path.name}.draft")
-    if source.mode == 0o120000:
-        draft.symlink_to(os.fsdecode(source.content))
-    else:
-        draft.write_bytes(source.content)
-        draft.chmod(0o755 if source.mode == 0o100755 else 0o644)
-    draft.replace(source.path)
 
 
 def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:

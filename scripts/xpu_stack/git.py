@@ -92,6 +92,7 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._git_dir: Path | None = None
+        self._env: dict[str, str] = {}
 
     def run(
         self,
@@ -106,10 +107,19 @@ class Repository:
             ["git", *settings, *words],
             cwd=cwd or self.folder,
             # Reading must not wait for, or take, a lock that a person's git holds.
-            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(env or {})},
+            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self._env, **(env or {})},
             input=input,
             check=check,
         )
+
+    def keep_objects_in(self, folder: Path) -> None:
+        """From now on objects are written to `folder`, where git finds them, too."""
+        own = str(self.git_path("objects"))
+        known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
+        self._env = {
+            "GIT_OBJECT_DIRECTORY": str(folder),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
+        }
 
     def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         return self.run(*words, env=env).text.strip()
@@ -223,6 +233,9 @@ class Repository:
 
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(self.run("hash-object", "-w", "--stdin", input=content).text.strip())
+
+    def empty_tree(self) -> TreeId:
+        return TreeId(self.run("mktree", input=b"").text.strip())
 
     def with_files(self, tree: str, files: list[tuple[str, int, BlobId]]) -> TreeId:
         """The tree with (path, mode, blob) set for each."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from xpu_stack.errors import ToolError
 
@@ -24,11 +25,36 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
     with path.open("a+") as file:
         if not _try(file.fileno()):
             _wait_or_refuse(file.fileno(), path, what)
-        file.seek(0)
-        file.truncate()
-        json.dump({"pid": os.getpid(), "verb": verb}, file)
-        file.flush()
+        _sign(file, verb)
         yield
+
+
+@contextmanager
+def tried(path: Path, verb: str) -> Iterator[bool]:
+    """Holds the lock file if that can be done at once; whether it is held.
+
+    For what only reads: it need not wait, and where nothing can be written
+    nothing changes either.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError:
+        yield False
+        return
+    with file:
+        if not _try(file.fileno()):
+            yield False
+            return
+        _sign(file, verb)
+        yield True
+
+
+def _sign(file: IO[str], verb: str) -> None:
+    file.seek(0)
+    file.truncate()
+    json.dump({"pid": os.getpid(), "verb": verb}, file)
+    file.flush()
 
 
 def _try(descriptor: int) -> bool:

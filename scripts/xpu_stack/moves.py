@@ -2,12 +2,13 @@
 
 Note [The log of moves]
 ~~~~~~~~~~~~~~~~~~~~~~~
-A move (apply, rebase, continue, export, undo) is recorded as a commit with an
-empty tree. Its message says what the checkout was before and after: HEAD, the
-commit, the stack's branch, the changes that were dropped. Its parents are the
-commits that it speaks of, so that git keeps them. The ref refs/xpu-stack/moves
-is the newest record and its reflog has the earlier ones, as refs/stash has its
-entries; git expires them as it does any reflog. There is no file beside git.
+A move (apply, rebase, continue, export, undo) is recorded as a commit. Its
+message says what the checkout was before and after: HEAD, the commit, the
+stack's branch, the changes that were dropped. Its tree has what was done to the
+series' files with it (edits.py). Its parents are the commits that it speaks of,
+so that git keeps them. The ref refs/xpu-stack/moves is the newest record and
+its reflog has the earlier ones, as refs/stash has its entries; git expires them
+as it does any reflog. There is no file beside git.
 
 The record becomes the ref's value in the same step in which the branch moves
 (see Note [All or nothing]): a move that is over is in the log, and no other.
@@ -74,6 +75,8 @@ def current(repository: Repository) -> State:
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
     listed = _records(repository)
+    if number == 0 and not listed:  # git has let the reflog expire; the ref stays
+        listed = [*filter(None, [repository.commit_id(LOG)])]
     if number >= len(listed):
         return None
     data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))
@@ -99,15 +102,47 @@ def dropped(repository: Repository) -> frozenset[str]:
     return frozenset(last.after.dropped) if same else frozenset()
 
 
-def move(repository: Repository, verb: str, after: State) -> None:
-    """Moves the checkout; the move is in the log when it is done, and not before."""
+def applied(repository: Repository) -> frozenset[str] | None:
+    """The changes that the last move left on the stack; None where the log is empty.
+
+    One of them that has no commit now was taken out; one that is not of them is
+    not applied.
+    """
+    last = entry(repository, 0)
+    if last is None:
+        return None
+    left = stack.read(repository, last.after.commit).applied
+    return frozenset(one.trailers.change for one in left)
+
+
+def edit(repository: Repository, number: int) -> TreeId | None:
+    """What the move `number` moves ago did to the series' files; None: nothing."""
+    listed = _records(repository)
+    tree = repository.tree_of(listed[number]) if number < len(listed) else None
+    return None if tree == repository.empty_tree() else tree
+
+
+def move(
+    repository: Repository,
+    verb: str,
+    after: State,
+    edit: TreeId | None = None,
+    *,
+    files: bool = True,
+) -> None:
+    """Moves the checkout; the move is in the log when it is done, and not before.
+
+    edit: what was done to the series' files with it; files: False leaves the
+    work tree as it is.
+    """
     before = current(repository)
-    record = _record(repository, Move(verb, before, after))
+    record = _record(repository, Move(verb, before, after), edit)
     newest = repository.commit_id(LOG)
     refs = [RefUpdate(LOG, record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_STACK, after.tip or ZERO, before.tip or ZERO))
-    Switch(repository).to(after.commit, after.head, refs, f"xpu-stack: {verb}")
+    reason = f"xpu-stack: {verb}"
+    Switch(repository).to(after.commit, after.head, refs, reason, files=files)
 
 
 def length(repository: Repository) -> int:
@@ -129,8 +164,8 @@ def put_back(repository: Repository, to: State, length: int) -> None:
             return
 
 
-def _record(repository: Repository, made: Move) -> CommitId:
-    tree = TreeId(repository.run("mktree", input=b"").text.strip())
+def _record(repository: Repository, made: Move, edit: TreeId | None) -> CommitId:
+    tree = edit or repository.empty_tree()
     spoken_of = [made.before.commit, made.before.tip, made.after.commit, made.after.tip]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
     message = f"{made.verb}\n\n{json.dumps(asdict(made))}\n"

@@ -25,7 +25,8 @@ NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _AUTHOR = re.compile(r"([^<>]+) <([^<>]+)>\Z")
-_PATCH_PATH = re.compile(r"^(?:---|\+\+\+) (?:[ab]/(.+)|/dev/null)$", re.MULTILINE)
+# Every line of a hunk begins with another character. No renames: both names are one.
+_PATCH_PATH = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
 # What editors and languages leave in a folder is no payload.
 _NOT_PAYLOAD = re.compile(r"(^|/)(__pycache__|\.[^/]+|[^/]+~|[^/]+\.pyc)(/|$)")
 
@@ -85,7 +86,11 @@ class Change:
         if self.patch is None:
             return []
         text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
-        return sorted({path for path in _PATCH_PATH.findall(text) if path})
+        paths = sorted(set(_PATCH_PATH.findall(text)))
+        for path in paths:
+            if {"..", ".git", ""} & set(path.split("/")):
+                raise SeriesError(self.place, f"{self.id}: its patch edits '{path}': no such place")
+        return paths
 
     def touched_paths(self) -> list[str]:
         """The files that it edits, and those that it adds."""

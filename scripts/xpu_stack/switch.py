@@ -96,8 +96,8 @@ class Switch:
         self.folder = repository.git_dir / "xpu-stack"
         self._stage = self.folder / "switch"
         self._journal = self.folder / "journal.json"
-        self._lock = repository.git_path("index.lock")
-        self._index = repository.git_path("index")
+        self._lock = repository.git_dir / "index.lock"
+        self._index = repository.git_dir / "index"
 
     def recover(self) -> bool:
         """Finishes a move that was cut off; whether there was one."""
@@ -111,8 +111,18 @@ class Switch:
         self._perform(plan)
         return True
 
-    def to(self, new: CommitId, head: str, refs: list[RefUpdate], reason: str) -> None:
+    def to(
+        self,
+        new: CommitId,
+        head: str,
+        refs: list[RefUpdate],
+        reason: str,
+        *,
+        files: bool = True,
+    ) -> None:
         """Moves the checkout and its index to `new`, the refs, and HEAD to the branch `head`.
+
+        files: False leaves the work tree as it is.
 
         Untracked files stay; one that is in the way of a new file is a
         ToolError, and so is an edited file, unless it is as it will be. Either
@@ -123,18 +133,18 @@ class Switch:
         entries = self._repository.diff(old, new)
         here = Place(old, self._repository.branch() or "")
         plan = Plan(here, Place(new, head), reason, refs, [])
-        self._prepare(entries)
-        session.run(lambda: self._go(plan, entries))
+        self._prepare(entries, entries if files else [])
+        session.run(lambda: self._go(plan, entries, entries if files else []))
 
     # -- steps 1 to 3 -----------------------------------------------------------
 
-    def _go(self, plan: Plan, entries: list[Entry]) -> None:
+    def _go(self, plan: Plan, entries: list[Entry], files: list[Entry]) -> None:
         try:
             self._take_lock()
-            self._refuse_collisions(entries)
-            there = self._as_they_will_be(entries)
+            self._refuse_collisions(files)
+            there = self._as_they_will_be(files)
             plan.files.extend(
-                Renamed(e.path, e.old_mode, e.new_mode) for e in entries if e.path not in there
+                Renamed(e.path, e.old_mode, e.new_mode) for e in files if e.path not in there
             )
             self._renames(plan).refuse_unwritable("The checkout")
             self._set_off(plan, entries)
@@ -240,14 +250,14 @@ class Switch:
                 next="df -h . # make room, then type the same command again",
             ) from error
 
-    def _prepare(self, entries: list[Entry]) -> None:
+    def _prepare(self, entries: list[Entry], files: list[Entry]) -> None:
         shutil.rmtree(self._stage, ignore_errors=True)
         with self._writing():
             (self._stage / "new").mkdir(parents=True)
             (self._stage / "lock").touch()
             (self._stage / "forward").touch()
             self._write_index(entries)
-            self._write_contents(entries)
+            self._write_contents(files)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
 
     def _set_off(self, plan: Plan, entries: list[Entry]) -> None:
@@ -260,10 +270,10 @@ class Switch:
             (self._stage / "room").unlink()
             draft.rename(self._journal)
 
-    def _write_contents(self, entries: list[Entry]) -> None:
+    def _write_contents(self, files: list[Entry]) -> None:
         """Has git write the files, by the filters and attributes of the new index."""
         folder = self._stage / "new"
-        wanted = [e.path for e in entries if e.new_mode not in (0, GITLINK)]
+        wanted = [e.path for e in files if e.new_mode not in (0, GITLINK)]
         env = {
             "GIT_DIR": str(self._repository.git_dir),
             "GIT_WORK_TREE": str(folder),

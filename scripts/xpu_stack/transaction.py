@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +167,7 @@ def forward_or_back(
 # -- the files of the series -----------------------------------------------------
 
 
-def write(layout: Layout, contents: dict[Path, tuple[int, bytes] | None]) -> None:
+def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> None:
     """Makes these the files of the series: mode and content, or None for a file that goes."""
     with _held(layout):
         stage = _stage(layout)

@@ -4,12 +4,15 @@ Going back is a move like any other, and in the log: undone in its turn, it is
 a redo. What a person has done since the last move is never undone with it.
 """
 
-from xpu_stack import conflict, moves, stack
-from xpu_stack.applying import Workspace
+from pathlib import Path
+
+from xpu_stack import conflict, edits, moves, stack
 from xpu_stack.console import progress
+from xpu_stack.edits import Content, Edit
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Repository
 from xpu_stack.moves import Move, State
+from xpu_stack.workspace import Workspace
 
 
 def undo(work: Workspace, steps: int) -> Move:
@@ -27,9 +30,35 @@ def undo(work: Workspace, steps: int) -> Move:
         )
     _refuse_work_since(repository, last)
     _refuse_moved_branch(repository, oldest.before)
+    edit = _edit(work, steps)
     with progress(None, f"going back to before '{oldest.verb}'"):
-        moves.move(repository, "undo", oldest.before)
+        if edit is None:
+            moves.move(repository, "undo", oldest.before)
+        else:
+            with edits.made(work, "undo", edit, oldest.before) as tree:
+                moves.move(repository, "undo", oldest.before, tree)
     return oldest
+
+
+def _edit(work: Workspace, steps: int) -> Edit | None:
+    """What takes back what the last `steps` moves did to the series; None: they did nothing."""
+    before: dict[Path, Content] = {}
+    after: dict[Path, Content] = {}
+    for number in range(steps):
+        tree = moves.edit(work.repository, number)
+        if tree is not None:
+            made = Edit.load(work, tree)
+            before.update(made.before)
+            after = {**made.after, **after}
+    edit = Edit(before, after)
+    differing = edit.differing()
+    if differing is not None:
+        raise ToolError(
+            "The series was edited since the move that is to be undone.",
+            why=f"{differing.relative_to(work.layout.repository)} is not as the move left it",
+            next=f"git -C {work.layout.repository} stash # then: make undo",
+        )
+    return edit.undone if after else None
 
 
 def _refuse_work_since(repository: Repository, last: Move) -> None:

@@ -1,12 +1,14 @@
 """The command line: the edge where errors become words. The verbs are in the other modules."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from xpu_stack import console
+from xpu_stack import console, session, transaction
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
@@ -41,6 +43,41 @@ def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
     return ToolError(what, why=why, next=next, code=ExitCode.USAGE)
 
 
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def _not_writable(error: Exception) -> ToolError | None:
+    """What the system does not let be written is no defect of the tool."""
+    why = transaction.reason(error)
+    if isinstance(error, OSError):
+        refused = error.errno in _NOT_WRITABLE
+    else:
+        refused = any(os.strerror(number) in why for number in _NOT_WRITABLE)
+    if not refused:
+        return None
+    return ToolError(
+        "A file could not be written.",
+        why=why,
+        next="df -h . # make room, or let it be written; then type the same command again",
+        code=ExitCode.MISSING,
+    )
+
+
+def _defect(error: Exception, log_file: Path | None) -> ToolError:
+    return ToolError(
+        "The tool itself failed.",
+        why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        next=f"less {log_file}",
+        code=ExitCode.INTERNAL,
+    )
+
+
+def _interrupted() -> str:
+    if session.finished:
+        return "interrupted, after a change of the checkout or the series: make status, make undo"
+    return "interrupted; the checkout is as it was"
+
+
 def main() -> None:
     """Runs the command line. Every way to end is one of ExitCode."""
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
@@ -49,13 +86,15 @@ def main() -> None:
     if verb is not None and not {"-h", "--help"} & set(sys.argv):
         log_file = console.start_log(Layout.current().logs, verb)
     try:
+        if log_file is not None:
+            transaction.recover(Layout.current())
         cli(standalone_mode=False)
     except ToolError as error:
         _fail(error, log_file)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.err.print("interrupted; the checkout is as it was")
+        console.err.print(_interrupted())
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()
@@ -64,12 +103,4 @@ def main() -> None:
         _fail(_usage(problem, verb), log_file)
     except Exception as error:
         console.log.exception("defect")
-        _fail(
-            ToolError(
-                "The tool itself failed.",
-                why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-                next=f"less {log_file}",
-                code=ExitCode.INTERNAL,
-            ),
-            log_file,
-        )
+        _fail(_not_writable(error) or _defect(error, log_file), log_file)

@@ -6,7 +6,6 @@ from xpu_stack import applying, beginning, checking, console, lock
 from xpu_stack import export as exporting
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
 from xpu_stack.layout import Layout
-from xpu_stack.series import Series
 
 
 @cli.command(epilog=EPILOG)
@@ -18,9 +17,6 @@ def export(base: str, pytorch_src: str | None) -> None:
         written = exporting.export(work)
         for path in written:
             console.say(f"wrote {path.relative_to(layout.repository)}")
-        # The commits are now the series' own again.
-        fresh = applying.Workspace(layout, work.base, Series.load(layout, base), work.checkout)
-        applying.adopt(fresh)
         console.say(f"{len(written)} file(s) of the series differ from before")
 
 
@@ -47,7 +43,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
 @base_option
 def check(base: str) -> None:
     """Validates the whole series; touches no checkout."""
-    with applying.opened(Layout.current(), base, None, "check") as work:
+    with applying.opened_to_read(Layout.current(), base, None, "check") as work:
         release = work.repository.commit_id("refs/heads/base")
         assert release is not None
         console.say(f"{checking.check(work, release)} change(s) are in order")

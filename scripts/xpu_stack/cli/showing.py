@@ -18,7 +18,7 @@ from xpu_stack.layout import Layout
 def status_(base: str, pytorch_src: str | None, mode: str) -> None:
     """Shows stages and changes: applied, built, tested."""
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "status") as work:
+    with applying.opened_to_read(layout, base, pytorch_src, "status") as work:
         status.show(work, building.results_of(work, building.Mode(mode)), building.Mode(mode))
 
 
@@ -33,7 +33,7 @@ def status_(base: str, pytorch_src: str | None, mode: str) -> None:
 def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
     """Writes the stack as pages for a browser, and as Markdown."""
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "review") as work:
+    with applying.opened_to_read(layout, base, pytorch_src, "review") as work:
         folder = out or layout.for_checkout(work.repository.folder) / "review"
         console.say(f"open {reviewing.build(work, since, folder)}")
 
@@ -44,7 +44,7 @@ def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | N
 def mail_(base: str, pytorch_src: str | None, out: Path | None) -> None:
     """Writes the stack as mails, with a cover letter."""
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "mail") as work:
+    with applying.opened_to_read(layout, base, pytorch_src, "mail") as work:
         folder = out or layout.for_checkout(work.repository.folder) / "mail"
         for path in mailing.write(work, folder):
             console.say(str(path))

@@ -1,14 +1,12 @@
 """Verbs for the machine: doctor, clean."""
 
 import shutil
-from pathlib import Path
 
 import click
 
-from xpu_stack import doctor, stack
+from xpu_stack import doctor, ownwork
 from xpu_stack.base import Base
 from xpu_stack.cli.options import EPILOG, base_option, cli
-from xpu_stack.git import Repository
 from xpu_stack.layout import Layout
 
 
@@ -25,19 +23,13 @@ def doctor_(base: str) -> None:
 def clean(everything: bool) -> None:
     """Removes what was built; with --all everything that the tool made.
 
-    A checkout with work of yours in it is refused.
+    Refused while a conflict waits; with --all also when a checkout has work of
+    yours in it: edits, files, commits, stashes or work trees.
     """
     layout = Layout.current()
+    ownwork.refuse_conflicts(layout)
     if everything:
-        for folder in sorted(layout.state.glob("pytorch-*/")):
-            if (folder / ".git").exists():
-                _refuse_own_work(folder)
+        ownwork.refuse_checkouts(layout)
     for path in [layout.state] if everything else [layout.state / "work"]:
         shutil.rmtree(path, ignore_errors=True)
         print(f"removed {path}")
-
-
-def _refuse_own_work(folder: Path) -> None:
-    repository = Repository(folder)
-    stack.refuse_unsafe(repository, stack.BRANCH)
-    stack.refuse_foreign(repository, stack.read(repository))

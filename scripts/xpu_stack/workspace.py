@@ -1,0 +1,23 @@
+"""What every verb on a checkout works with."""
+
+from dataclasses import dataclass
+
+from xpu_stack.base import Base
+from xpu_stack.git import Repository
+from xpu_stack.layout import Layout
+from xpu_stack.providers import Checkout
+from xpu_stack.series import Series
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A series, and the checkout that it is worked on in."""
+
+    layout: Layout
+    base: Base
+    series: Series
+    checkout: Checkout
+
+    @property
+    def repository(self) -> Repository:
+        return self.checkout.repository

@@ -1,4 +1,5 @@
 import io
+import os
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -9,6 +10,12 @@ import pytest
 from project import BASE, Project, write
 from real import Home
 from xpu_stack.layout import Layout
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: much of the time a test waits for the disk."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from elftools.elf.elffile import ELFFile
 
 from xpu_stack import cmake
 
-_ENDING = ".so"  # of a library's name; its version follows
-
 
 class Passed:
     """Of one build: for each program that passed its JUnit file, named by the program's key."""
@@ -28,10 +26,15 @@ class Passed:
         """settings: how programs are run, with what is not of the build."""
         self._folder = build / "passed"
         self._settings = settings
-        made = [(one.kind, one.artifact) for one in cmake.targets(build) if one.artifact]
-        self._programs = {path.name: path for kind, path in made if kind == "EXECUTABLE"}
-        libraries = [path for kind, path in made if kind == "SHARED_LIBRARY" and path.exists()]
-        self._libraries = {path.name.partition(_ENDING)[0]: path for path in libraries}
+        self._programs: dict[str, Path] = {}  # by target
+        self._libraries: dict[str, Path] = {}  # by name
+        for target in cmake.targets(build):
+            if target.artifact is None or not target.artifact.exists():
+                continue
+            if target.kind == "EXECUTABLE":
+                self._programs[target.name] = target.artifact
+            elif target.kind == "SHARED_LIBRARY":
+                self._libraries[_plain(target.artifact.name)] = target.artifact
         # the same libraries for most programs
         self._read = functools.cache(_read)
 
@@ -74,5 +77,10 @@ def _read(path: Path) -> tuple[str, frozenset[str]]:
     tags: Iterable[Any] = ()  # pyelftools sets `needed` of a tag as it reads it
     if isinstance(dynamic, DynamicSection):
         tags = dynamic.iter_tags("DT_NEEDED")
-    names = frozenset(tag.needed.partition(_ENDING)[0] for tag in tags)
+    names = frozenset(_plain(tag.needed) for tag in tags)
     return hashlib.sha256(content).hexdigest(), names
+
+
+def _plain(library: str) -> str:
+    """A library's name without its version."""
+    return library.partition(".so")[0]

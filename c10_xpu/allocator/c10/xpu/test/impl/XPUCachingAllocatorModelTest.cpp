@@ -139,8 +139,8 @@ class Model {
   struct DeviceModel {
     std::map<std::string, Known> known;
     int64_t ooms = 0;
-    bool reset_peak = true;
-    bool reset_counts = true;
+    bool reset_peak = false;
+    bool reset_counts = false;
   };
 
   DeviceIndex cardOf(DeviceIndex device) const {

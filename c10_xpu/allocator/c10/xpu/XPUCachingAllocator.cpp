@@ -65,8 +65,13 @@ struct SyclBackend final : impl::MemoryBackend {
     if (!can_ask && impl::isComplete(event)) {
       return nullptr;
     }
-    return [event](bool wait) mutable {
-      if (wait && !impl::isHeldByHost(event)) {
+    return [event, queue = *queue](bool wait) mutable {
+      // An event that a host task held looks held even when that has ended, so
+      // that another one, submitted now, is asked as well.
+      if (wait &&
+          (!impl::isHeldByHost(event) ||
+           !impl::isHeldByHost(
+               C10_XPU_CHECK(queue.ext_oneapi_submit_barrier())))) {
         C10_XPU_CHECK(event.wait());
         return true;
       }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -271,13 +272,13 @@ TEST_F(XPUCachingAllocatorTest, TheFractionIsALimit) {
         "total capacity",
         "60.00 MiB already allocated",
         " free",
-        "100.00 MiB allowed",
+        "limit 100.00 MiB",
         "62.00 MiB reserved"}) {
     EXPECT_NE(error.find(part), std::string::npos) << part << " in " << error;
   }
   const auto stats = allocator::getDeviceStats(0);
   EXPECT_EQ(stats.num_ooms, 1);
-  EXPECT_EQ(stats.num_alloc_retries, 1);
+  EXPECT_GE(stats.num_alloc_retries, 1);
   // What is cached makes way, whichever stream it was cached for.
   allocator::raw_delete(big);
   const XPUStream stream = c10::xpu::getStreamFromPool();
@@ -397,6 +398,28 @@ TEST_F(XPUCachingAllocatorTest, EmptyCacheWaitsForDeviceWork) {
       user.queue().memset(data.get(), i, 64 * kMiB);
     }
   }
+  allocator::emptyCache();
+  EXPECT_EQ(reserved(), 0);
+}
+
+// The fence is submitted while a host task holds the stream, and waited for
+// when that has ended and device work is left.
+TEST_F(XPUCachingAllocatorTest, EmptyCacheWaitsForWorkThatWasHeld) {
+  const XPUStream side = c10::xpu::getStreamFromPool();
+  std::promise<void> go;
+  sycl::event host_task = side.queue().submit([&](sycl::handler& handler) {
+    handler.host_task([gone = go.get_future().share()] { gone.wait(); });
+  });
+  c10::DataPtr data = allocator::get()->allocate(64 * kMiB);
+  allocator::recordStream(data, side);
+  for (int i = 0; i < 20; ++i) {
+    side.queue().memset(data.get(), i, 64 * kMiB);
+  }
+  data.clear();
+  allocator::emptyCache();
+  EXPECT_EQ(active(), 1);
+  go.set_value();
+  host_task.wait();
   allocator::emptyCache();
   EXPECT_EQ(reserved(), 0);
 }

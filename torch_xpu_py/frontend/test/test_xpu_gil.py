@@ -119,24 +119,43 @@ class TestGil(TestCase):
         printed = self.printed(
             """
             stream, elsewhere = xpu.Stream(), xpu.Stream()
-            threads = []
-            def prepare():
-                event, started = stream.record_event(), threading.Semaphore(0)
-                def wait():
-                    started.release()
-                    event.synchronize()
-                sys.setswitchinterval(3600)  # as below
-                threads.append(threading.Thread(target=wait))
-                threads[0].start()
-                started.acquire()
-                return event
-            waiting(lambda event: event.record(elsewhere), stream, prepare)
-            threads[0].join()
+            gate = free.xpu_gate_close(*name(stream))
+            event, started = stream.record_event(), threading.Semaphore(0)
+            def wait():
+                started.release()
+                event.synchronize()
+            sys.setswitchinterval(3600)  # as above
+            thread = threading.Thread(target=wait)
+            thread.start()
+            started.acquire()
+            # Nobody opens the gate before the event is recorded elsewhere.
+            event.record(elsewhere)
             elsewhere.synchronize()
-            print("recorded")
+            print("recorded", event.query(), thread.is_alive())
+            free.xpu_gate_open(gate)
+            thread.join()
+            free.xpu_gate_delete(gate)
+            print("awaited", stream.query())
             """
         )
-        self.assertEqual(printed, "recorded\n")
+        self.assertEqual(printed, "recorded True True\nawaited True\n")
+
+    def test_asking_an_event_that_another_thread_awaits(self):
+        printed = self.printed(
+            """
+            stream = xpu.Stream()
+            gate = free.xpu_gate_close(*name(stream))
+            event = stream.record_event()
+            thread = threading.Thread(target=event.synchronize)
+            thread.start()
+            print(event.query(), event.device.type, event.sycl_event != 0)
+            free.xpu_gate_open(gate)
+            thread.join()
+            free.xpu_gate_delete(gate)
+            print(event.query())
+            """
+        )
+        self.assertEqual(printed, "False xpu True\nTrue\n")
 
 
 if __name__ == "__main__":

@@ -189,7 +189,9 @@ False
     "there is no libintelocl.so beside libsycl.so",
 )
 class TestFindingTheCpuDevice(XpuFirstUseTestCase):
-    NAMES = "print([os.environ.get(n) for n in ('OCL_ICD_FILENAMES', 'OCL_ICD_VENDORS')])"
+    NAMES = (
+        "print([os.environ.get(n) for n in ('OCL_ICD_FILENAMES', 'OCL_ICD_VENDORS')])"
+    )
     UNSET = {"OCL_ICD_FILENAMES": None, "OCL_ICD_VENDORS": None}
 
     def test_import_says_where_it_is_to_children_too(self):
@@ -256,6 +258,13 @@ libintelocl.so 1
 class TestNoDevice(XpuFirstUseTestCase):
     NONE = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}  # SYCL shows no CPU device
 
+    def without_advice(self, printed):
+        """What was printed, without what to set for OpenCL to find its devices."""
+        advice = (
+            r"; for the CPU device set OCL_ICD_FILENAMES=\S+ before the process starts"
+        )
+        return re.sub(advice, "", printed)
+
     def test_is_available_makes_no_noise(self):
         self.assertEqual(
             self.run_program("print(xpu.is_available())", **self.NONE), "False\n"
@@ -274,7 +283,7 @@ class TestNoDevice(XpuFirstUseTestCase):
             **self.NONE,
         )
         self.assertExpectedInline(
-            printed,
+            self.without_advice(printed),
             """\
 0 0
 No XPU device was found. The mapping CPU looks for the SYCL CPU device; SYCL sees: none. Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for others.
@@ -284,7 +293,7 @@ No XPU device was found. The mapping CPU looks for the SYCL CPU device; SYCL see
     def test_a_use_says_what_was_looked_for(self):
         printed = self.run_program("print(error_of(xpu.Stream))", **self.NONE)
         self.assertExpectedInline(
-            printed,
+            self.without_advice(printed),
             """\
 RuntimeError: No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees: none). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for other devices
 """,  # noqa: B950

@@ -88,7 +88,9 @@ class TestHistory(MemoryTestCase):
 
     def test_nothing_is_recorded_unasked(self):
         storage = allocate_here(512)
-        self.assertEqual([len(t) for t in memory._snapshot()["device_traces"]], [0] * COUNT)
+        self.assertEqual(
+            [len(t) for t in memory._snapshot()["device_traces"]], [0] * COUNT
+        )
         del storage
 
     def test_life_of_a_block(self):
@@ -122,8 +124,12 @@ class TestHistory(MemoryTestCase):
         line = sys._getframe().f_lineno - 1
         (segment,) = torch.xpu.memory_snapshot()
         frames = segment["blocks"][0]["frames"]
-        self.assertEqual([f["name"] for f in frames[:2]], ["allocate_here", "test_frames"])
-        self.assertEqual(frames[1], {"filename": __file__, "name": "test_frames", "line": line})
+        self.assertEqual(
+            [f["name"] for f in frames[:2]], ["allocate_here", "test_frames"]
+        )
+        self.assertEqual(
+            frames[1], {"filename": __file__, "name": "test_frames", "line": line}
+        )
         entry = [e for e in self.trace() if e["action"] == "alloc"][0]
         self.assertEqual(entry["frames"], frames)
         del storage
@@ -162,7 +168,9 @@ class TestHistory(MemoryTestCase):
         for _ in range(5):
             allocate_here(512)
         torch.xpu.empty_cache()
-        self.assertEqual(self.actions(), ["free_requested", "free_completed", "segment_free"])
+        self.assertEqual(
+            self.actions(), ["free_requested", "free_completed", "segment_free"]
+        )
 
     def test_stopping(self):
         memory._record_memory_history()
@@ -229,8 +237,14 @@ class TestHistory(MemoryTestCase):
 @needs_device
 class TestRawAllocation(MemoryTestCase):
     def test_allocate_and_delete(self):
-        for given in ({}, {"device": COUNT - 1}, {"stream": torch.xpu.Stream(COUNT - 1)}):
-            device = given["stream"].device if "stream" in given else given.get("device", 0)
+        for given in (
+            {},
+            {"device": COUNT - 1},
+            {"stream": torch.xpu.Stream(COUNT - 1)},
+        ):
+            device = (
+                given["stream"].device if "stream" in given else given.get("device", 0)
+            )
             before = torch.xpu.memory_allocated(device)
             address = torch.xpu.caching_allocator_alloc(600, **given)
             self.assertEqual(torch.xpu.memory_allocated(device), before + 1024)

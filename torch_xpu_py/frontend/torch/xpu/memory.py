@@ -31,6 +31,9 @@ def empty_cache() -> None:
     r"""Gives the memory that the caching allocator holds and nothing uses back to
     the SYCL runtime, so that others can use it.
 
+    It waits until the work that uses the memory is done, except for work that
+    waits for a host task: that memory stays.
+
     It does nothing before the first use of XPU.
     """
     if is_initialized():

@@ -58,8 +58,7 @@ struct PythonStack final : allocator::GatheredContext {
 
   ~PythonStack() override {
     std::lock_guard<std::mutex> lock(released_mutex);
-    released_frames.insert(
-        released_frames.end(), frames.begin(), frames.end());
+    released_frames.insert(released_frames.end(), frames.begin(), frames.end());
   }
 };
 

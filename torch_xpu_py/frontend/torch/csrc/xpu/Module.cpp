@@ -129,9 +129,8 @@ void bindDevices(py::module& module) {
         [&] { return c10::xpu::can_device_access_peer(from, to); });
   });
   def("_xpu_set_sync_debug_mode", &setSyncDebugMode);
-  def("_xpu_get_sync_debug_mode", [] {
-    return static_cast<int>(c10::xpu::get_sync_debug_mode());
-  });
+  def("_xpu_get_sync_debug_mode",
+      [] { return static_cast<int>(c10::xpu::get_sync_debug_mode()); });
 }
 
 void initModule(PyObject* module) {

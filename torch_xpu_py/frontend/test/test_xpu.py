@@ -270,6 +270,47 @@ class TestDevice(XpuTestCase):
         for form in (None, 0, "xpu", f"xpu:{COUNT - 1}", torch.device("xpu", 0)):
             self.assertIsNone(torch.xpu.synchronize(form))
 
+    def test_peer_access(self):
+        for peer in (COUNT - 1, f"xpu:{COUNT - 1}"):
+            access = torch.xpu.can_device_access_peer(0, peer)
+            self.assertIsInstance(access, bool)
+            self.assertEqual(access, torch.xpu.can_device_access_peer("xpu", peer))
+        self.assertOutOfRange(COUNT, torch.xpu.can_device_access_peer, COUNT, 0)
+        self.assertOutOfRange(256, torch.xpu.can_device_access_peer, 0, 256)
+        self.text_of(ValueError, torch.xpu.can_device_access_peer, 0, "cpu")
+
+    @needs_two
+    def test_virtual_devices_access_each_other(self):
+        if VIRTUAL_DEVICES > 1:
+            self.assertTrue(torch.xpu.can_device_access_peer(0, 1))
+
+    def test_sync_debug_mode(self):
+        self.addCleanup(torch.xpu.set_sync_debug_mode, "default")
+        self.assertEqual(torch.xpu.get_sync_debug_mode(), 0)
+        for number, name in enumerate(("default", "warn", "error")):
+            for mode in (number, name):
+                torch.xpu.set_sync_debug_mode(mode)
+                self.assertEqual(torch.xpu.get_sync_debug_mode(), number)
+        stream = torch.xpu.Stream()
+        with self.assertRaisesRegex(RuntimeError, "synchroniz"):
+            stream.synchronize()
+        torch.xpu.set_sync_debug_mode("warn")
+        with self.assertWarnsRegex(UserWarning, "synchroniz"):
+            stream.synchronize()
+
+    def test_a_wrong_sync_debug_mode_changes_nothing(self):
+        self.assertExpectedInline(
+            self.text_of(RuntimeError, torch.xpu.set_sync_debug_mode, "never"),
+            """invalid value of debug_mode, expected one of default, warn, error, but got: 'never'""",  # noqa: B950
+        )
+        for wrong in (-1, 3, 2**32):
+            self.assertEqual(
+                self.text_of(RuntimeError, torch.xpu.set_sync_debug_mode, wrong),
+                f"The sync debug mode {wrong} is none: it must be 0 (default), 1 (warn) "
+                "or 2 (error)",
+            )
+        self.assertEqual(torch.xpu.get_sync_debug_mode(), 0)
+
     def test_devices_pickle(self):
         for device in (torch.device("xpu"), torch.device("xpu", COUNT - 1)):
             self.assertEqual(pickle.loads(pickle.dumps(device)), device)
@@ -372,6 +413,40 @@ class TestStream(XpuTestCase):
         self.assertIsInstance(stream, torch.Stream)
         self.assertEqual(stream, torch.xpu.current_stream("xpu:0"))
 
+    def test_the_default_stream(self):
+        last = COUNT - 1
+        for device in (last, f"xpu:{last}", torch.device("xpu", last)):
+            with torch.xpu.stream(torch.xpu.Stream(last)):
+                stream = torch.xpu.default_stream(device)
+                self.assertNotEqual(stream, torch.xpu.current_stream())
+            self.assertEqual(stream, torch.xpu.current_stream(last))
+            self.assertEqual((stream.stream_id, stream.device_index), (0, last))
+        self.assertEqual(torch.xpu.default_stream().device_index, 0)
+        self.assertOutOfRange(COUNT, torch.xpu.default_stream, COUNT)
+
+    def test_an_external_stream(self):
+        queue = torch.xpu.Stream(COUNT - 1).sycl_queue
+        stream = torch.xpu.ExternalStream(queue, COUNT - 1)
+        self.assertIsInstance(stream, torch.xpu.Stream)
+        self.assertEqual(stream.sycl_queue, queue)
+        self.assertEqual(stream.device, torch.device("xpu", COUNT - 1))
+        with torch.xpu.stream(stream):
+            self.assertEqual(torch.xpu.current_stream(), stream)
+            event = torch.xpu.current_stream().record_event()
+        stream.synchronize()
+        self.assertTrue(event.query() and stream.query())
+        self.assertEqual(stream.priority, 0)
+
+    def test_what_is_no_external_queue_is_refused(self):
+        self.assertExpectedInline(
+            self.text_of(RuntimeError, torch.xpu.ExternalStream, 0),
+            """getStreamFromExternal was given a null queue""",
+        )
+        self.text_of(TypeError, torch.xpu.ExternalStream, "queue")
+        self.text_of(TypeError, torch.xpu.ExternalStream, -1)
+        queue = torch.xpu.Stream().sycl_queue
+        self.assertOutOfRange(COUNT, torch.xpu.ExternalStream, queue, COUNT)
+
     def test_pool(self):
         streams = [torch.xpu.Stream() for _ in range(33)]
         self.assertEqual(len(set(streams)), 32)
@@ -418,6 +493,21 @@ class TestStream(XpuTestCase):
             device_index=COUNT + 256,
             device_type=kind,
         )
+
+    def test_a_device_type_is_never_narrowed(self):
+        kind = torch.xpu.current_stream().device_type
+        for wrong in (kind + 256, kind - 256, kind + 2**32, -1, 2**62):
+            for action in (torch.xpu.Stream, torch._C._xpu_setStream):
+                self.assertEqual(
+                    self.text_of(
+                        RuntimeError,
+                        action,
+                        stream_id=0,
+                        device_index=0,
+                        device_type=wrong,
+                    ),
+                    f"There is no device type {wrong}: that of an XPU stream is {kind}",
+                )
 
     def test_three_numbers_name_a_stream(self):
         stream = torch.xpu.Stream(COUNT - 1, priority=-1)
@@ -644,7 +734,7 @@ class TestMemory(XpuTestCase):
 
     def test_stats_have_the_keys_of_cuda(self):
         pooled = "allocation segment active inactive_split allocated_bytes " + (
-            "reserved_bytes active_bytes inactive_split_bytes"
+            "reserved_bytes active_bytes inactive_split_bytes requested_bytes"
         )
         values = ("allocated", "current", "freed", "peak")
         expected = {
@@ -659,6 +749,7 @@ class TestMemory(XpuTestCase):
             for value in values
         }
         expected |= {"num_alloc_retries", "num_ooms", "max_split_size"}
+        expected |= {"num_device_alloc", "num_device_free"}
         stats = torch.xpu.memory_stats()
         self.assertEqual(set(stats), expected)
         self.assertEqual(list(stats), sorted(stats))
@@ -713,6 +804,10 @@ class TestMemory(XpuTestCase):
 |       from large pool |   30720 KB |   30720 KB |   30720 KB |       0 B  |
 |       from small pool |       0 KB |       0 KB |       0 KB |     512 B  |
 |---------------------------------------------------------------------------|
+| Requested memory      |   30720 KB |   30720 KB |   30720 KB |       1 B  |
+|       from large pool |   30720 KB |   30720 KB |   30720 KB |       0 B  |
+|       from small pool |       0 KB |       0 KB |       0 KB |       1 B  |
+|---------------------------------------------------------------------------|
 | XPU reserved memory   |   32768 KB |   32768 KB |   32768 KB |       0 B  |
 |       from large pool |   30720 KB |   30720 KB |   30720 KB |       0 B  |
 |       from small pool |    2048 KB |    2048 KB |    2048 KB |       0 B  |
@@ -758,6 +853,8 @@ class TestMemory(XpuTestCase):
 |---------------------------------------------------------------------------|
 | Active memory         |       0 B  |   30720 KB |   30720 KB |   30720 KB |
 |---------------------------------------------------------------------------|
+| Requested memory      |       0 B  |   30720 KB |   30720 KB |   30720 KB |
+|---------------------------------------------------------------------------|
 | XPU reserved memory   |   32768 KB |   32768 KB |   32768 KB |       0 B  |
 |---------------------------------------------------------------------------|
 | Non-releasable memory |       0 B  |    2047 KB |    2047 KB |    2047 KB |
@@ -777,43 +874,26 @@ class TestMemory(XpuTestCase):
 """,
         )
 
-    def test_snapshot(self):
-        self.assertEqual(torch.xpu.memory_snapshot(), [])
-        storage = torch.UntypedStorage(600, device=f"xpu:{COUNT - 1}")
-        (segment,) = torch.xpu.memory_snapshot()
-        address = segment.pop("address")
-        self.assertEqual(address, storage.data_ptr())
-        self.assertEqual(
-            segment,
-            {
-                "device": COUNT - 1,
-                "total_size": 2 * MiB,
-                "allocated_size": 1024,
-                "active_size": 1024,
-                "stream": 0,
-                "segment_type": "small",
-                "blocks": [
-                    {"size": 1024, "state": "active_allocated"},
-                    {"size": 2 * MiB - 1024, "state": "inactive"},
-                ],
-            },
-        )
-
     def test_mem_get_info(self):
-        free, total = torch.xpu.mem_get_info()
-        self.assertEqual(total, torch.xpu.get_device_properties().total_memory)
-        self.assertTrue(0 < free <= total)
-        if not torch.xpu.get_device_properties().has_ext_intel_free_memory:
-            self.assertEqual(free, total)
-            storage = torch.UntypedStorage(1, device="xpu")
-            self.assertEqual(torch.xpu.mem_get_info(0), (total - 2 * MiB, total))
-            del storage
+        properties = torch.xpu.get_device_properties()
+        if properties.has_ext_intel_free_memory:
+            free, total = torch.xpu.mem_get_info()
+            self.assertEqual(total, properties.total_memory)
+            self.assertTrue(0 < free <= total)
+        else:
+            self.assertEqual(
+                self.text_of(RuntimeError, torch.xpu.mem_get_info, 0),
+                f"SYCL does not tell how much memory of xpu:0 ({properties.name}) is "
+                "free. What it has in all is total_memory of "
+                "torch.xpu.get_device_properties; what this process holds of it is "
+                "torch.xpu.memory_reserved",
+            )
 
     def test_memory_fraction(self):
         for index in range(COUNT):
             self.addCleanup(torch.xpu.set_per_process_memory_fraction, 1.0, index)
         torch.xpu.set_per_process_memory_fraction(0.0, COUNT - 1)
-        with self.assertRaisesRegex(torch._C._OutOfMemoryError, "out of memory"):
+        with self.assertRaisesRegex(torch.xpu.OutOfMemoryError, "out of memory"):
             torch.UntypedStorage(1, device=f"xpu:{COUNT - 1}")
         self.assertEqual(torch.xpu.memory_stats(COUNT - 1)["num_ooms"], 1)
         self.assertExpectedInline(

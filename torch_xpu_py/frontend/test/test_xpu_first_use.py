@@ -12,6 +12,7 @@ import sys
 import textwrap
 import unittest
 
+import torch
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 TIMEOUT = 120  # seconds, for what would hang if threads waited for each other
@@ -63,15 +64,19 @@ ELSEWHERE = [
 )
 class XpuFirstUseTestCase(TestCase):
     def run_program(self, program, devices=1, **environment):
-        """What a program prints, errors and warnings included; it must succeed."""
+        """What a program prints, errors and warnings included; it must succeed.
+
+        A variable of the environment that is None is not set.
+        """
+        variables = {
+            **os.environ,
+            "TORCH_XPU_MAPPING": "CPU",
+            "TORCH_XPU_VIRTUAL_DEVICES": str(devices),
+            **environment,
+        }
         result = subprocess.run(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(program)],
-            env={
-                **os.environ,
-                "TORCH_XPU_MAPPING": "CPU",
-                "TORCH_XPU_VIRTUAL_DEVICES": str(devices),
-                **environment,
-            },
+            env={k: v for k, v in variables.items() if v is not None},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -115,7 +120,7 @@ True
                 xpu.init, xpu.current_device, lambda: xpu.set_device(0),
                 xpu.get_device_name, xpu.get_device_properties, xpu.synchronize,
                 xpu.Stream, xpu.current_stream, lambda: xpu.Event().record(),
-                xpu.memory_summary, xpu.mem_get_info, xpu.get_rng_state,
+                xpu.memory_summary, xpu.default_stream, xpu.get_rng_state,
                 xpu.initial_seed, lambda: torch.Generator(device="xpu"),
                 lambda: torch.UntypedStorage(1, device="xpu"),
                 lambda: xpu.device(0).__enter__(),
@@ -163,7 +168,7 @@ class TestMapping(XpuFirstUseTestCase):
             print(error_of(xpu.is_available))
             print(error_of(xpu.init))
             print(xpu.is_initialized())
-            os.environ["TORCH_XPU_MAPPING"] = "CPU"
+            xpu.set_mapping("CPU")
             print(xpu.current_device(), xpu.is_initialized())
             """,
             TORCH_XPU_MAPPING="cpu",
@@ -179,8 +184,86 @@ False
         )
 
 
+@unittest.skipIf(
+    torch.xpu._state._library_beside_sycl("libintelocl.so") is None,
+    "there is no libintelocl.so beside libsycl.so",
+)
+class TestFindingTheCpuDevice(XpuFirstUseTestCase):
+    NAMES = (
+        "print([os.environ.get(n) for n in ('OCL_ICD_FILENAMES', 'OCL_ICD_VENDORS')])"
+    )
+    UNSET = {"OCL_ICD_FILENAMES": None, "OCL_ICD_VENDORS": None}
+
+    def test_import_says_where_it_is_to_children_too(self):
+        for mapping in ("CPU", "AUTO", "EXPLICIT"):
+            printed = self.run_program(
+                """
+                import subprocess
+                path = os.environ["OCL_ICD_FILENAMES"]
+                print(os.path.basename(path), os.path.exists(path), runtime_is_started())
+                subprocess.run(["sh", "-c", f"test $OCL_ICD_FILENAMES = {path}"], check=True)
+                print(xpu.is_available())
+                """,
+                TORCH_XPU_MAPPING=mapping,
+                **self.UNSET,
+            )
+            self.assertExpectedInline(printed, """libintelocl.so True False\nTrue\n""")
+
+    def test_a_mapping_without_it_leaves_the_environment_alone(self):
+        # Of the process, too: what a library sets is not in os.environ.
+        printed = self.run_program(
+            """
+            import ctypes
+            before = dict(os.environ)
+            xpu.is_available()
+            getenv = ctypes.CDLL(None).getenv
+            getenv.restype = ctypes.c_char_p
+            print(dict(os.environ) == before, getenv(b"OCL_ICD_FILENAMES"))
+            """,
+            TORCH_XPU_MAPPING="GPU",
+            **self.UNSET,
+        )
+        self.assertExpectedInline(printed, """True None\n""")
+
+    def test_what_the_user_has_set_stays(self):
+        for name in ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"):
+            printed = self.run_program(
+                f"{self.NAMES}; xpu.set_mapping('AUTO'); {self.NAMES}",
+                **{**self.UNSET, name: "/none"},
+            )
+            self.assertEqual(printed.count("/none"), 2)
+            self.assertEqual(printed.count("None"), 2)
+
+    def test_set_mapping_does_the_same(self):
+        printed = self.run_program(
+            """
+            print("OCL_ICD_FILENAMES" in os.environ)
+            print(error_of(xpu.set_mapping, "none"), "OCL_ICD_FILENAMES" in os.environ)
+            xpu.set_mapping("CPU")
+            print(os.path.basename(os.environ["OCL_ICD_FILENAMES"]), xpu.device_count())
+            """,
+            TORCH_XPU_MAPPING="GPU",
+            **self.UNSET,
+        )
+        self.assertExpectedInline(
+            printed,
+            """\
+False
+RuntimeError: Unknown XPU mapping 'none' (from set_mapping): it must be one of GPU, CPU, AUTO, EXPLICIT False
+libintelocl.so 1
+""",  # noqa: B950
+        )
+
+
 class TestNoDevice(XpuFirstUseTestCase):
     NONE = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}  # SYCL shows no CPU device
+
+    def without_advice(self, printed):
+        """What was printed, without what to set for OpenCL to find its devices."""
+        advice = (
+            r"; for the CPU device set OCL_ICD_FILENAMES=\S+ before the process starts"
+        )
+        return re.sub(advice, "", printed)
 
     def test_is_available_makes_no_noise(self):
         self.assertEqual(
@@ -200,7 +283,7 @@ class TestNoDevice(XpuFirstUseTestCase):
             **self.NONE,
         )
         self.assertExpectedInline(
-            printed,
+            self.without_advice(printed),
             """\
 0 0
 No XPU device was found. The mapping CPU looks for the SYCL CPU device; SYCL sees: none. Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for others.
@@ -210,7 +293,7 @@ No XPU device was found. The mapping CPU looks for the SYCL CPU device; SYCL see
     def test_a_use_says_what_was_looked_for(self):
         printed = self.run_program("print(error_of(xpu.Stream))", **self.NONE)
         self.assertExpectedInline(
-            printed,
+            self.without_advice(printed),
             """\
 RuntimeError: No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees: none). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for other devices
 """,  # noqa: B950

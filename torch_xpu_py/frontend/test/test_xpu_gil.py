@@ -101,42 +101,64 @@ class TestGil(TestCase):
         )
         self.assertEqual(printed, "a stream True\na device True\nan event True\n")
 
-    def test_emptying_the_cache(self):
+    def test_emptying_the_cache_waits_for_no_host_task(self):
         printed = self.printed(
             """
             stream = xpu.Stream()
-            def prepare():
-                free.xpu_free_block_in_use(*name(stream))
-                print(xpu.memory_reserved() > 0, stream.query())
-                return "a block in use"
-            waiting(lambda block: xpu.empty_cache(), stream, prepare)
-            print(xpu.memory_reserved(), stream.query())
+            gate = free.xpu_gate_close(*name(stream))
+            free.xpu_free_block_in_use(*name(stream))
+            xpu.empty_cache()
+            print(xpu.memory_reserved() > 0, stream.query())
+            free.xpu_gate_open(gate)
+            stream.synchronize()
+            free.xpu_gate_delete(gate)
+            xpu.empty_cache()
+            print(xpu.memory_reserved())
             """
         )
-        self.assertEqual(printed, "True False\n0 True\n")
+        self.assertEqual(printed, "True False\n0\n")
 
     def test_recording_an_event_that_another_thread_awaits(self):
         printed = self.printed(
             """
             stream, elsewhere = xpu.Stream(), xpu.Stream()
-            threads = []
-            def prepare():
-                event, started = stream.record_event(), threading.Semaphore(0)
-                def wait():
-                    started.release()
-                    event.synchronize()
-                sys.setswitchinterval(3600)  # as below
-                threads.append(threading.Thread(target=wait))
-                threads[0].start()
-                started.acquire()
-                return event
-            waiting(lambda event: event.record(elsewhere), stream, prepare)
-            threads[0].join()
+            gate = free.xpu_gate_close(*name(stream))
+            event, started = stream.record_event(), threading.Semaphore(0)
+            def wait():
+                started.release()
+                event.synchronize()
+            sys.setswitchinterval(3600)  # as above
+            thread = threading.Thread(target=wait)
+            thread.start()
+            started.acquire()
+            # Nobody opens the gate before the event is recorded elsewhere.
+            event.record(elsewhere)
             elsewhere.synchronize()
-            print("recorded")
+            print("recorded", event.query(), thread.is_alive())
+            free.xpu_gate_open(gate)
+            thread.join()
+            free.xpu_gate_delete(gate)
+            print("awaited", stream.query())
             """
         )
-        self.assertEqual(printed, "recorded\n")
+        self.assertEqual(printed, "recorded True True\nawaited True\n")
+
+    def test_asking_an_event_that_another_thread_awaits(self):
+        printed = self.printed(
+            """
+            stream = xpu.Stream()
+            gate = free.xpu_gate_close(*name(stream))
+            event = stream.record_event()
+            thread = threading.Thread(target=event.synchronize)
+            thread.start()
+            print(event.query(), event.device.type, event.sycl_event != 0)
+            free.xpu_gate_open(gate)
+            thread.join()
+            free.xpu_gate_delete(gate)
+            print(event.query())
+            """
+        )
+        self.assertEqual(printed, "False xpu True\nTrue\n")
 
 
 if __name__ == "__main__":

@@ -151,6 +151,20 @@ def get_device_properties(
     return torch._C._xpu_getDeviceProperties(_get_device_index(device, optional=True))
 
 
+def can_device_access_peer(device: _device_t, peer_device: _device_t) -> bool:
+    r"""Returns whether a device can access the memory of another.
+
+    Args:
+        device (torch.device or int or str): the device that accesses.
+        peer_device (torch.device or int or str): the device whose memory it is.
+    """
+    _lazy_init()
+    return torch._C._xpu_canDeviceAccessPeer(
+        _get_device_index(device, optional=True),
+        _get_device_index(peer_device, optional=True),
+    )
+
+
 def synchronize(device: Optional[_device_t] = None) -> None:
     r"""Waits for all work in all streams of a device.
 
@@ -162,3 +176,32 @@ def synchronize(device: Optional[_device_t] = None) -> None:
     """
     _lazy_init()
     torch._C._xpu_synchronize(_get_device_index(device, optional=True))
+
+
+_SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_sync_debug_mode(debug_mode: Union[int, str]) -> None:
+    r"""Sets what happens when the host waits for a stream.
+
+    Not every way to wait is noticed.
+
+    Args:
+        debug_mode (int or str): ``"default"`` or 0: nothing; ``"warn"`` or 1: a
+            warning; ``"error"`` or 2: an error.
+    """
+    _lazy_init()
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_DEBUG_MODES:
+            raise RuntimeError(
+                "invalid value of debug_mode, expected one of "
+                f"{', '.join(_SYNC_DEBUG_MODES)}, but got: {debug_mode!r}"
+            )
+        debug_mode = _SYNC_DEBUG_MODES[debug_mode]
+    torch._C._xpu_set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    r"""Returns what :func:`set_sync_debug_mode` has set: 0, 1 or 2."""
+    _lazy_init()
+    return torch._C._xpu_get_sync_debug_mode()

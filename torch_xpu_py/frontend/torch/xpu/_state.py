@@ -20,6 +20,16 @@ goes on behind it.
 A child that is forked gets a new lock, since the old one may be held by a
 thread that it does not have. Whether it may use XPU is for the runtime to say:
 it may if nothing had been started before.
+
+Note [Finding the CPU device]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+SYCL reaches the CPU device through OpenCL's loader, and the loader finds
+``libintelocl.so`` by files of the system or by the environment. Where the SYCL
+runtime was installed from PyPI there are no such files. So ``OCL_ICD_FILENAMES``
+is set, to the library that stands beside ``libsycl.so``, unless the user has set
+that or ``OCL_ICD_VENDORS``. To set the environment while other threads read it
+is unsafe: it happens only in ``import torch``, if ``TORCH_XPU_MAPPING`` wants the
+CPU device, and in :func:`set_mapping`.
 """
 
 import os
@@ -37,6 +47,9 @@ _tls = threading.local()
 # What waits for the first use, by key; the order is that of the calls.
 _Queued = Tuple[Callable[[], Any], traceback.StackSummary]
 _queue: Dict[object, _Queued] = {}
+
+# Mappings that may want the SYCL CPU device.
+_WITH_CPU = ("CPU", "AUTO", "EXPLICIT")
 
 _SEED = "seed"
 _SEED_ALL = "seed_all"
@@ -158,6 +171,32 @@ def _enqueue(call: Callable[[], Any], key: Optional[str]) -> None:
     _queue[key or object()] = (call, stack)
 
 
+def _find_cpu_device(name: Optional[str]) -> None:
+    r"""Lets SYCL find the CPU device if a mapping wants it. See Note [Finding the
+    CPU device]."""
+    if name not in _WITH_CPU or not _is_compiled():
+        return
+    if "OCL_ICD_FILENAMES" in os.environ or "OCL_ICD_VENDORS" in os.environ:
+        return
+    library = _library_beside_sycl("libintelocl.so")
+    if library is not None:
+        os.environ["OCL_ICD_FILENAMES"] = library
+
+
+def _library_beside_sycl(name: str) -> Optional[str]:
+    try:
+        with open("/proc/self/maps") as maps:
+            files = {line.split(None, 5)[5].strip() for line in maps if ".so" in line}
+    except OSError:
+        return None  # another system, where the loader needs no help
+    for file in sorted(files):
+        folder, loaded = os.path.split(file)
+        path = os.path.join(folder, name)
+        if loaded.startswith("libsycl.so") and os.path.exists(path):
+            return path
+    return None
+
+
 def mapping() -> str:
     r"""Returns the mapping, which says which SYCL devices are XPU devices.
 
@@ -173,12 +212,15 @@ def set_mapping(name: str) -> None:
 
     The environment variable ``TORCH_XPU_MAPPING`` does the same; this function
     overrides it. It must be called before the first use of a device and raises
-    afterwards.
+    afterwards. A mapping that may want the CPU device may set the environment
+    variable ``OCL_ICD_FILENAMES``, as ``import torch`` does: call it before other
+    threads are started.
 
     Args:
         name (str): one of
 
-            - ``"GPU"``: Level-Zero GPUs (the default);
+            - ``"GPU"``: the GPUs of the first SYCL backend that has any: Level
+              Zero, then CUDA, then HIP (the default);
             - ``"CPU"``: the SYCL CPU device;
             - ``"AUTO"``: the GPUs if there are any, else the CPU device;
             - ``"EXPLICIT"``: every SYCL device that can allocate device memory,
@@ -186,3 +228,7 @@ def set_mapping(name: str) -> None:
     """
     _check_compiled()
     torch._C._xpu_setMapping(name)
+    _find_cpu_device(name)
+
+
+_find_cpu_device(os.environ.get("TORCH_XPU_MAPPING"))

@@ -8,6 +8,7 @@ from ._state import _lazy_init, is_initialized
 from ._utils import _get_device_index
 
 __all__ = [
+    "OutOfMemoryError",
     "empty_cache",
     "memory_stats",
     "memory_stats_as_nested_dict",
@@ -19,14 +20,19 @@ __all__ = [
     "reset_accumulated_memory_stats",
     "mem_get_info",
     "memory_summary",
-    "memory_snapshot",
     "set_per_process_memory_fraction",
 ]
+
+# What is raised where a device has no memory left; one class for all devices.
+OutOfMemoryError = torch._C._OutOfMemoryError
 
 
 def empty_cache() -> None:
     r"""Gives the memory that the caching allocator holds and nothing uses back to
     the SYCL runtime, so that others can use it.
+
+    It waits until the work that uses the memory is done, except for work that
+    waits for a host task: that memory stays.
 
     It does nothing before the first use of XPU.
     """
@@ -45,13 +51,15 @@ def memory_stats(device: Optional[_device_t] = None) -> Dict[str, Any]:
       obtained from the SYCL runtime), ``active`` (blocks that are held or that a
       stream may still use), ``inactive_split`` (free blocks that cannot be given
       back alone), and in bytes ``allocated_bytes``, ``reserved_bytes``,
-      ``active_bytes``, ``inactive_split_bytes``;
+      ``active_bytes``, ``inactive_split_bytes``, ``requested_bytes`` (what was
+      asked for, before it was rounded);
     - for ``pool``: ``all``, ``large_pool``, ``small_pool``;
     - for ``value``: ``current``, ``peak``, ``allocated`` (the sum of all
       increases), ``freed`` (the sum of all decreases).
 
     The others are ``num_alloc_retries`` (requests that the runtime refused at
     first, so that the cache was freed), ``num_ooms`` (requests that failed),
+    ``num_device_alloc`` and ``num_device_free`` (calls to the SYCL runtime),
     ``max_split_size`` (bytes, -1 where there is no limit), and
     ``oversize_allocations.<value>`` and ``oversize_segments.<value>`` for what
     is larger than that.
@@ -152,8 +160,8 @@ def reset_accumulated_memory_stats(device: Optional[_device_t] = None) -> None:
 def mem_get_info(device: Optional[_device_t] = None) -> Tuple[int, int]:
     r"""Returns the bytes of a device that are free, and all it has.
 
-    A device that cannot tell what is free, such as the CPU device, is taken to
-    have all that this process has not reserved.
+    Raises where SYCL does not tell what is free, as for the CPU device. What the
+    device has in all is ``total_memory`` of :func:`get_device_properties`.
 
     Args:
         device (torch.device or int or str, optional): the device; the current
@@ -161,13 +169,6 @@ def mem_get_info(device: Optional[_device_t] = None) -> Tuple[int, int]:
     """
     _lazy_init()
     return torch._C._xpu_getMemoryInfo(_get_device_index(device, optional=True))
-
-
-def memory_snapshot() -> List[Dict[str, Any]]:
-    r"""Returns all segments of all devices with their blocks, as
-    :func:`torch.cuda.memory_snapshot` does; none before the first use of XPU.
-    """
-    return torch._C._xpu_memorySnapshot() if is_initialized() else []
 
 
 def set_per_process_memory_fraction(
@@ -196,6 +197,7 @@ def set_per_process_memory_fraction(
 _POOLED = [
     ("allocated_bytes", "Allocated memory", True),
     ("active_bytes", "Active memory", True),
+    ("requested_bytes", "Requested memory", True),
     ("reserved_bytes", "XPU reserved memory", True),
     ("inactive_split_bytes", "Non-releasable memory", True),
     ("allocation", "Allocations", False),

@@ -9,9 +9,11 @@ from ._utils import _dummy_type, _get_device_index
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
+    "default_stream",
     "set_stream",
     "stream",
 ]
@@ -96,6 +98,32 @@ class Stream(torch._C._XpuStreamBase):
         return f"torch.xpu.Stream(device={self.device} sycl_queue={self.sycl_queue:#x})"
 
 
+class ExternalStream(Stream):
+    r"""A stream over a queue that another library has made.
+
+    The queue stays the other library's: it must exist as long as the stream is
+    used.
+
+    Args:
+        stream_ptr (int): the address of a ``sycl::queue``, which must be in order
+            and in the context that PyTorch uses.
+        device (torch.device or int or str, optional): the device of the queue;
+            the current one by default.
+    """
+
+    def __new__(cls, stream_ptr, device=None, **kwargs):
+        stream_id, device_index, device_type = torch._C._xpu_getStreamFromExternal(
+            stream_ptr, _get_device_index(device, optional=True)
+        )
+        return super().__new__(
+            cls,
+            stream_id=stream_id,
+            device_index=device_index,
+            device_type=device_type,
+            **kwargs,
+        )
+
+
 class Event(torch._C._XpuEventBase):
     r"""A point in the work of a stream, to wait for and to take the time of.
 
@@ -175,6 +203,22 @@ def current_stream(device: Optional[_device_t] = None) -> Stream:
     """
     _lazy_init()
     stream_id, device_index, device_type = torch._C._xpu_getCurrentStream(
+        _get_device_index(device, optional=True)
+    )
+    return Stream(
+        stream_id=stream_id, device_index=device_index, device_type=device_type
+    )
+
+
+def default_stream(device: Optional[_device_t] = None) -> Stream:
+    r"""Returns the default stream of a device.
+
+    Args:
+        device (torch.device or int or str, optional): the device; the current
+            one by default.
+    """
+    _lazy_init()
+    stream_id, device_index, device_type = torch._C._xpu_getDefaultStream(
         _get_device_index(device, optional=True)
     )
     return Stream(

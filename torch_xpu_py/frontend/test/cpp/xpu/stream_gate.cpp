@@ -2,11 +2,15 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
+#include <sycl/usm.hpp>
+
+#include <atomic>
 #include <chrono>
 #include <future>
 
-// Holds streams up for test/test_xpu_gil.py, which calls it through ctypes: no
-// function of torch.xpu can keep a device busy for as long as a test wants.
+// What the tests of torch.xpu call through ctypes. It holds streams up: no
+// function of torch.xpu can keep a device busy for as long as a test wants. And
+// it is an allocator of its own, for XPUPluggableAllocator.
 
 namespace {
 
@@ -26,6 +30,8 @@ XPUStream streamOf(int64_t stream_id, int64_t device_index) {
       static_cast<c10::DeviceIndex>(device_index),
       c10::DeviceType::XPU);
 }
+
+std::atomic<size_t> live_bytes{0};
 
 } // namespace
 
@@ -56,6 +62,28 @@ C10_EXPORT void xpu_free_block_in_use(int64_t stream_id, int64_t device_index) {
   const auto stream = streamOf(stream_id, device_index);
   const auto block = c10::xpu::XPUCachingAllocator::get()->allocate(512);
   c10::xpu::XPUCachingAllocator::recordStream(block, stream);
+}
+
+C10_EXPORT void* xpu_custom_alloc(
+    size_t size,
+    int /*device*/,
+    sycl::queue* queue) {
+  live_bytes += size;
+  return sycl::malloc_device(size, *queue);
+}
+
+C10_EXPORT void xpu_custom_free(
+    void* ptr,
+    size_t size,
+    int /*device*/,
+    sycl::queue* queue) {
+  live_bytes -= size;
+  sycl::free(ptr, *queue);
+}
+
+/// Bytes that xpu_custom_alloc gave and xpu_custom_free did not get back.
+C10_EXPORT size_t xpu_custom_live_bytes() {
+  return live_bytes;
 }
 
 } // extern "C"

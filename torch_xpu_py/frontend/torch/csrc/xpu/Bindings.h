@@ -20,8 +20,9 @@
 //               torch.xpu._lazy_init unless it has succeeded before. So there
 //               is one way to come up, whoever comes first, and a child of fork
 //               gets its error from there.
-//   narrowing   A device index is 8 bits in C++ and any number in Python. It is
-//               checked before it is narrowed, lest xpu:256 be taken for xpu:0.
+//   narrowing   A device index and a device type are 8 bits in C++ and any
+//               number in Python. They are checked before they are narrowed:
+//               xpu:256 is not xpu:0.
 //   the GIL     It is released around all that may wait for a device or for a
 //               lock which a thread that waits for a device may hold.
 

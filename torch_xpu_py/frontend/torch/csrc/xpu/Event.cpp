@@ -5,10 +5,10 @@
 #include <torch/csrc/xpu/Stream.h>
 
 #include <array>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <shared_mutex>
+#include <utility>
 
 namespace py = pybind11;
 
@@ -20,14 +20,55 @@ using at::xpu::XPUEvent;
 
 /// torch._C._XpuEventBase.
 ///
-/// An XPUEvent must not be recorded while another thread uses it, but what
-/// threads of Python do with an object must not end the process. So the event
-/// has a lock: shared for all that reads the event, exclusive for record, and
-/// taken without the GIL, since who holds it may wait for the device.
+/// An XPUEvent must not be recorded while another thread uses it, but in Python
+/// any thread may do anything with an object. So threads share the event, and
+/// to record an event that another thread uses makes a new one in its place:
+/// who waits for the old one goes on waiting for that, as in CUDA. The mutex
+/// guards the pointer. It is held while an event is recorded, but never while a
+/// thread waits for the device, and taken without the GIL.
 struct PyEvent {
   PyObject_HEAD;
-  std::shared_mutex lock;
-  XPUEvent event;
+  std::mutex mutex;
+  std::shared_ptr<XPUEvent> event;
+  bool enable_timing;
+
+  void record(const c10::xpu::XPUStream& stream) {
+    std::lock_guard<std::mutex> lock(mutex);
+    const bool is_shared = event.use_count() > 1;
+    const auto device = event->device_index();
+    // On a stream of a wrong device the old event raises, and is as before.
+    if (!is_shared || (device >= 0 && device != stream.device_index())) {
+      event->record(stream);
+      return;
+    }
+    auto fresh = std::make_shared<XPUEvent>(enable_timing);
+    fresh->record(stream);
+    event = std::move(fresh);
+  }
+};
+
+/// The event of a PyEvent as long as a thread uses it. It is given back under
+/// the mutex, so that who finds it unshared sees all that was done with it.
+class UsedEvent {
+ public:
+  explicit UsedEvent(PyEvent& owner) : owner_(owner) {
+    std::lock_guard<std::mutex> lock(owner_.mutex);
+    event_ = owner_.event;
+  }
+  ~UsedEvent() {
+    std::lock_guard<std::mutex> lock(owner_.mutex);
+    event_.reset();
+  }
+  UsedEvent(const UsedEvent&) = delete;
+  UsedEvent& operator=(const UsedEvent&) = delete;
+
+  const XPUEvent& operator*() const {
+    return *event_;
+  }
+
+ private:
+  PyEvent& owner_;
+  std::shared_ptr<const XPUEvent> event_;
 };
 
 // Its members are set in bindEvents.
@@ -48,10 +89,7 @@ PyEvent& eventOf(PyObject* object) {
 /// The value of `read` on the event, without the GIL.
 template <typename Read>
 auto reading(PyObject* self, Read read) {
-  return withoutGil([&] {
-    std::shared_lock<std::shared_mutex> shared(get(self).lock);
-    return read(static_cast<const XPUEvent&>(get(self).event));
-  });
+  return withoutGil([&] { return read(*UsedEvent(get(self))); });
 }
 
 PyObject* eventNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -62,19 +100,21 @@ PyObject* eventNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           args, kwargs, "|p", argumentNames(names), &enable_timing)) {
     return nullptr;
   }
+  auto event = std::make_shared<XPUEvent>(enable_timing != 0);
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) {
     return nullptr;
   }
-  new (&get(self).lock) std::shared_mutex;
-  new (&get(self).event) XPUEvent(enable_timing != 0);
+  new (&get(self).mutex) std::mutex;
+  new (&get(self).event) std::shared_ptr<XPUEvent>(std::move(event));
+  get(self).enable_timing = enable_timing != 0;
   return self;
   END_HANDLE_TH_ERRORS
 }
 
 void eventDealloc(PyObject* self) {
-  get(self).event.~XPUEvent();
-  get(self).lock.~shared_mutex();
+  get(self).event.~shared_ptr();
+  get(self).mutex.~mutex();
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -100,10 +140,7 @@ PyObject* eventHandle(PyObject* self, void* /*closure*/) {
 PyObject* eventRecord(PyObject* self, PyObject* stream) {
   HANDLE_TH_ERRORS
   const auto on = streamOf(stream);
-  withoutGil([&] {
-    std::lock_guard<std::shared_mutex> alone(get(self).lock);
-    get(self).event.record(on);
-  });
+  withoutGil([&] { get(self).record(on); });
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -135,14 +172,9 @@ PyObject* eventElapsedTime(PyObject* self, PyObject* other) {
   PyEvent& from = get(self);
   PyEvent& to = eventOf(other);
   return PyFloat_FromDouble(withoutGil([&] {
-    // Both locks, in one order for all threads; one lock if it is one event.
-    const bool ordered = std::less<>()(&from, &to);
-    std::shared_lock<std::shared_mutex> first((ordered ? from : to).lock);
-    std::shared_lock<std::shared_mutex> second;
-    if (&from != &to) {
-      second = std::shared_lock<std::shared_mutex>((ordered ? to : from).lock);
-    }
-    return from.event.elapsed_time(to.event);
+    const UsedEvent first(from);
+    const UsedEvent second(to);
+    return (*first).elapsed_time(*second);
   }));
   END_HANDLE_TH_ERRORS
 }

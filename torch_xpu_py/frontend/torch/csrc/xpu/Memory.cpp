@@ -4,7 +4,6 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/xpu/Bindings.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -50,66 +49,32 @@ py::dict memoryStats(int64_t device) {
   dict["reserved_bytes"] = asDict(stats.reserved_bytes);
   dict["active_bytes"] = asDict(stats.active_bytes);
   dict["inactive_split_bytes"] = asDict(stats.inactive_split_bytes);
+  dict["requested_bytes"] = asDict(stats.requested_bytes);
   dict["num_alloc_retries"] = stats.num_alloc_retries;
   dict["num_ooms"] = stats.num_ooms;
+  dict["num_device_alloc"] = stats.num_device_alloc;
+  dict["num_device_free"] = stats.num_device_free;
   dict["max_split_size"] = stats.max_split_size;
   dict["oversize_allocations"] = asDict(stats.oversize_allocations);
   dict["oversize_segments"] = asDict(stats.oversize_segments);
   return dict;
 }
 
-const char* stateOf(const allocator::BlockInfo& block) {
-  return block.allocated ? "active_allocated"
-      : block.active     ? "active_pending_free"
-                         : "inactive";
-}
-
-py::dict asDict(const allocator::SegmentInfo& segment) {
-  py::list blocks;
-  for (const auto& block : segment.blocks) {
-    py::dict entry;
-    entry["size"] = block.size;
-    entry["state"] = stateOf(block);
-    blocks.append(std::move(entry));
-  }
-  py::dict dict;
-  dict["device"] = segment.device;
-  dict["address"] = segment.address;
-  dict["total_size"] = segment.total_size;
-  dict["allocated_size"] = segment.allocated_size;
-  dict["active_size"] = segment.active_size;
-  dict["stream"] = segment.stream;
-  dict["segment_type"] = segment.is_large ? "large" : "small";
-  dict["blocks"] = std::move(blocks);
-  return dict;
-}
-
-py::list memorySnapshot() {
-  useXPU();
-  py::list segments;
-  for (const auto& segment : withoutGil([] { return allocator::snapshot(); })) {
-    segments.append(asDict(segment));
-  }
-  return segments;
-}
-
-/// Bytes that are free, and all. A device that cannot tell what is free (the
-/// CPU device) is taken to have all that this process has not reserved.
+/// Bytes that are free, and all.
 std::pair<uint64_t, uint64_t> memoryInfo(int64_t device) {
   const auto index = useDevice(device);
   return withoutGil([&]() -> std::pair<uint64_t, uint64_t> {
-    const auto& properties = c10::xpu::get_device_properties(index);
-    const uint64_t total = properties.global_mem_size;
-    if (properties.has_ext_intel_free_memory) {
-      auto& raw = c10::xpu::get_raw_device(index);
-      using Free = sycl::ext::intel::info::device::free_memory;
-      return {C10_XPU_CHECK(raw.get_info<Free>()), total};
-    }
-    constexpr auto kAll = static_cast<size_t>(allocator::StatType::AGGREGATE);
-    const auto stats = allocator::getDeviceStats(index);
-    const auto reserved =
-        static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
-    return {total - std::min(reserved, total), total};
+    const auto free = c10::xpu::get_free_memory(index);
+    TORCH_CHECK(
+        free.has_value(),
+        "SYCL does not tell how much memory of xpu:",
+        static_cast<int>(index),
+        " (",
+        c10::xpu::get_device_properties(index).name,
+        ") is free. What it has in all is total_memory of "
+        "torch.xpu.get_device_properties; what this process holds of it is "
+        "torch.xpu.memory_reserved");
+    return {*free, c10::xpu::get_device_properties(index).global_mem_size};
   });
 }
 
@@ -120,7 +85,6 @@ void bindMemory(py::module& module) {
     module.def(name, torch::wrap_pybind_function(function));
   };
   def("_xpu_memoryStats", &memoryStats);
-  def("_xpu_memorySnapshot", &memorySnapshot);
   def("_xpu_getMemoryInfo", &memoryInfo);
   def("_xpu_resetPeakMemoryStats", [](int64_t device) {
     const auto index = useDevice(device);

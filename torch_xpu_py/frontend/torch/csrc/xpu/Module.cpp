@@ -61,6 +61,17 @@ py::object defaultGenerator(int64_t device) {
   return py::reinterpret_steal<py::object>(object);
 }
 
+void setSyncDebugMode(int64_t mode) {
+  using c10::xpu::SyncDebugMode;
+  TORCH_CHECK(
+      mode >= static_cast<int64_t>(SyncDebugMode::DISABLED) &&
+          mode <= static_cast<int64_t>(SyncDebugMode::ERROR),
+      "The sync debug mode ",
+      mode,
+      " is none: it must be 0 (default), 1 (warn) or 2 (error)");
+  c10::xpu::set_sync_debug_mode(static_cast<SyncDebugMode>(mode));
+}
+
 } // namespace
 
 void useXPU() {
@@ -111,6 +122,15 @@ void bindDevices(py::module& module) {
   def("_xpu_exchangeDevice", &exchangeDevice);
   def("_xpu_maybeExchangeDevice", &exchangeDevice);
   def("_xpu_getDefaultGenerator", &defaultGenerator);
+  def("_xpu_canDeviceAccessPeer", [](int64_t device, int64_t peer) {
+    const auto from = useDevice(device);
+    const auto to = useDevice(peer);
+    return withoutGil(
+        [&] { return c10::xpu::can_device_access_peer(from, to); });
+  });
+  def("_xpu_set_sync_debug_mode", &setSyncDebugMode);
+  def("_xpu_get_sync_debug_mode",
+      [] { return static_cast<int>(c10::xpu::get_sync_debug_mode()); });
 }
 
 void initModule(PyObject* module) {

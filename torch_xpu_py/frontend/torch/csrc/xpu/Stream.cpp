@@ -33,8 +33,20 @@ const XPUStream& get(PyObject* self) {
   return reinterpret_cast<PyStream*>(self)->stream;
 }
 
-/// A stream of the pool, or the one that three numbers name, see
-/// XPUStream::pack3.
+/// The stream that three numbers of Python name, see XPUStream::pack3.
+XPUStream unpack(int64_t stream_id, int64_t device_index, int64_t device_type) {
+  const auto device = useDevice(device_index);
+  TORCH_CHECK(
+      device_type >= 0 && device_type < c10::COMPILE_TIME_MAX_DEVICE_TYPES,
+      "There is no device type ",
+      device_type,
+      ": that of an XPU stream is ",
+      static_cast<int>(c10::kXPU));
+  return XPUStream::unpack3(
+      stream_id, device, static_cast<c10::DeviceType>(device_type));
+}
+
+/// A stream of the pool, or the one that three numbers name.
 XPUStream makeStream(
     int priority,
     int64_t stream_id,
@@ -44,10 +56,7 @@ XPUStream makeStream(
     useXPU();
     return withoutGil([&] { return c10::xpu::getStreamFromPool(priority); });
   }
-  return XPUStream::unpack3(
-      stream_id,
-      useDevice(device_index),
-      static_cast<c10::DeviceType>(device_type));
+  return unpack(stream_id, device_index, device_type);
 }
 
 PyObject* streamNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -188,8 +197,8 @@ PyTypeObject makeStreamType() {
   return type;
 }
 
-py::tuple packedCurrentStream(int64_t device) {
-  const auto data = c10::xpu::getCurrentXPUStream(useDevice(device)).pack3();
+py::tuple asTuple(const XPUStream& stream) {
+  const auto data = stream.pack3();
   return py::make_tuple(
       data.stream_id,
       static_cast<int64_t>(data.device_index),
@@ -214,7 +223,20 @@ void bindStreams(py::module& module) {
   const auto def = [&module](const char* name, auto function) {
     module.def(name, torch::wrap_pybind_function(function));
   };
-  def("_xpu_getCurrentStream", &packedCurrentStream);
+  def("_xpu_getCurrentStream", [](int64_t device) {
+    return asTuple(c10::xpu::getCurrentXPUStream(useDevice(device)));
+  });
+  def("_xpu_getDefaultStream", [](int64_t device) {
+    return asTuple(c10::xpu::getDefaultXPUStream(useDevice(device)));
+  });
+  // `queue` is the address of a sycl::queue.
+  def("_xpu_getStreamFromExternal", [](uintptr_t queue, int64_t device) {
+    const auto index = useDevice(device);
+    return asTuple(withoutGil([&] {
+      return c10::xpu::getStreamFromExternal(
+          reinterpret_cast<sycl::queue*>(queue), index);
+    }));
+  });
   // For code that is generated, which submits to the queue itself.
   def("_xpu_getCurrentRawStream", [](int64_t device) {
     const auto index = useDevice(device);
@@ -227,10 +249,7 @@ void bindStreams(py::module& module) {
       "_xpu_setStream",
       torch::wrap_pybind_function(
           [](int64_t stream_id, int64_t device_index, int64_t device_type) {
-            const auto stream = XPUStream::unpack3(
-                stream_id,
-                useDevice(device_index),
-                static_cast<c10::DeviceType>(device_type));
+            const auto stream = unpack(stream_id, device_index, device_type);
             c10::xpu::set_device(stream.device_index());
             c10::xpu::setCurrentXPUStream(stream);
           }),

@@ -26,10 +26,18 @@ History& history() {
   return *instance;
 }
 
-bool isFree(TraceEvent::Action action) {
-  return action == TraceEvent::FREE_REQUESTED ||
-      action == TraceEvent::FREE_COMPLETED ||
-      action == TraceEvent::SEGMENT_FREE;
+// Events of segments come with the allocator's locks held, and the end of a
+// free has no caller of its own.
+bool hasContext(TraceEvent::Action action, RecordContext when) {
+  switch (action) {
+    case TraceEvent::ALLOC:
+    case TraceEvent::OOM:
+      return when >= RecordContext::STATE;
+    case TraceEvent::FREE_REQUESTED:
+      return when >= RecordContext::ALL;
+    default:
+      return false;
+  }
 }
 
 void record(const TraceEvent& event) {
@@ -42,11 +50,10 @@ void record(const TraceEvent& event) {
     recorder = all.recorder;
     when = all.when;
   }
-  const bool gather = recorder != nullptr &&
-      event.action != TraceEvent::FREE_COMPLETED &&
-      when >= (isFree(event.action) ? RecordContext::ALL : RecordContext::STATE);
   // Without the lock: it runs code of others.
-  auto context = gather ? recorder() : nullptr;
+  auto context = recorder != nullptr && hasContext(event.action, when)
+      ? recorder()
+      : nullptr;
 
   const std::lock_guard<std::mutex> guard(all.mutex);
   if (!all.enabled) {

@@ -26,8 +26,8 @@ struct GatheredContext {
   virtual ~GatheredContext() = default;
 };
 
-/// Called by the thread that allocates or frees; may return null. It must not
-/// wait for another thread: the allocator's locks may be held.
+/// Called by the thread that allocates or frees, which holds no lock of the
+/// allocator; may return null.
 using CreateContextFn = std::shared_ptr<GatheredContext> (*)();
 
 struct TraceEntry : TraceEvent {

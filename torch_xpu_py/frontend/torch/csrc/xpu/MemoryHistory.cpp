@@ -19,11 +19,11 @@ namespace py = pybind11;
 
 // Note [Stacks of Python for the allocator]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// The allocator asks for a stack while it holds its locks, in a thread with or
-// without the GIL. To take the GIL there could deadlock with a thread that has
-// it and waits for the allocator. So there is a stack only where the thread has
-// the GIL already. For the same reason a stack that ends does not give up its
-// references to code objects itself: the next call with the GIL does.
+// The allocator asks for a stack in the thread that allocates or frees, with or
+// without the GIL, and holds no lock of its own then. It drops stacks at any
+// time, also with its locks held. To take the GIL there could deadlock with a
+// thread that has it and waits for the allocator. So a stack does not give up
+// its references to code objects itself: the next call with the GIL does.
 
 namespace torch {
 namespace xpu {
@@ -63,9 +63,11 @@ struct PythonStack final : allocator::GatheredContext {
 };
 
 std::shared_ptr<allocator::GatheredContext> gatherPythonStack() {
-  if (!Py_IsInitialized() || !PyGILState_Check()) {
+  if (!Py_IsInitialized()) {
     return nullptr;
   }
+  // Operators release the GIL before they allocate.
+  const py::gil_scoped_acquire gil;
   releaseFrames();
   auto stack = std::make_shared<PythonStack>();
   PyFrameObject* frame = PyEval_GetFrame();

@@ -271,6 +271,24 @@ def test_a_new_link(applied: Project) -> None:
     settled(applied)
 
 
+def test_a_submodule_with_commits_of_its_own_is_no_edit(project: Project) -> None:
+    inner = project.checkout / "third_party/inner"
+    write(inner, {"a.txt": "a\n"})
+    git(inner, "init", "-q")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "one")
+    git(project.checkout, "add", "third_party/inner")
+    git(project.checkout, "commit", "-qm", "A submodule")
+    project.ok("apply")
+    project.ok("export")
+    before = kept(project)
+    git(inner, "commit", "-q", "--allow-empty", "-m", "two")
+    write(project.checkout, {"aten/Hooks.cpp": "int mine;\n"})
+    project.ok("export")
+    assert changed(project, before) == {"aten_xpu/device/aten/Hooks.cpp"}
+    assert git(inner, "log", "--format=%s") == "two\none\n"
+
+
 def test_files_that_git_does_not_track_are_told(applied: Project) -> None:
     write(applied.checkout, {"c10/xpu/New.cpp": "int new;\n", ".git/info/exclude": "*.o\n"})
     write(applied.checkout, {"c10/xpu/New.o": "", "aten/Hooks.cpp": "int hooks_2;\n"})

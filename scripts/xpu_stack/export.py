@@ -233,7 +233,9 @@ def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: 
 
 def _edited(repository: Repository) -> dict[str, tuple[int, BlobId]]:
     """Path -> (mode, blob) of the tracked files that differ from HEAD; mode 0: gone."""
-    listed = repository.run("diff", "--name-only", "-z", "--no-renames", "HEAD").text
+    # a submodule's own commits and edits are not the series'
+    words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
+    listed = repository.run("diff", *words, "HEAD").text
     files = {path: repository.store_edited(path) for path in filter(None, listed.split("\0"))}
     return {path: (file.mode, file.blob) for path, file in files.items()}
 

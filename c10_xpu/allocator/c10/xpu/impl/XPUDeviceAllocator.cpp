@@ -526,10 +526,7 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
   StreamBlocks& blocks = *block->owner;
   DeviceAllocator& self = blocks.device;
   if (C10_UNLIKELY(trace_fn.load(std::memory_order_relaxed) != nullptr)) {
-    // Before the memory can be someone else's.
-    const size_t size = checkedSize(block, ptr);
-    const StreamId stream = blocks.stream.id();
-    trace(TraceEvent::FREE_REQUESTED, self.device_, ptr, size, stream);
+    self.traceFree(block, ptr);
   }
   SmallVector<XPUStream, 2> uses;
   size_t size = 0;
@@ -548,8 +545,6 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
     if (C10_UNLIKELY(!freed)) {
       self.freeExclusive(blocks, block, ptr);
     }
-    const StreamId stream = blocks.stream.id();
-    trace(TraceEvent::FREE_COMPLETED, self.device_, ptr, size, stream);
   } else {
     try {
       self.processUses(blocks, /*wait=*/false, block, uses);
@@ -559,6 +554,17 @@ size_t DeviceAllocator::free(Block* block, void* ptr) {
     }
   }
   return size;
+}
+
+// Before the memory can be someone else's.
+void DeviceAllocator::traceFree(const Block* block, const void* ptr) {
+  StreamBlocks& blocks = *block->owner;
+  const size_t size = checkedSize(block, ptr);
+  const StreamId stream = blocks.stream.id();
+  trace(TraceEvent::FREE_REQUESTED, device_, ptr, size, stream);
+  if (block->num_uses == 0 && !blocks.is_external) {
+    trace(TraceEvent::FREE_COMPLETED, device_, ptr, size, stream);
+  }
 }
 
 size_t DeviceAllocator::checkedSize(const Block* block, const void* ptr) {
@@ -658,9 +664,8 @@ void DeviceAllocator::processUses(
 
 // Frees a pending block that no stream uses any more.
 void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
-  const void* const ptr = block->ptr;
-  const size_t size = block->size;
   const StreamId stream = blocks.stream.id();
+  trace(TraceEvent::FREE_COMPLETED, device_, block->ptr, block->size, stream);
   bool freed = false;
   {
     const SpinGuard lock(blocks.lock);
@@ -678,7 +683,6 @@ void DeviceAllocator::finishUse(StreamBlocks& blocks, Block* block) {
       vacated = std::move(blocks.external);
     }
   }
-  trace(TraceEvent::FREE_COMPLETED, device_, ptr, size, stream);
 }
 
 // ---- giving segments back; with the mutex ----

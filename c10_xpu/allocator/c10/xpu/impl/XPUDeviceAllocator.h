@@ -224,6 +224,7 @@ class C10_XPU_API DeviceAllocator {
   void settle(const StreamBlocks* asker);
   int64_t total(size_t type, size_t counter) const;
 
+  void traceFree(const Block* block, const void* ptr);
   void freeExclusive(StreamBlocks&, Block*, const void* ptr);
   void processUses(
       StreamBlocks&,

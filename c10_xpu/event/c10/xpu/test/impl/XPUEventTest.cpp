@@ -476,6 +476,9 @@ TEST(XPUEventTest, ErrorsOfSYCLComeOutAsErrors) {
   const XPUStream busy = getStreamFromPool();
   const char* const barrier = "submit_barrier";
   for (const bool timing : {false, true}) {
+    if (timing && !getsTimeFromCompanion()) {
+      continue; // a profiling tag is inline in SYCL's headers
+    }
     XPUEvent event(timing);
     const auto failsToRecord = [&](int from) {
       Fault fault(barrier, from);
@@ -487,8 +490,8 @@ TEST(XPUEventTest, ErrorsOfSYCLComeOutAsErrors) {
     event.synchronize();
     const sycl::event before = event.event();
     failsToRecord(0);
-    if (timing && getsTimeFromCompanion()) {
-      failsToRecord(1); // its barrier, after that of the stream
+    if (timing) {
+      failsToRecord(1); // the companion's barrier, after that of the stream
     }
     EXPECT_EQ(event.event(), before);
     EXPECT_TRUE(event.query());

@@ -1,13 +1,13 @@
 // The caching allocator on real devices.
 
 #include <c10/xpu/test/impl/XPUFaults.h>
-#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUInChild.h>
 #include <c10/xpu/test/impl/XPUStreamTestUtil.h>
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/impl/XPUBarrier.h>
 
 #include <algorithm>
 #include <array>

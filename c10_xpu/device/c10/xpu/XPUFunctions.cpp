@@ -5,6 +5,7 @@
 #include <c10/util/env.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/impl/XPUPosix.h>
+#include <c10/xpu/impl/XPUThreadDevice.h>
 
 #include <sycl/feature_test.hpp>
 #include <sycl/platform.hpp>
@@ -22,8 +23,16 @@
 #include <vector>
 
 namespace c10::xpu {
+
+constexpr int kNotEnumerated = -1;
+std::atomic<int> impl::known_count{kNotEnumerated};
+__thread DeviceIndex impl::thread_device = 0;
+
 namespace {
 
+using impl::checkIndex;
+using impl::known_count;
+using impl::thread_device;
 using Devices = std::vector<sycl::device>;
 
 /// What the first use found. Never destroyed: threads and other libraries may
@@ -44,20 +53,13 @@ struct DevicePool {
   }
 };
 
-constexpr int kNotEnumerated = -1;
-
-DevicePool* gPool = nullptr; // written once, before gCount
-std::atomic<int> gCount{kNotEnumerated};
+DevicePool* gPool = nullptr; // written once, before known_count
 std::mutex gMutex;
 std::string gMapping; // under gMutex; empty until it is chosen
 std::atomic<bool> gStarted{false}; // the SYCL runtime may have been called
 std::atomic<bool> gForked{false};
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::L_DISABLED};
-// initial-exec: reached by one instruction. A byte fits in the static block
-// that all libraries share.
-thread_local DeviceIndex thread_device
-    __attribute__((tls_model("initial-exec"))) = 0;
 
 /// The SYCL runtime's threads and locks do not survive a fork, and calls into
 /// it would hang. A thread that the child does not have may hold our own lock.
@@ -65,7 +67,7 @@ void afterForkInChild() {
   new (&gMutex) std::mutex;
   if (gStarted.load(std::memory_order_relaxed)) {
     gForked = true;
-    gCount = kNotEnumerated;
+    known_count = kNotEnumerated;
   }
 }
 
@@ -232,13 +234,13 @@ C10_NOINLINE int enumerate() {
     gStarted = true;
     gPool = C10_XPU_CHECK(makePool(mapping)).release();
     gMapping = mapping;
-    gCount.store(gPool->size(), std::memory_order_release);
+    known_count.store(gPool->size(), std::memory_order_release);
   }
   return gPool->size();
 }
 
 inline int countDevices() {
-  const int count = gCount.load(std::memory_order_acquire);
+  const int count = known_count.load(std::memory_order_acquire);
   return C10_LIKELY(count != kNotEnumerated) ? count : enumerate();
 }
 
@@ -248,13 +250,6 @@ inline int countSome() {
     impl::raise_device_index(0, 0);
   }
   return count;
-}
-
-inline void checkIndex(DeviceIndex device) {
-  const int count = countDevices();
-  if (C10_UNLIKELY(device < 0 || device >= count)) {
-    impl::raise_device_index(device, count);
-  }
 }
 
 size_t rootOf(DeviceIndex device) {
@@ -338,14 +333,6 @@ bool launchBlocking() {
   return blocking;
 }
 
-DeviceIndex deviceOrCurrent(DeviceIndex device) {
-  if (device == -1 && countDevices() > 0) {
-    return thread_device;
-  }
-  checkIndex(device);
-  return device;
-}
-
 } // namespace impl
 
 DeviceIndex device_count() {
@@ -370,7 +357,10 @@ bool is_available() {
 }
 
 void check_device_index(DeviceIndex device) {
-  checkIndex(device);
+  const int count = countDevices();
+  if (C10_UNLIKELY(device < 0 || device >= count)) {
+    impl::raise_device_index(device, count);
+  }
 }
 
 DeviceIndex current_device() {
@@ -483,7 +473,7 @@ bool is_in_bad_fork() {
 }
 
 bool is_device_pool_initialized() {
-  return gCount.load(std::memory_order_acquire) != kNotEnumerated;
+  return known_count.load(std::memory_order_acquire) != kNotEnumerated;
 }
 
 void set_mapping(const std::string& name) {

@@ -129,9 +129,6 @@ C10_XPU_API bool launchBlocking();
 C10_XPU_API DeviceIndex threadDevice() noexcept;
 C10_XPU_API void setThreadDevice(DeviceIndex device) noexcept;
 
-/// `device` after a check; for -1 the current device.
-DeviceIndex deviceOrCurrent(DeviceIndex device);
-
 /// Raises the error for an index that is not in [0, count).
 [[noreturn]] C10_XPU_API void raise_device_index(DeviceIndex index, int count);
 

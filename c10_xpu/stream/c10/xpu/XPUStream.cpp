@@ -5,6 +5,7 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
+#include <c10/xpu/impl/XPUThreadDevice.h>
 
 #include <sycl/ext/oneapi/weak_object.hpp>
 
@@ -118,7 +119,7 @@ int priorityAt(int place) {
 
 /// As above; null for an external stream. Raises for what is no stream.
 inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
-  check_device_index(device);
+  impl::checkIndex(device);
   const int place = placeOf(id);
   if (C10_UNLIKELY(place == kNoStream)) {
     raiseNoStream(id);
@@ -352,7 +353,7 @@ XPUStream getCurrentXPUStream(DeviceIndex device) {
 }
 
 void setCurrentXPUStream(XPUStream stream) {
-  check_device_index(stream.device_index());
+  impl::checkIndex(stream.device_index());
   threadStream(stream.device_index()) = stream.id();
 }
 

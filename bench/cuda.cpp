@@ -90,6 +90,8 @@ struct Cuda {
 
 int main(int argc, char** argv) {
   const Options options = parseOptions(argc, argv);
+  // libtorch_cuda, which would set it, is not loaded.
+  c10::cuda::SetHasPrimaryContext([](c10::DeviceIndex) { return true; });
   Cache::init(c10::cuda::device_count_ensure_non_zero());
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));

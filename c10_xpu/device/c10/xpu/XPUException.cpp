@@ -18,12 +18,8 @@ struct AsyncError {
 
 std::mutex gMutex;
 std::atomic<size_t> gNumKept{0};
-
-std::vector<AsyncError>& keptErrors() { // under gMutex
-  // Never destroyed: work may fail while the process ends.
-  static auto* errors = new std::vector<AsyncError>;
-  return *errors;
-}
+// Never destroyed: work may fail while the process ends.
+auto& gKept = *new std::vector<AsyncError>;
 
 } // namespace
 
@@ -37,20 +33,21 @@ void keepAsyncErrors(
     const sycl::exception_list& errors,
     DeviceIndex device,
     StreamId stream) {
-  auto text = device == kUnknownDevice
+  const auto origin = device == kUnknownDevice
       ? std::string("external queue: ")
       : c10::str("stream ", stream, " on device xpu:", int(device), ": ");
   std::lock_guard<std::mutex> lock(gMutex);
   for (const auto& error : errors) {
+    std::string text = "an unknown exception";
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      keptErrors().push_back({device, stream, text + e.what()});
-    } catch (...) {
-      keptErrors().push_back({device, stream, text + "an unknown exception"});
+      text = e.what();
+    } catch (...) { // NOLINT(bugprone-empty-catch): the text says it
     }
+    gKept.push_back({device, stream, origin + text});
   }
-  gNumKept.store(keptErrors().size(), std::memory_order_relaxed);
+  gNumKept = gKept.size();
 }
 
 void raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
@@ -58,22 +55,20 @@ void raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
     return;
   }
   std::string text;
-  size_t count = 0;
-  {
-    std::lock_guard<std::mutex> lock(gMutex);
-    auto& kept = keptErrors();
-    const auto end = std::stable_partition(
-        kept.begin(), kept.end(), [&](const AsyncError& error) {
-          return stream
-              ? error.device == device && error.stream == *stream
-              : error.device == device || error.device == kUnknownDevice;
-        });
-    for (auto it = kept.begin(); it != end; ++it, ++count) {
-      text += "\n  " + it->text;
-    }
-    kept.erase(kept.begin(), end);
-    gNumKept.store(kept.size(), std::memory_order_relaxed);
+  std::unique_lock<std::mutex> lock(gMutex);
+  const auto end = std::stable_partition(
+      gKept.begin(), gKept.end(), [&](const AsyncError& error) {
+        return stream
+            ? error.device == device && error.stream == *stream
+            : error.device == device || error.device == kUnknownDevice;
+      });
+  const auto count = std::distance(gKept.begin(), end);
+  for (auto it = gKept.begin(); it != end; ++it) {
+    text += "\n  " + it->text;
   }
+  gKept.erase(gKept.begin(), end);
+  gNumKept = gKept.size();
+  lock.unlock();
   TORCH_CHECK(
       count == 0, "XPU error: ", count, " asynchronous error(s):", text);
 }

@@ -16,16 +16,14 @@ namespace c10::xpu {
 // Note [Asynchronous errors]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~
 // SYCL keeps the errors of work that already runs (of host tasks above all)
-// until a thread calls throw_asynchronous() or wait_and_throw(). It then calls
-// the handler of the queue that failed; depending on the release, for the
-// queues of the whole device. So the calling thread may be synchronizing
-// another stream. Our handlers therefore do not throw: they keep each error,
-// and the next synchronization of its stream, of an event recorded there, or of
-// the whole device raises it.
+// until a thread calls throw_asynchronous() or wait_and_throw(), and may then
+// deliver those of all queues of the device. So our handlers do not throw: they
+// keep each error, and the next synchronization of its stream, of an event
+// recorded there, or of the whole device raises it.
 //
-// A queue that was made without a handler has SYCL's default one, which ends
-// the process, also when the call that delivers the error is one of ours.
-// Libraries that make their own queues should pass asyncHandler.
+// A queue that was made without a handler has SYCL's default one, which ends the
+// process, also when a call of ours delivers the error. Libraries that make
+// their own queues should pass asyncHandler.
 
 /// A sycl::async_handler for queues that are made outside of PyTorch. The next
 /// synchronization of a device or of an external stream raises the errors.

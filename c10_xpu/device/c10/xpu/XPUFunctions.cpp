@@ -2,8 +2,10 @@
 
 #include <c10/util/CallOnce.h>
 #include <c10/util/Exception.h>
+#include <c10/util/env.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/impl/XPUPosix.h>
+#include <c10/xpu/impl/XPUThreadDevice.h>
 
 #include <sycl/feature_test.hpp>
 #include <sycl/platform.hpp>
@@ -12,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -22,61 +23,55 @@
 #include <vector>
 
 namespace c10::xpu {
+
+constexpr int kNotEnumerated = -1;
+std::atomic<int> impl::known_count{kNotEnumerated};
+__thread DeviceIndex impl::thread_device = 0;
+
 namespace {
 
+using impl::checkIndex;
+using impl::known_count;
+using impl::thread_device;
 using Devices = std::vector<sycl::device>;
 
-struct RootDevice {
-  explicit RootDevice(sycl::device device) : raw(std::move(device)) {}
-
-  sycl::device raw;
-  c10::once_flag properties_once;
-  DeviceProp properties;
-};
-
-/// The devices of this process, as the first use found them.
+/// What the first use found. Never destroyed: threads and other libraries may
+/// come here while the process ends.
 struct DevicePool {
-  std::deque<RootDevice> roots;
+  Devices roots;
   int ordinals_per_root = 1;
   std::string no_device; // if there is none: what was looked for
-  // Made when it is first asked for: it costs as much as to enumerate.
-  std::unique_ptr<sycl::context> context;
+
+  // What costs as much as to enumerate is made when it is first asked for.
+  optional<sycl::context> context;
   c10::once_flag context_once;
+  std::array<DeviceProp, C10_COMPILE_TIME_MAX_XPUS> properties; // by root
+  std::array<c10::once_flag, C10_COMPILE_TIME_MAX_XPUS> properties_once;
 
   int size() const {
     return static_cast<int>(roots.size()) * ordinals_per_root;
   }
 };
 
-constexpr int kNotEnumerated = -1;
-
-// The pool is written once, before gCount, and never destroyed: threads and
-// other libraries may come here while the process ends.
-DevicePool* gPool = nullptr;
-std::atomic<int> gCount{kNotEnumerated};
+DevicePool* gPool = nullptr; // written once, before known_count
 std::mutex gMutex;
 std::string gMapping; // under gMutex; empty until it is chosen
 std::atomic<bool> gStarted{false}; // the SYCL runtime may have been called
 std::atomic<bool> gForked{false};
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::L_DISABLED};
-// initial-exec: one instruction to reach it; it takes a byte of the static
-// block that all libraries share.
-thread_local DeviceIndex thread_device
-    __attribute__((tls_model("initial-exec"))) = 0;
 
 /// The SYCL runtime's threads and locks do not survive a fork, and calls into
-/// it would hang. Our own lock may be held by a thread the child does not have.
+/// it would hang. A thread that the child does not have may hold our own lock.
 void afterForkInChild() {
   new (&gMutex) std::mutex;
   if (gStarted.load(std::memory_order_relaxed)) {
     gForked = true;
-    gCount = kNotEnumerated;
+    known_count = kNotEnumerated;
   }
 }
 
-// Registered when the library is loaded, to be there for a fork during the
-// first use as well.
+// Registered at load, so that a fork during the first use is seen too.
 const int gForkHandler = impl::callInForkedChild(&afterForkInChild);
 
 void checkNotForked() {
@@ -87,52 +82,45 @@ void checkNotForked() {
       "start method");
 }
 
-std::string checkMapping(const std::string& name, const char* origin) {
-  const bool known =
-      name == "GPU" || name == "CPU" || name == "AUTO" || name == "EXPLICIT";
+void checkMapping(const std::string& name, const char* origin) {
   TORCH_CHECK(
-      known,
-      c10::str("Unknown XPU mapping '", name, "' (from ", origin, ")") +
-          ": it must be one of GPU, CPU, AUTO, EXPLICIT");
+      name == "GPU" || name == "CPU" || name == "AUTO" || name == "EXPLICIT",
+      c10::str("Unknown XPU mapping '", name, "' (from ", origin, ")"),
+      ": it must be one of GPU, CPU, AUTO, EXPLICIT");
+}
+
+std::string currentMapping() { // under gMutex
+  const char* name = std::getenv("TORCH_XPU_MAPPING");
+  if (!gMapping.empty() || !name) {
+    return gMapping.empty() ? "GPU" : gMapping;
+  }
+  checkMapping(name, "TORCH_XPU_MAPPING");
   return name;
 }
 
-std::string currentMapping() {
-  const char* name = std::getenv("TORCH_XPU_MAPPING");
-  return !gMapping.empty() ? gMapping
-      : name               ? checkMapping(name, "TORCH_XPU_MAPPING")
-                           : "GPU";
-}
-
-int parseOrdinals(const char* text) {
+int ordinalsPerRoot() {
+  const char* text = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
   char* end = nullptr;
   const long count = text ? std::strtol(text, &end, 10) : 1;
-  const bool valid = !text ||
-      (*text >= '0' && *text <= '9' && !*end && count >= 1 &&
-       count <= C10_COMPILE_TIME_MAX_XPUS);
   TORCH_CHECK(
-      valid,
-      c10::str("TORCH_XPU_VIRTUAL_DEVICES='", text, "' is not valid: it ") +
-          "must be a whole number from 1 to ",
-      C10_COMPILE_TIME_MAX_XPUS);
+      !text ||
+          (*text >= '0' && *text <= '9' && !*end && count >= 1 &&
+           count <= C10_COMPILE_TIME_MAX_XPUS),
+      c10::str("TORCH_XPU_VIRTUAL_DEVICES='", text, "' is not valid: it must "),
+      c10::str("be a whole number from 1 to ", C10_COMPILE_TIME_MAX_XPUS));
   return static_cast<int>(count);
 }
 
-// ---- which devices a mapping takes ----
-
-constexpr std::array<sycl::backend, 3> kGPUBackends = {
-    sycl::backend::ext_oneapi_level_zero,
-    sycl::backend::ext_oneapi_cuda,
-    sycl::backend::ext_oneapi_hip};
+constexpr int kNumGPUBackends = 3;
 
 /// A GPU's place in the order of preference; other devices come after all.
-size_t rankOf(const sycl::device& device) {
-  if (!device.is_gpu()) {
-    return kGPUBackends.size() + 1;
-  }
-  const auto& all = kGPUBackends;
-  const auto* found = std::find(all.begin(), all.end(), device.get_backend());
-  return static_cast<size_t>(std::distance(all.begin(), found));
+int rankOf(const sycl::device& device) {
+  const auto backend = device.get_backend();
+  return !device.is_gpu()                               ? kNumGPUBackends + 1
+      : backend == sycl::backend::ext_oneapi_level_zero ? 0
+      : backend == sycl::backend::ext_oneapi_cuda       ? 1
+      : backend == sycl::backend::ext_oneapi_hip        ? 2
+                                                        : kNumGPUBackends;
 }
 
 bool canAllocate(const sycl::device& device) {
@@ -146,24 +134,18 @@ Devices pick(const Devices& from, Predicate wanted) {
   return picked;
 }
 
-Devices select(const Devices& all, const std::string& mapping) {
+Devices select(Devices all, const std::string& mapping) {
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return rankOf(a) < rankOf(b);
+  });
   if (mapping == "EXPLICIT") {
-    auto usable = pick(all, canAllocate);
-    // The first device decides on the platform, and OpenCL may list GPUs too.
-    std::stable_sort(
-        usable.begin(), usable.end(), [](const auto& a, const auto& b) {
-          return rankOf(a) < rankOf(b);
-        });
-    return usable;
+    return pick(all, canAllocate);
   }
-  for (size_t rank = 0; mapping != "CPU" && rank < kGPUBackends.size();
-       ++rank) {
-    auto gpus = pick(all, [&](const auto& d) { return rankOf(d) == rank; });
-    if (!gpus.empty()) {
-      return gpus;
-    }
+  const int best = all.empty() ? kNumGPUBackends : rankOf(all.front());
+  if (mapping != "CPU" && best < kNumGPUBackends) {
+    return pick(all, [&](const auto& d) { return rankOf(d) == best; });
   }
-  auto cpus =
+  const auto cpus =
       pick(all, [](const auto& d) { return d.is_cpu() && canAllocate(d); });
   return mapping == "GPU" || cpus.empty() ? Devices() : Devices{cpus.front()};
 }
@@ -176,22 +158,6 @@ std::string describe(const Devices& devices) {
         device.get_platform().get_info<sycl::info::platform::name>() + ")";
   }
   return text.empty() ? "none" : text;
-}
-
-/// See Note [One context for all devices]
-void keepOnePlatform(Devices& devices) {
-  const auto others = pick(devices, [&](const auto& device) {
-    return device.get_platform() != devices.front().get_platform();
-  });
-  if (!others.empty()) {
-    TORCH_WARN(
-        "XPU uses the devices of one SYCL platform. Left out: ",
-        describe(others),
-        ". Set ONEAPI_DEVICE_SELECTOR to choose which platforms are seen.");
-    devices = pick(devices, [&](const auto& device) {
-      return device.get_platform() == devices.front().get_platform();
-    });
-  }
 }
 
 /// What was looked for, what there is, and what is known to be missing.
@@ -214,11 +180,11 @@ std::string describeSearch(const std::string& mapping, const Devices& all) {
   text += "; SYCL sees: " + describe(all);
   if (mapping != "CPU" &&
       (exists("/proc/driver/nvidia") || exists("/dev/nvidiactl"))) {
+    text += "; there is an NVIDIA card, but ";
     text += exists(adapter)
-        ? "; there is an NVIDIA card, but SYCL's adapter does not find it: is "
-          "libcuda.so.1 in LD_LIBRARY_PATH?"
-        : "; there is an NVIDIA card, but not SYCL's adapter for it, " +
-            adapter + ", which ci/gpu/adapter builds";
+        ? "SYCL's adapter does not find it: is libcuda.so.1 in LD_LIBRARY_PATH?"
+        : "not SYCL's adapter for it, " + adapter +
+            ", which ci/gpu/adapter builds";
   }
   if (mapping != "GPU" && exists(opencl)) {
     text += "; for the CPU device set OCL_ICD_FILENAMES=" + opencl +
@@ -230,26 +196,32 @@ std::string describeSearch(const std::string& mapping, const Devices& all) {
 
 std::unique_ptr<DevicePool> makePool(const std::string& mapping) {
   auto made = std::make_unique<DevicePool>();
-  made->ordinals_per_root =
-      parseOrdinals(std::getenv("TORCH_XPU_VIRTUAL_DEVICES"));
+  made->ordinals_per_root = ordinalsPerRoot();
   Devices all;
   for (const auto& platform : sycl::platform::get_platforms()) {
     const auto devices = platform.get_devices();
     all.insert(all.end(), devices.begin(), devices.end());
   }
-  auto devices = select(all, mapping);
-  keepOnePlatform(devices);
-  if (devices.empty()) {
+  const auto selected = select(all, mapping);
+  if (selected.empty()) {
     made->no_device = describeSearch(mapping, all);
+    return made;
   }
-  for (auto& device : devices) {
-    made->roots.emplace_back(std::move(device));
+  // See Note [One context for all devices]
+  const auto isOurs = [&](const auto& device) {
+    return device.get_platform() == selected.front().get_platform();
+  };
+  made->roots = pick(selected, isOurs);
+  if (made->roots.size() < selected.size()) {
+    TORCH_WARN(
+        "XPU uses the devices of one SYCL platform. Left out: ",
+        describe(pick(selected, [&](const auto& d) { return !isOurs(d); })),
+        ". Set ONEAPI_DEVICE_SELECTOR to choose which platforms are seen.");
   }
   TORCH_CHECK(
       made->size() <= C10_COMPILE_TIME_MAX_XPUS,
-      "There are more than ",
-      C10_COMPILE_TIME_MAX_XPUS,
-      " XPU devices: set TORCH_XPU_VIRTUAL_DEVICES to a smaller number");
+      c10::str("There are more than ", C10_COMPILE_TIME_MAX_XPUS, " XPU "),
+      "devices: set TORCH_XPU_VIRTUAL_DEVICES to a smaller number");
   return made;
 }
 
@@ -262,32 +234,31 @@ C10_NOINLINE int enumerate() {
     gStarted = true;
     gPool = C10_XPU_CHECK(makePool(mapping)).release();
     gMapping = mapping;
-    gCount.store(gPool->size(), std::memory_order_release);
+    known_count.store(gPool->size(), std::memory_order_release);
   }
   return gPool->size();
 }
 
-// ---- what the functions of the header share; inline, which those are not ----
-
 inline int countDevices() {
-  const int count = gCount.load(std::memory_order_acquire);
+  const int count = known_count.load(std::memory_order_acquire);
   return C10_LIKELY(count != kNotEnumerated) ? count : enumerate();
 }
 
-inline void checkIndex(DeviceIndex device) {
+inline int countSome() {
   const int count = countDevices();
-  if (C10_UNLIKELY(device < 0 || device >= count)) {
-    impl::raise_device_index(device, count);
+  if (C10_UNLIKELY(count == 0)) {
+    impl::raise_device_index(0, 0);
   }
+  return count;
 }
 
-RootDevice& rootOf(DeviceIndex device) {
+size_t rootOf(DeviceIndex device) {
   checkIndex(device);
-  return gPool->roots[static_cast<size_t>(device / gPool->ordinals_per_root)];
+  return static_cast<size_t>(device / gPool->ordinals_per_root);
 }
 
-/// The default context of the platform, if it has one with all our devices.
-optional<sycl::context> defaultContext(const Devices& devices) {
+/// See Note [One context for all devices]
+sycl::context makeContext(const Devices& devices) {
   try {
     const auto platform = devices.front().get_platform();
 #ifdef SYCL_KHR_DEFAULT_CONTEXT
@@ -296,22 +267,22 @@ optional<sycl::context> defaultContext(const Devices& devices) {
     const auto context = platform.ext_oneapi_get_default_context();
 #endif
     const auto all = context.get_devices();
-    const bool covers = pick(devices, [&](const auto& device) {
-                          return std::count(all.begin(), all.end(), device) > 0;
-                        }).size() == devices.size();
-    return covers ? make_optional(context) : nullopt;
+    if (std::all_of(devices.begin(), devices.end(), [&](const auto& device) {
+          return std::count(all.begin(), all.end(), device) > 0;
+        })) {
+      return context;
+    }
   } catch (const sycl::exception&) { // SYCL_ENABLE_DEFAULT_CONTEXTS=0
-    return nullopt;
   }
+  return sycl::context(devices, asyncHandler);
 }
 
-/// A descriptor of the device, or `fallback` where the device has none.
+/// Sets `value` to a descriptor of the device, if the device has it.
 template <typename Descriptor, typename Value>
-Value queryOr(const sycl::device& device, Value fallback) {
+void query(const sycl::device& device, Value& value) {
   try {
-    return device.get_info<Descriptor>();
-  } catch (const sycl::exception&) {
-    return fallback;
+    value = device.get_info<Descriptor>();
+  } catch (const sycl::exception&) { // it stays as it is
   }
 }
 
@@ -319,15 +290,13 @@ DeviceProp queryProperties(const sycl::device& device) {
   DeviceProp prop;
   prop.platform_name =
       device.get_platform().get_info<sycl::info::platform::name>();
-#define C10_XPU_QUERY(type, member) \
-  prop.member =                     \
-      queryOr<sycl::info::device::member>(device, std::move(prop.member));
+#define C10_XPU_QUERY(member) \
+  query<sycl::info::device::member>(device, prop.member);
   C10_XPU_FORALL_DESCRIPTORS(C10_XPU_QUERY)
 #undef C10_XPU_QUERY
-#define C10_XPU_QUERY(type, member, fallback)                      \
-  if (device.has(sycl::aspect::ext_intel_##member)) {              \
-    prop.member = queryOr<sycl::ext::intel::info::device::member>( \
-        device, std::move(prop.member));                           \
+#define C10_XPU_QUERY(member, fallback)                                \
+  if (device.has(sycl::aspect::ext_intel_##member)) {                  \
+    query<sycl::ext::intel::info::device::member>(device, prop.member); \
   }
   C10_XPU_FORALL_INTEL_DESCRIPTORS(C10_XPU_QUERY)
 #undef C10_XPU_QUERY
@@ -341,10 +310,6 @@ DeviceProp queryProperties(const sycl::device& device) {
 } // namespace
 
 namespace impl {
-
-int device_count() {
-  return countDevices();
-}
 
 void raise_device_index(DeviceIndex index, int count) {
   TORCH_CHECK(count != 0, gPool->no_device);
@@ -362,19 +327,9 @@ void setThreadDevice(DeviceIndex device) noexcept {
   thread_device = device;
 }
 
-DeviceIndex deviceOrCurrent(DeviceIndex device) {
-  if (device == -1 && countDevices() > 0) {
-    return thread_device;
-  }
-  checkIndex(device);
-  return device;
-}
-
 bool launchBlocking() {
-  static const bool blocking = [] {
-    const char* value = std::getenv("TORCH_XPU_LAUNCH_BLOCKING");
-    return value && std::string(value) == "1";
-  }();
+  static const bool blocking =
+      c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;
   return blocking;
 }
 
@@ -389,11 +344,7 @@ DeviceIndex device_count() {
 }
 
 DeviceIndex device_count_ensure_non_zero() {
-  const int count = countDevices();
-  if (C10_UNLIKELY(count == 0)) {
-    impl::raise_device_index(0, 0);
-  }
-  return static_cast<DeviceIndex>(count);
+  return static_cast<DeviceIndex>(countSome());
 }
 
 DeviceIndex device_count_across_fork() {
@@ -406,11 +357,15 @@ bool is_available() {
 }
 
 void check_device_index(DeviceIndex device) {
-  checkIndex(device);
+  const int count = countDevices();
+  if (C10_UNLIKELY(device < 0 || device >= count)) {
+    impl::raise_device_index(device, count);
+  }
 }
 
 DeviceIndex current_device() {
-  return impl::deviceOrCurrent(-1);
+  countSome();
+  return thread_device;
 }
 
 void set_device(DeviceIndex device) {
@@ -428,7 +383,8 @@ DeviceIndex maybe_exchange_device(DeviceIndex device) {
 }
 
 sycl::device& get_raw_device(DeviceIndex device) {
-  return rootOf(device).raw;
+  const size_t root = rootOf(device);
+  return gPool->roots[root];
 }
 
 DeviceIndex get_root_device(DeviceIndex device) {
@@ -437,27 +393,20 @@ DeviceIndex get_root_device(DeviceIndex device) {
 }
 
 sycl::context& get_device_context() {
-  device_count_ensure_non_zero();
+  countSome();
   c10::call_once(gPool->context_once, [] {
-    Devices devices;
-    for (const auto& root : gPool->roots) {
-      devices.push_back(root.raw);
-    }
-    auto context = C10_XPU_CHECK(defaultContext(devices));
-    if (!context) {
-      context = C10_XPU_CHECK(sycl::context(devices, asyncHandler));
-    }
-    gPool->context = std::make_unique<sycl::context>(std::move(*context));
+    gPool->context = C10_XPU_CHECK(makeContext(gPool->roots));
   });
   return *gPool->context;
 }
 
 const DeviceProp& get_device_properties(DeviceIndex device) {
-  auto& root = rootOf(device);
-  c10::call_once(root.properties_once, [&] {
-    root.properties = C10_XPU_CHECK(queryProperties(root.raw));
+  const size_t root = rootOf(device);
+  auto& properties = gPool->properties[root];
+  c10::call_once(gPool->properties_once[root], [&] {
+    properties = C10_XPU_CHECK(queryProperties(gPool->roots[root]));
   });
-  return root.properties;
+  return properties;
 }
 
 void get_device_properties(DeviceProp* prop, DeviceIndex device) {
@@ -482,18 +431,15 @@ bool can_device_access_peer(DeviceIndex device, DeviceIndex peer) {
 }
 
 bool enable_peer_access(DeviceIndex device, DeviceIndex peer) {
-  if (!can_device_access_peer(device, peer)) {
-    return false;
-  }
-  auto& one = get_raw_device(device);
-  auto& other = get_raw_device(peer);
-  try {
-    if (one != other) {
-      one.ext_oneapi_enable_peer_access(other);
+  const bool can = can_device_access_peer(device, peer);
+  if (can && get_root_device(device) != get_root_device(peer)) {
+    try {
+      get_raw_device(device).ext_oneapi_enable_peer_access(
+          get_raw_device(peer));
+    } catch (const sycl::exception&) { // it is enabled already
     }
-  } catch (const sycl::exception&) { // it is enabled already
   }
-  return true;
+  return can;
 }
 
 void set_pointer_owner_lookup(PointerOwnerLookup lookup) {
@@ -502,28 +448,24 @@ void set_pointer_owner_lookup(PointerOwnerLookup lookup) {
 
 DeviceIndex get_device_idx_from_pointer(void* ptr) {
   TORCH_CHECK(ptr, "A null pointer does not belong to a device");
-  device_count_ensure_non_zero();
+  auto& context = get_device_context();
   const PointerOwnerLookup lookup = gOwnerLookup;
   const DeviceIndex owner = lookup ? lookup(ptr) : DeviceIndex(-1);
   if (owner >= 0) {
     return owner;
   }
-  auto& context = get_device_context();
   const auto kind = C10_XPU_CHECK(sycl::get_pointer_type(ptr, context));
-  const bool of_device =
-      kind == sycl::usm::alloc::device || kind == sycl::usm::alloc::shared;
   TORCH_CHECK(
-      of_device,
+      kind == sycl::usm::alloc::device || kind == sycl::usm::alloc::shared,
       c10::str("The pointer ", ptr, " is not memory of an XPU device, but "),
       kind == sycl::usm::alloc::host ? "pinned host memory"
                                      : "memory that SYCL does not know");
   const auto raw = C10_XPU_CHECK(sycl::get_pointer_device(ptr, context));
   // Of several ordinals over a root, the first: SYCL knows no more.
-  DeviceIndex device = 0;
-  while (get_raw_device(device) != raw) { // raises after the last
-    device = static_cast<DeviceIndex>(device + gPool->ordinals_per_root);
-  }
-  return device;
+  const auto& roots = gPool->roots;
+  const auto root = std::find(roots.begin(), roots.end(), raw) - roots.begin();
+  return get_root_device(
+      static_cast<DeviceIndex>(root * gPool->ordinals_per_root));
 }
 
 bool is_in_bad_fork() {
@@ -531,7 +473,7 @@ bool is_in_bad_fork() {
 }
 
 bool is_device_pool_initialized() {
-  return gCount.load(std::memory_order_acquire) != kNotEnumerated;
+  return known_count.load(std::memory_order_acquire) != kNotEnumerated;
 }
 
 void set_mapping(const std::string& name) {

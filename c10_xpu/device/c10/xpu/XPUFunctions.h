@@ -21,10 +21,10 @@
 //   AUTO      as GPU where there is a GPU, else as CPU
 //   EXPLICIT  every device that can allocate device USM, GPUs first
 //
-// It comes from set_mapping() or, at first use, from TORCH_XPU_MAPPING. The
-// first use enumerates the devices; what it found never changes. If it fails it
-// may be tried again. Loading the library does not start the SYCL runtime. In a
-// forked child of a process that had started it, everything below raises.
+// It comes from set_mapping() or TORCH_XPU_MAPPING. The first use enumerates the
+// devices and may be tried again if it fails; loading the library does not start
+// the SYCL runtime. In a forked child of a process that had started it,
+// everything below raises.
 //
 // TORCH_XPU_VIRTUAL_DEVICES=N gives N ordinals over each root device (root 0:
 // 0..N-1, root 1: N..2N-1), each with its own streams, allocator, generator and
@@ -32,11 +32,10 @@
 //
 // Note [One context for all devices]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// SYCL cannot use an event or an allocation of one context in another. The one
-// context is the platform's default context, which sycl::queue(device) of other
-// libraries uses too; only if that lacks one of our devices it is our own. A
-// context cannot span platforms: of devices of several platforms, those of the
-// first device's are taken, and a warning names the others.
+// SYCL cannot use an event or an allocation of one context in another. Ours is
+// the platform's default context, which sycl::queue(device) of other libraries
+// uses too, unless that lacks one of our devices. It cannot span platforms: only
+// the devices of the first device's platform are taken.
 
 namespace c10::xpu {
 
@@ -51,7 +50,7 @@ C10_XPU_API DeviceIndex device_count_ensure_non_zero();
 /// raises, it is what the parent had counted.
 C10_XPU_API DeviceIndex device_count_across_fork();
 
-/// Whether there is a device. Does not warn.
+/// Whether there is a device, without the warning.
 C10_XPU_API bool is_available();
 
 /// Raises unless 0 <= device < device_count().
@@ -73,14 +72,12 @@ C10_XPU_API sycl::device& get_raw_device(DeviceIndex device);
 /// The lowest ordinal over the same card.
 C10_XPU_API DeviceIndex get_root_device(DeviceIndex device);
 
-/// The context of all devices. See Note [One context for all devices]
+/// See Note [One context for all devices]
 C10_XPU_API sycl::context& get_device_context();
 
-/// Fills `prop` with the properties of a device.
+/// The properties of a device, as a copy or as a reference that is valid for
+/// the process's life. The driver is asked once.
 C10_XPU_API void get_device_properties(DeviceProp* prop, DeviceIndex device);
-
-/// The properties of a device, without a copy; valid for the process's life.
-/// The driver is asked once.
 C10_XPU_API const DeviceProp& get_device_properties(DeviceIndex device);
 
 /// Bytes free on the card; nullopt where SYCL does not know them.
@@ -127,16 +124,10 @@ namespace impl {
 /// stream is then waited for at once, so that an error is raised at its cause.
 C10_XPU_API bool launchBlocking();
 
-/// As device_count, without the warning.
-C10_XPU_API int device_count();
-
 /// The calling thread's device, without any check. For what must work in a
 /// forked child or must not raise, such as a guard's destructor.
 C10_XPU_API DeviceIndex threadDevice() noexcept;
 C10_XPU_API void setThreadDevice(DeviceIndex device) noexcept;
-
-/// `device` after a check; for -1 the current device.
-DeviceIndex deviceOrCurrent(DeviceIndex device);
 
 /// Raises the error for an index that is not in [0, count).
 [[noreturn]] C10_XPU_API void raise_device_index(DeviceIndex index, int count);

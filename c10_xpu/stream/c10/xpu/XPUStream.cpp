@@ -5,39 +5,236 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
+#include <c10/xpu/impl/XPUThreadDevice.h>
+
+#include <sycl/ext/oneapi/weak_object.hpp>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
+#include <mutex>
 #include <ostream>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace c10::xpu {
 namespace {
 
 using impl::deviceOrCurrent;
-using impl::StreamKind;
 
-// Per thread and device. Trivially destructible, so that it can be used to the
-// very end of a thread.
-thread_local std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS> thread_streams{};
+constexpr int kStreamsPerPool = 32;
+constexpr int kLowestPriority = 1;
+constexpr int kHighestPriority = -1;
+constexpr std::array<int, 3> kPriorities = {0, kHighestPriority, kLowestPriority};
 
-StreamId& threadStream(DeviceIndex device) {
-  return thread_streams[static_cast<size_t>(device)];
+// Trivially destructible, so that it can be used to the very end of a thread.
+using ThreadStreams = std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS>;
+thread_local ThreadStreams thread_streams{};
+// The same array, reached by one instruction. initial-exec takes its space from
+// a small block that all libraries share, so only the pointer does.
+thread_local StreamId* thread_streams_ptr
+    __attribute__((tls_model("initial-exec"))) = nullptr;
+
+inline StreamId& threadStream(DeviceIndex device) {
+  if (C10_UNLIKELY(!thread_streams_ptr)) {
+    thread_streams_ptr = thread_streams.data();
+  }
+  return thread_streams_ptr[device];
 }
 
-XPUStream makeStream(DeviceIndex device, StreamId id) {
+XPUStream streamOf(DeviceIndex device, StreamId id) {
   return XPUStream(
       XPUStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kXPU, device), id));
 }
 
-XPUStream nextFromPool(DeviceIndex device, int priority) {
+struct StreamQueue {
+  sycl::queue queue;
+  std::mutex marker_mutex;
+  optional<sycl::event> marker; // see Note [Asking whether a queue is idle]
+};
+
+/// The streams of a device: the default stream, then the pools. Null where the
+/// queue has not been made.
+struct DeviceStreams {
+  std::array<std::atomic<StreamQueue*>, 1 + kPriorities.size() * kStreamsPerPool>
+      queues{};
+  std::mutex mutex; // while a queue is made
+  std::array<std::atomic<uint32_t>, kPriorities.size()> next{};
+};
+
+// Without a constructor or destructor that runs; the queues are leaked, see
+// Note [XPU streams].
+std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
+
+DeviceStreams& streamsOf(DeviceIndex device) {
+  return gStreams[static_cast<size_t>(device)];
+}
+
+struct ExternalQueue {
+  DeviceIndex device = 0;
+  sycl::ext::oneapi::weak_object<sycl::queue> queue;
+  optional<sycl::event> marker; // see Note [Asking whether a queue is idle]
+};
+
+std::mutex gExternalMutex;
+std::atomic<bool> gAnyExternal{false};
+// Under the mutex, by the address of the queue; never destroyed.
+auto& gExternal = *new std::unordered_map<StreamId, ExternalQueue>;
+
+sycl::queue& externalQueue(StreamId id) {
+  return *reinterpret_cast<sycl::queue*>(static_cast<intptr_t>(id));
+}
+
+constexpr int kExternal = -1;
+constexpr int kNoStream = -2;
+
+/// Where a stream's queue stands in DeviceStreams::queues; kExternal or
+/// kNoStream if nowhere. See Note [Stream id assignment]
+inline int placeOf(StreamId id) {
+  if (id & 1) {
+    const auto slot = static_cast<size_t>(id >> 1) & 7;
+    const auto index = static_cast<size_t>(id) >> 4;
+    return slot < kPriorities.size() && index < kStreamsPerPool
+        ? static_cast<int>(1 + slot * kStreamsPerPool + index)
+        : kNoStream;
+  }
+  return id == 0                                    ? 0
+      : id > 0 && id % alignof(sycl::queue) == 0 ? kExternal
+                                                    : kNoStream;
+}
+
+int priorityAt(int place) {
+  return place == 0 ? 0 : kPriorities[(place - 1) / kStreamsPerPool];
+}
+
+[[noreturn]] C10_NOINLINE void raiseNoStream(StreamId id) {
+  TORCH_CHECK(
+      false,
+      c10::str("There is no XPU stream with the id ", id, ". Ids are not made "),
+      "by hand: take a stream from getStreamFromPool, getStreamFromExternal or "
+      "getCurrentXPUStream, and give unpack3 what pack3 gave");
+}
+
+/// As above; null for an external stream. Raises for what is no stream.
+inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
+  impl::checkIndex(device);
+  const int place = placeOf(id);
+  if (C10_UNLIKELY(place == kNoStream)) {
+    raiseNoStream(id);
+  }
+  return place == kExternal ? nullptr : &streamsOf(device).queues[place];
+}
+
+sycl::queue makeQueue(DeviceIndex device, StreamId id) {
+  namespace ext = sycl::ext::oneapi::property::queue;
+  const int priority = priorityAt(placeOf(id));
+  const sycl::property::queue::in_order in_order;
+  const auto properties = priority < 0
+      ? sycl::property_list{in_order, ext::priority_high()}
+      : priority > 0 ? sycl::property_list{in_order, ext::priority_low()}
+                     : sycl::property_list{in_order, ext::priority_normal()};
+  const auto on_error = [device, id](const sycl::exception_list& errors) {
+    impl::keepAsyncErrors(errors, device, id);
+  };
+  return C10_XPU_CHECK(
+      sycl::queue(
+          get_device_context(), get_raw_device(device), on_error, properties));
+}
+
+C10_NOINLINE StreamQueue* makeStreamQueue(
+    DeviceIndex device,
+    StreamId id,
+    std::atomic<StreamQueue*>& place) {
+  std::unique_lock<std::mutex> lock(streamsOf(device).mutex);
+  StreamQueue* made = place.load(std::memory_order_relaxed);
+  if (made) {
+    return made; // another thread came first
+  }
+  made = new StreamQueue{makeQueue(device, id), {}, {}};
+  place.store(made, std::memory_order_release);
+  lock.unlock(); // the hooks may ask for streams
+  const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
+  if (C10_UNLIKELY(interp)) {
+    (*interp)->trace_gpu_stream_creation(
+        reinterpret_cast<uintptr_t>(&made->queue));
+  }
+  return made;
+}
+
+inline sycl::queue& queueOf(DeviceIndex device, StreamId id) {
+  auto* place = findPlace(device, id);
+  if (C10_UNLIKELY(!place)) {
+    return externalQueue(id);
+  }
+  StreamQueue* stream = place->load(std::memory_order_acquire);
+  return C10_LIKELY(stream != nullptr)
+      ? stream->queue
+      : makeStreamQueue(device, id, *place)->queue;
+}
+
+/// Copies of the external queues of a device that still exist.
+std::vector<sycl::queue> externalQueues(DeviceIndex device) {
+  std::vector<sycl::queue> queues;
+  if (gAnyExternal.load(std::memory_order_relaxed)) {
+    std::lock_guard<std::mutex> lock(gExternalMutex);
+    for (const auto& entry : gExternal) {
+      auto queue = entry.second.queue.try_lock();
+      if (queue && entry.second.device == device) {
+        queues.push_back(std::move(*queue));
+      }
+    }
+  }
+  return queues;
+}
+
+XPUStream nextFromPool(DeviceIndex device, size_t slot) {
   device = deviceOrCurrent(device);
-  return makeStream(device, impl::nextPoolStream(device, priority));
+  // The number of streams divides 2^32, so that wrapping around is harmless.
+  const StreamId n = streamsOf(device).next[slot].fetch_add(
+                         1, std::memory_order_relaxed) %
+      kStreamsPerPool;
+  return streamOf(device, (n << 4) | static_cast<StreamId>(slot << 1) | 1);
 }
 
 } // namespace
 
 namespace impl {
+
+bool isExternalStream(StreamId id) {
+  return placeOf(id) == kExternal;
+}
+
+sycl::queue& useQueue(DeviceIndex device, StreamId id) {
+  return queueOf(device, id);
+}
+
+sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
+  auto* place = findPlace(device, id);
+  if (!place) {
+    return &externalQueue(id);
+  }
+  StreamQueue* stream = place->load(std::memory_order_acquire);
+  return stream ? &stream->queue : nullptr;
+}
+
+bool isIdle(DeviceIndex device, StreamId id) {
+  if (auto* place = findPlace(device, id)) {
+    StreamQueue* stream = place->load(std::memory_order_acquire);
+    if (!stream || canAskEmpty(stream->queue)) {
+      return !stream || C10_XPU_CHECK(stream->queue.ext_oneapi_empty());
+    }
+    std::lock_guard<std::mutex> lock(stream->marker_mutex);
+    return isIdle(stream->queue, stream->marker);
+  }
+  std::lock_guard<std::mutex> lock(gExternalMutex);
+  const auto found = gExternal.find(id);
+  optional<sycl::event> unregistered;
+  return isIdle(
+      externalQueue(id),
+      found == gExternal.end() ? unregistered : found->second.marker);
+}
 
 StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
   return std::exchange(threadStream(device), id);
@@ -46,7 +243,7 @@ StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
 } // namespace impl
 
 sycl::queue& XPUStream::queue() const {
-  return impl::useQueue(device_index(), id());
+  return queueOf(device_index(), id());
 }
 
 bool XPUStream::query() const {
@@ -71,15 +268,15 @@ void XPUStream::synchronize() const {
 }
 
 int XPUStream::priority() const {
-  const auto parts = impl::decodeStreamId(id());
-  if (!parts || parts->kind == StreamKind::External) {
-    namespace ext = sycl::ext::oneapi::property::queue;
-    const auto& external = queue(); // raises for an id that is no stream's
-    return external.has_property<ext::priority_high>() ? impl::kHighestPriority
-        : external.has_property<ext::priority_low>()   ? impl::kLowestPriority
-                                                       : 0;
+  const int place = placeOf(id());
+  if (place >= 0) {
+    return priorityAt(place);
   }
-  return parts->priority;
+  namespace ext = sycl::ext::oneapi::property::queue;
+  const auto& external = queue(); // raises for an id that is no stream's
+  return external.has_property<ext::priority_high>() ? kHighestPriority
+      : external.has_property<ext::priority_low>()   ? kLowestPriority
+                                                     : 0;
 }
 
 XPUStream XPUStream::unpack3(
@@ -90,31 +287,29 @@ XPUStream XPUStream::unpack3(
       device_type == kXPU,
       c10::str("An XPUStream was given the device type ", device_type),
       ": it must be xpu");
-  check_device_index(device_index);
-  const auto parts = impl::decodeStreamId(stream_id);
-  TORCH_CHECK(
-      parts.has_value(),
-      c10::str("There is no XPU stream with the id ", stream_id),
-      ". Give what XPUStream::pack3 gave");
-  TORCH_CHECK(
-      parts->kind != StreamKind::External ||
-          impl::isExternalQueue(device_index, stream_id),
-      c10::str("The stream id ", stream_id, " names an external queue, but on"),
-      c10::str(" device xpu:", int(device_index), " there is none at this "),
-      "address: it was not given to getStreamFromExternal, or is destroyed");
-  return makeStream(device_index, stream_id);
+  if (!findPlace(device_index, stream_id)) {
+    std::lock_guard<std::mutex> lock(gExternalMutex);
+    const auto found = gExternal.find(stream_id);
+    TORCH_CHECK(
+        found != gExternal.end() && found->second.device == device_index &&
+            found->second.queue.try_lock(),
+        c10::str("The stream id ", stream_id, " names an external queue, but "),
+        c10::str("on device xpu:", int(device_index), " there is none at this "),
+        "address: it was not given to getStreamFromExternal, or is destroyed");
+  }
+  return streamOf(device_index, stream_id);
 }
 
 XPUStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
-  return nextFromPool(device, isHighPriority ? impl::kHighestPriority : 0);
+  return nextFromPool(device, isHighPriority ? 1 : 0);
 }
 
 XPUStream getStreamFromPool(const int priority, DeviceIndex device) {
   TORCH_CHECK(
-      priority <= impl::kLowestPriority,
+      priority <= kLowestPriority,
       c10::str("The stream priority ", priority, " is out of range: it must "),
       "be from -1 (high) to 1 (low)");
-  return nextFromPool(device, std::max(priority, impl::kHighestPriority));
+  return nextFromPool(device, priority == 0 ? 0 : priority < 0 ? 1 : 2);
 }
 
 XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
@@ -138,22 +333,27 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
       c10::str(", which is not xpu:", int(device), ": make the queue on "),
       c10::str("c10::xpu::get_raw_device(", int(device), "), or give the "),
       "ordinal of its device");
-  impl::addExternalQueue(device, *queue);
-  return makeStream(
-      device, static_cast<StreamId>(reinterpret_cast<intptr_t>(queue)));
+  const auto id = static_cast<StreamId>(reinterpret_cast<intptr_t>(queue));
+  std::lock_guard<std::mutex> lock(gExternalMutex);
+  for (auto it = gExternal.begin(); it != gExternal.end();) {
+    it = it->second.queue.try_lock() ? std::next(it) : gExternal.erase(it);
+  }
+  gExternal[id] = {device, *queue, nullopt};
+  gAnyExternal = true;
+  return streamOf(device, id);
 }
 
 XPUStream getDefaultXPUStream(DeviceIndex device) {
-  return makeStream(deviceOrCurrent(device), 0);
+  return streamOf(deviceOrCurrent(device), 0);
 }
 
 XPUStream getCurrentXPUStream(DeviceIndex device) {
   device = deviceOrCurrent(device);
-  return makeStream(device, threadStream(device));
+  return streamOf(device, threadStream(device));
 }
 
 void setCurrentXPUStream(XPUStream stream) {
-  check_device_index(stream.device_index());
+  impl::checkIndex(stream.device_index());
   threadStream(stream.device_index()) = stream.id();
 }
 
@@ -166,13 +366,21 @@ void syncStreamsOnDevice(DeviceIndex device) {
   warn_or_error_on_sync();
   // An error of one queue must not keep the others from being waited for.
   std::exception_ptr error;
-  impl::forEachUsedQueue(device, [&error](sycl::queue& queue) {
+  const auto wait = [&error](sycl::queue& queue) {
     try {
       impl::waitFor(queue, /*one_of_many=*/true);
     } catch (...) {
       error = error ? error : std::current_exception();
     }
-  });
+  };
+  for (auto& place : streamsOf(device).queues) {
+    if (auto* stream = place.load(std::memory_order_acquire)) {
+      wait(stream->queue);
+    }
+  }
+  for (auto& queue : externalQueues(device)) {
+    wait(queue);
+  }
   if (C10_UNLIKELY(error != nullptr)) {
     std::rethrow_exception(error);
   }

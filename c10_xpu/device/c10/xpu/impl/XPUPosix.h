@@ -2,8 +2,6 @@
 
 #include <string>
 
-// What c10/xpu needs of the operating system, all of it in XPUPosix.cpp.
-
 namespace c10::xpu::impl {
 
 /// Has `handler` called in each child that is forked from now on. Returns 0 or

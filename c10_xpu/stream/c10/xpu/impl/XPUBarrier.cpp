@@ -53,7 +53,7 @@ bool isIdle(sycl::queue& queue, optional<sycl::event>& marker) {
 
 void waitFor(sycl::queue& queue, bool one_of_many) {
   optional<sycl::event> marker;
-  const bool ask = one_of_many || canAskEmpty(queue);
+  const bool ask = one_of_many && !canAskEmpty(queue);
   if (!ask || !isIdle(queue, marker)) {
     C10_XPU_CHECK(queue.wait());
   }

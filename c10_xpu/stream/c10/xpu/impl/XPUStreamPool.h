@@ -2,14 +2,9 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
-#include <c10/util/FunctionRef.h>
-#include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
 
 #include <sycl/queue.hpp>
-
-#include <cstdint>
-#include <vector>
 
 namespace c10::xpu::impl {
 
@@ -28,26 +23,8 @@ namespace c10::xpu::impl {
 //   priority  0: normal (0), 1: high (-1), 2: low (1); 3..7 are not used
 //
 // c10::Stream requires that id 0 is the default stream. Any other number is not
-// a stream, and decodeStreamId says so. The device is not part of the id:
-// c10::Stream has it.
+// a stream. The device is not part of the id: c10::Stream has it.
 
-constexpr int kStreamsPerPool = 32;
-constexpr int kNumPriorities = 3;
-constexpr int kLowestPriority = 1;
-constexpr int kHighestPriority = -1;
-
-enum class StreamKind : uint8_t { Default, Pool, External };
-
-struct StreamIdParts {
-  StreamKind kind;
-  int priority; // of a pool stream
-  int index; // of a pool stream
-};
-
-/// nullopt for a number that is not a stream's id. Does not check whether there
-/// is a queue at an external stream's address.
-optional<StreamIdParts> decodeStreamId(StreamId id);
-StreamId poolStreamId(int priority, int index);
 C10_XPU_API bool isExternalStream(StreamId id);
 
 /// The queue of a stream, made if it is not there yet.
@@ -65,20 +42,5 @@ C10_XPU_API bool isIdle(DeviceIndex device, StreamId id);
 /// forked child too.
 C10_XPU_API StreamId
 exchangeThreadStream(DeviceIndex device, StreamId id) noexcept;
-
-/// The next stream id of a pool, round-robin.
-StreamId nextPoolStream(DeviceIndex device, int priority);
-
-/// Calls `visit` for the queue of each stream that can have work.
-void forEachUsedQueue(
-    DeviceIndex device,
-    function_ref<void(sycl::queue&)> visit);
-
-/// Registers an external queue, without keeping it alive, in place of one that
-/// was at the same address before.
-void addExternalQueue(DeviceIndex device, const sycl::queue& queue);
-
-/// Whether a registered external queue still exists.
-bool isExternalQueue(DeviceIndex device, StreamId id);
 
 } // namespace c10::xpu::impl

@@ -1,6 +1,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/xpu/XPUCachingAllocator.h>
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <sycl/usm.hpp>
 

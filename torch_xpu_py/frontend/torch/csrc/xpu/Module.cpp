@@ -64,8 +64,8 @@ py::object defaultGenerator(int64_t device) {
 void setSyncDebugMode(int64_t mode) {
   using c10::xpu::SyncDebugMode;
   TORCH_CHECK(
-      mode >= static_cast<int64_t>(SyncDebugMode::DISABLED) &&
-          mode <= static_cast<int64_t>(SyncDebugMode::ERROR),
+      mode >= static_cast<int64_t>(SyncDebugMode::L_DISABLED) &&
+          mode <= static_cast<int64_t>(SyncDebugMode::L_ERROR),
       "The sync debug mode ",
       mode,
       " is none: it must be 0 (default), 1 (warn) or 2 (error)");

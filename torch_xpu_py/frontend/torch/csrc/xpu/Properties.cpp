@@ -156,8 +156,8 @@ void bindProperties(py::module& module) {
   py::class_<DeviceProp> bound(module, "_XpuDeviceProperties");
   bound.def_readonly("platform_name", &DeviceProp::platform_name);
 
-#define XPU_PROPERTY(type, member, ...) \
-  bound.def_property_readonly(          \
+#define XPU_PROPERTY(member, ...) \
+  bound.def_property_readonly(    \
       #member, [](const DeviceProp& prop) { return shown(prop.member); });
   C10_XPU_FORALL_DESCRIPTORS(XPU_PROPERTY)
   C10_XPU_FORALL_INTEL_DESCRIPTORS(XPU_PROPERTY)

@@ -1,5 +1,5 @@
 #include <ATen/test/xpu_interposed_calls.h>
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <c10/util/irange.h>

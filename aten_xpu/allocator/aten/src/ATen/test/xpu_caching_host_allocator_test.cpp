@@ -1,6 +1,5 @@
 #include <ATen/test/xpu_interposed_calls.h>
-#include <c10/xpu/test/impl/XPUInChild.h>
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
 #include <ATen/detail/XPUHooksInterface.h>

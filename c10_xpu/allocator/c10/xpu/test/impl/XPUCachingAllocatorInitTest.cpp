@@ -1,6 +1,5 @@
 // What holds before the caching allocator is initialised, and how it is.
 
-#include <c10/xpu/test/impl/XPUInChild.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/xpu/XPUCachingAllocator.h>

@@ -1,8 +1,7 @@
 // The caching allocator on real devices.
 
 #include <c10/xpu/test/impl/XPUFaults.h>
-#include <c10/xpu/test/impl/XPUInChild.h>
-#include <c10/xpu/test/impl/XPUStreamTestUtil.h>
+#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/util/irange.h>

@@ -118,11 +118,12 @@ int priorityAt(int place) {
   TORCH_CHECK(
       false,
       c10::str("There is no XPU stream with the id ", id, ". Ids are not "),
-      "made by hand: take a stream from getStreamFromPool, getStreamFromExternal or "
-      "getCurrentXPUStream, and give unpack3 what pack3 gave");
+      "made by hand: take a stream from getStreamFromPool, "
+      "getStreamFromExternal or getCurrentXPUStream, and give unpack3 what "
+      "pack3 gave");
 }
 
-/// As above; null for an external stream. Raises for what is no stream.
+/// Where the queue of a stream is kept; null for an external stream.
 inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
   impl::checkIndex(device);
   const int place = placeOf(id);
@@ -300,7 +301,7 @@ XPUStream XPUStream::unpack3(
             found->second.queue.try_lock(),
         c10::str("The stream id ", stream_id, " names an external queue, but "),
         c10::str("on device xpu:", int(device_index), " there is none at "),
-        "this address: it was not given to getStreamFromExternal, or is destroyed");
+        "this address: it was not given to getStreamFromExternal, or is gone");
   }
   return streamOf(device_index, stream_id);
 }

@@ -77,11 +77,9 @@ void raise(
     const char* call,
     const SourceLocation& where,
     const sycl::exception& error) {
-  const auto code = std::to_string(error.code().value());
+  const auto text = c10::str("XPU error: ", error.what(), " (SYCL error code ");
   throw ::c10::Error(
-      where,
-      c10::str("XPU error: ", error.what()) + " (SYCL error code " + code +
-          ", in " + call + ")");
+      where, c10::str(text, error.code().value(), ", in ", call, ")"));
 }
 
 } // namespace impl

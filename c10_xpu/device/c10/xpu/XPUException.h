@@ -21,8 +21,8 @@ namespace c10::xpu {
 // keep each error, and the next synchronization of its stream, of an event
 // recorded there, or of the whole device raises it.
 //
-// A queue that was made without a handler has SYCL's default one, which ends the
-// process, also when a call of ours delivers the error. Libraries that make
+// A queue that was made without a handler has SYCL's default one, which ends
+// the process, also when a call of ours delivers the error. Libraries that make
 // their own queues should pass asyncHandler.
 
 /// A sycl::async_handler for queues that are made outside of PyTorch. The next

@@ -4,8 +4,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/env.h>
 #include <c10/xpu/XPUException.h>
-#include <c10/xpu/impl/XPUPosix.h>
-#include <c10/xpu/impl/XPUThreadDevice.h>
+#include <c10/xpu/impl/XPUInternal.h>
 
 #include <sycl/feature_test.hpp>
 #include <sycl/platform.hpp>
@@ -294,8 +293,8 @@ DeviceProp queryProperties(const sycl::device& device) {
   query<sycl::info::device::member>(device, prop.member);
   C10_XPU_FORALL_DESCRIPTORS(C10_XPU_QUERY)
 #undef C10_XPU_QUERY
-#define C10_XPU_QUERY(member, fallback)                                \
-  if (device.has(sycl::aspect::ext_intel_##member)) {                  \
+#define C10_XPU_QUERY(member, fallback)                                 \
+  if (device.has(sycl::aspect::ext_intel_##member)) {                   \
     query<sycl::ext::intel::info::device::member>(device, prop.member); \
   }
   C10_XPU_FORALL_INTEL_DESCRIPTORS(C10_XPU_QUERY)

@@ -21,9 +21,9 @@
 //   AUTO      as GPU where there is a GPU, else as CPU
 //   EXPLICIT  every device that can allocate device USM, GPUs first
 //
-// It comes from set_mapping() or TORCH_XPU_MAPPING. The first use enumerates the
-// devices and may be tried again if it fails; loading the library does not start
-// the SYCL runtime. In a forked child of a process that had started it,
+// It comes from set_mapping() or TORCH_XPU_MAPPING. The first use enumerates
+// the devices and may be tried again if it fails; loading the library does not
+// start the SYCL runtime. In a forked child of a process that had started it,
 // everything below raises.
 //
 // TORCH_XPU_VIRTUAL_DEVICES=N gives N ordinals over each root device (root 0:
@@ -34,24 +34,21 @@
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // SYCL cannot use an event or an allocation of one context in another. Ours is
 // the platform's default context, which sycl::queue(device) of other libraries
-// uses too, unless that lacks one of our devices. It cannot span platforms: only
-// the devices of the first device's platform are taken.
+// uses too, unless that lacks one of our devices. It cannot span platforms, so
+// only the devices of the first device's platform are taken.
 
 namespace c10::xpu {
 
-/// The number of XPU devices. 0, with one warning that says what was looked
-/// for, where there are none. Raises if the devices cannot be enumerated.
+/// The number of XPU devices. Where there are none, device_count warns once and
+/// says what was looked for, device_count_ensure_non_zero raises it, and
+/// is_available does neither. They raise if the devices cannot be enumerated.
 C10_XPU_API DeviceIndex device_count();
-
-/// As device_count, but no device is an error.
 C10_XPU_API DeviceIndex device_count_ensure_non_zero();
-
-/// As device_count, without the warning. In a forked child, where device_count
-/// raises, it is what the parent had counted.
-C10_XPU_API DeviceIndex device_count_across_fork();
-
-/// Whether there is a device, without the warning.
 C10_XPU_API bool is_available();
+
+/// The count without a warning; in a forked child, where the above raise, what
+/// the parent had counted.
+C10_XPU_API DeviceIndex device_count_across_fork();
 
 /// Raises unless 0 <= device < device_count().
 C10_XPU_API void check_device_index(DeviceIndex device);
@@ -59,11 +56,10 @@ C10_XPU_API void check_device_index(DeviceIndex device);
 /// The calling thread's device; 0 until it is set. No device is an error.
 C10_XPU_API DeviceIndex current_device();
 
-/// Sets the calling thread's device; exchange_device returns the one before.
+/// Sets the calling thread's device. The other two return the one before;
+/// maybe_exchange_device leaves it as it is where the index is negative.
 C10_XPU_API void set_device(DeviceIndex device);
 C10_XPU_API DeviceIndex exchange_device(DeviceIndex device);
-
-/// As exchange_device; a negative index changes nothing.
 C10_XPU_API DeviceIndex maybe_exchange_device(DeviceIndex device);
 
 /// The SYCL device of an ordinal; the same for all ordinals over one root.
@@ -99,17 +95,14 @@ C10_XPU_API DeviceIndex get_device_idx_from_pointer(void* ptr);
 using PointerOwnerLookup = DeviceIndex (*)(void* ptr);
 C10_XPU_API void set_pointer_owner_lookup(PointerOwnerLookup lookup);
 
-/// Sets the mapping: GPU, CPU, AUTO or EXPLICIT. Raises for another name, and
-/// after the first use of a device.
+/// The mapping in force, or that the first use will take. set_mapping raises
+/// for an unknown name, and after the first use of a device.
 C10_XPU_API void set_mapping(const std::string& name);
-
-/// The mapping in force, or that the first use will take.
 C10_XPU_API std::string mapping();
 
-/// Whether this process is the forked child of one that had started XPU.
+/// Whether this process is the forked child of one that had started XPU, and
+/// whether it has enumerated the devices itself.
 C10_XPU_API bool is_in_bad_fork();
-
-/// Whether the devices have been enumerated in this process.
 C10_XPU_API bool is_device_pool_initialized();
 
 /// What a call that is about to wait for a stream, an event or a device does.

@@ -5,7 +5,7 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
-#include <c10/xpu/impl/XPUThreadDevice.h>
+#include <c10/xpu/impl/XPUInternal.h>
 
 #include <sycl/ext/oneapi/weak_object.hpp>
 
@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <ostream>
 #include <unordered_map>
@@ -27,7 +28,10 @@ using impl::deviceOrCurrent;
 constexpr int kStreamsPerPool = 32;
 constexpr int kLowestPriority = 1;
 constexpr int kHighestPriority = -1;
-constexpr std::array<int, 3> kPriorities = {0, kHighestPriority, kLowestPriority};
+constexpr std::array<int, 3> kPriorities = {
+    0,
+    kHighestPriority,
+    kLowestPriority}; // by the number in a stream's id
 
 // Trivially destructible, so that it can be used to the very end of a thread.
 using ThreadStreams = std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS>;
@@ -55,11 +59,12 @@ struct StreamQueue {
   optional<sycl::event> marker; // see Note [Asking whether a queue is idle]
 };
 
+constexpr size_t kNumQueues = 1 + kPriorities.size() * kStreamsPerPool;
+
 /// The streams of a device: the default stream, then the pools. Null where the
 /// queue has not been made.
 struct DeviceStreams {
-  std::array<std::atomic<StreamQueue*>, 1 + kPriorities.size() * kStreamsPerPool>
-      queues{};
+  std::array<std::atomic<StreamQueue*>, kNumQueues> queues{};
   std::mutex mutex; // while a queue is made
   std::array<std::atomic<uint32_t>, kPriorities.size()> next{};
 };
@@ -100,9 +105,9 @@ inline int placeOf(StreamId id) {
         ? static_cast<int>(1 + slot * kStreamsPerPool + index)
         : kNoStream;
   }
-  return id == 0                                    ? 0
+  return id == 0                                 ? 0
       : id > 0 && id % alignof(sycl::queue) == 0 ? kExternal
-                                                    : kNoStream;
+                                                 : kNoStream;
 }
 
 int priorityAt(int place) {
@@ -112,12 +117,13 @@ int priorityAt(int place) {
 [[noreturn]] C10_NOINLINE void raiseNoStream(StreamId id) {
   TORCH_CHECK(
       false,
-      c10::str("There is no XPU stream with the id ", id, ". Ids are not made "),
-      "by hand: take a stream from getStreamFromPool, getStreamFromExternal or "
-      "getCurrentXPUStream, and give unpack3 what pack3 gave");
+      c10::str("There is no XPU stream with the id ", id, ". Ids are not "),
+      "made by hand: take a stream from getStreamFromPool, "
+      "getStreamFromExternal or getCurrentXPUStream, and give unpack3 what "
+      "pack3 gave");
 }
 
-/// As above; null for an external stream. Raises for what is no stream.
+/// Where the queue of a stream is kept; null for an external stream.
 inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
   impl::checkIndex(device);
   const int place = placeOf(id);
@@ -294,8 +300,8 @@ XPUStream XPUStream::unpack3(
         found != gExternal.end() && found->second.device == device_index &&
             found->second.queue.try_lock(),
         c10::str("The stream id ", stream_id, " names an external queue, but "),
-        c10::str("on device xpu:", int(device_index), " there is none at this "),
-        "address: it was not given to getStreamFromExternal, or is destroyed");
+        c10::str("on device xpu:", int(device_index), " there is none at "),
+        "this address: it was not given to getStreamFromExternal, or is gone");
   }
   return streamOf(device_index, stream_id);
 }

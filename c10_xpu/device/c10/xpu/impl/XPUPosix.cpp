@@ -1,4 +1,4 @@
-#include <c10/xpu/impl/XPUPosix.h>
+#include <c10/xpu/impl/XPUInternal.h>
 
 #include <dlfcn.h>
 #include <pthread.h>

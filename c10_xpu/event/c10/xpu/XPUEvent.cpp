@@ -189,6 +189,7 @@ void XPUEvent::record(const XPUStream& stream) {
       std::swap(recorded_->companion, made.companion);
     }
     recorded_->stream = stream.id();
+    recorded_->at_device = false;
     complete_.store(false, std::memory_order_relaxed);
     device_index_.store(stream.device_index(), std::memory_order_release);
   }
@@ -206,7 +207,14 @@ void XPUEvent::block(const XPUStream& stream) const {
   // Nothing waits for what is known to be complete.
   if (!complete_.load(std::memory_order_acquire)) {
     std::lock_guard<std::mutex> lock(mutex_);
-    impl::submitBarrierAfter(queue, recorded_->last());
+    if (!recorded_->at_device) {
+      recorded_->at_device = !impl::isHeldByHost(recorded_->last());
+    }
+    if (C10_LIKELY(recorded_->at_device)) {
+      C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({recorded_->last()}));
+    } else {
+      impl::submitBarrierAfter(queue, recorded_->last());
+    }
   }
   trace(&Hooks::trace_gpu_event_wait, name_, nameOf(queue));
 }

@@ -107,6 +107,7 @@ class C10_XPU_API XPUEvent {
     sycl::event work; // complete when the work before the record is
     optional<sycl::event> companion; // see Note [Timing of events]
     StreamId stream = 0;
+    bool at_device = false; // not held by a host task, and so never again
 
     // What is complete last, and has the time of a timed record.
     sycl::event& last() {

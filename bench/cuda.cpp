@@ -13,6 +13,11 @@
 
 #include <cuda_runtime_api.h>
 
+// Exported by c10_cuda for libtorch_cuda, without a header.
+namespace c10::cuda::_internal {
+C10_CUDA_API void setHasPrimaryContext(bool (*has)(DeviceIndex));
+} // namespace c10::cuda::_internal
+
 namespace {
 
 using namespace bench;
@@ -91,7 +96,8 @@ struct Cuda {
 int main(int argc, char** argv) {
   const Options options = parseOptions(argc, argv);
   // libtorch_cuda, which would set it, is not loaded.
-  c10::cuda::SetHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  c10::cuda::_internal::setHasPrimaryContext(
+      [](c10::DeviceIndex) { return true; });
   Cache::init(c10::cuda::device_count_ensure_non_zero());
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));

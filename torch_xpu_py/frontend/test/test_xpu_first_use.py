@@ -286,7 +286,7 @@ class TestNoDevice(XpuFirstUseTestCase):
             self.without_advice(printed),
             """\
 0 0
-No XPU device was found. The mapping CPU looks for the SYCL CPU device; SYCL sees: none. Set TORCH_XPU_MAPPING (GPU, CPU, AUTO or EXPLICIT) to look for others.
+No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees: none). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for other devices
 """,  # noqa: B950
         )
 

@@ -56,6 +56,19 @@ inline int virtualDevices() {
     }                                                                         \
   } while (0)
 
+/// For tests in which a queue of one device uses memory of another.
+#define C10_XPU_NEEDS_PEERS()                                               \
+  do {                                                                      \
+    for (c10::DeviceIndex one = 0; one < c10::xpu::device_count(); ++one) { \
+      for (c10::DeviceIndex other = 0; other < one; ++other) {              \
+        if (!c10::xpu::enable_peer_access(one, other) ||                    \
+            !c10::xpu::enable_peer_access(other, one)) {                    \
+          GTEST_SKIP() << "the cards cannot use each other's memory";       \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
+  } while (0)
+
 #define C10_XPU_NEEDS_NO_DEVICE()                   \
   do {                                              \
     if (c10::xpu::device_count() != 0) {            \

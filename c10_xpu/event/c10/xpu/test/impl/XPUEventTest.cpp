@@ -239,6 +239,7 @@ TEST(XPUEventTest, ABlockedStreamWaitsForTheFormerRecord) {
 // events the values would come out wrong.
 TEST(XPUEventTest, EventsOrderWorkBetweenStreams) {
   C10_XPU_NEEDS_DEVICES(1);
+  C10_XPU_NEEDS_PEERS();
   constexpr size_t kCount = 1 << 18;
   constexpr int kRounds = 8;
   for (const bool timing : {false, true}) {

@@ -101,7 +101,8 @@ struct State {
   SyclBackend backend;
   impl::BlockTable table;
   std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards;
-  std::array<std::atomic<DeviceAllocator*>, C10_COMPILE_TIME_MAX_XPUS> devices{};
+  std::array<std::atomic<DeviceAllocator*>, C10_COMPILE_TIME_MAX_XPUS>
+      devices{};
 };
 
 std::atomic<State*> state{nullptr};
@@ -235,9 +236,8 @@ struct NativeAllocator final : XPUAllocator {
 
   void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
     check_device_index(stream.device_index()); // raises in a forked child
-    return nbytes == 0
-        ? nullptr
-        : allocateOn(stream.device_index(), stream.id(), nbytes);
+    return nbytes == 0 ? nullptr
+                       : allocateOn(stream.device_index(), stream.id(), nbytes);
   }
 
   void raw_delete(void* ptr) override {

@@ -99,7 +99,8 @@ class PluggableAllocator final : public XPUAllocator {
 inline std::shared_ptr<XPUAllocator> createCustomAllocator(
     std::function<AllocFn> alloc,
     std::function<FreeFn> free) {
-  return std::make_shared<PluggableAllocator>(std::move(alloc), std::move(free));
+  return std::make_shared<PluggableAllocator>(
+      std::move(alloc), std::move(free));
 }
 
 /// Makes an allocator the current one, until the process ends. Raises if the

@@ -107,8 +107,7 @@ XPUEvent::~XPUEvent() {
   }
 }
 
-XPUEvent::XPUEvent(XPUEvent&& other) noexcept
-    : XPUEvent(other.enable_timing_) {
+XPUEvent::XPUEvent(XPUEvent&& other) noexcept : XPUEvent(other.enable_timing_) {
   *this = std::move(other);
 }
 

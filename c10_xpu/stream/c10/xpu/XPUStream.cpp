@@ -4,8 +4,8 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
-#include <c10/xpu/impl/XPUStreamPool.h>
 #include <c10/xpu/impl/XPUInternal.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/ext/oneapi/weak_object.hpp>
 
@@ -198,8 +198,8 @@ std::vector<sycl::queue> externalQueues(DeviceIndex device) {
 XPUStream nextFromPool(DeviceIndex device, size_t slot) {
   device = deviceOrCurrent(device);
   // The number of streams divides 2^32, so that wrapping around is harmless.
-  const StreamId n = streamsOf(device).next[slot].fetch_add(
-                         1, std::memory_order_relaxed) %
+  const StreamId n =
+      streamsOf(device).next[slot].fetch_add(1, std::memory_order_relaxed) %
       kStreamsPerPool;
   return streamOf(device, (n << 4) | static_cast<StreamId>(slot << 1) | 1);
 }

@@ -11,7 +11,8 @@ namespace c10::xpu::impl {
 
 /// The settings of PYTORCH_XPU_ALLOC_CONF, "key:value" pairs separated by
 /// commas:
-///   max_split_size_mb             more than 20; larger blocks are neither split
+///   max_split_size_mb             more than 20; larger blocks are neither
+///   split
 ///                                 nor given to smaller requests
 ///   roundup_power2_divisions      a power of two; sizes are rounded up to one
 ///                                 of that many steps between powers of two

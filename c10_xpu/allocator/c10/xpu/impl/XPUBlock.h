@@ -152,7 +152,8 @@ class FreeBlocks {
     Block* best = nullptr;
     for (Block* block = bins_[bin]; block != nullptr;
          block = block->free_list.next) {
-      if (block->size >= size && (best == nullptr || block->size < best->size)) {
+      if (block->size >= size &&
+          (best == nullptr || block->size < best->size)) {
         best = block;
         if (block->size == size) {
           break;
@@ -205,7 +206,8 @@ class BlockTable {
   }
 
   Block* find(const void* ptr) const {
-    const Entry* const leaf = root_[rootIndex(ptr)].load(std::memory_order_acquire);
+    const Entry* const leaf =
+        root_[rootIndex(ptr)].load(std::memory_order_acquire);
     return leaf == nullptr
         ? nullptr
         : leaf[leafIndex(ptr)].load(std::memory_order_acquire);
@@ -217,7 +219,8 @@ class BlockTable {
     Entry* leaf = slot.load(std::memory_order_acquire);
     if (leaf == nullptr) {
       Entry* const fresh = newLevel<Entry>(kLeafBits);
-      if (slot.compare_exchange_strong(leaf, fresh, std::memory_order_acq_rel)) {
+      if (slot.compare_exchange_strong(
+              leaf, fresh, std::memory_order_acq_rel)) {
         leaf = fresh;
       } else {
         std::free(fresh);

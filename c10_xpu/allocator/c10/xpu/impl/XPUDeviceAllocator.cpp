@@ -627,8 +627,8 @@ void DeviceAllocator::processUses(
         bool idle = false;
         if (Fence& last = pending.back().fence; !last) {
           const bool own = use.stream == blocks.stream;
-          last = backend_.fence(
-              use.stream, own ? blocks.external.get() : nullptr);
+          last =
+              backend_.fence(use.stream, own ? blocks.external.get() : nullptr);
           idle = !last;
         }
         while (!pending.empty()) {

@@ -97,8 +97,8 @@ using CountsByType = std::array<Counts, 3>;
 //
 // The owner of an external queue may destroy it, and another may follow at the
 // same address. So a block of an external stream always counts as used by that
-// stream: its free blocks are idle, and may serve any external stream. A copy of
-// the queue is kept as long as one of its blocks is allocated or pending.
+// stream: its free blocks are idle, and may serve any external stream. A copy
+// of the queue is kept as long as one of its blocks is allocated or pending.
 
 class DeviceAllocator;
 

@@ -267,7 +267,9 @@ TEST_F(XPUCachingHostAllocatorTest, MemoryWithPendingWorkIsNeverGivenBack) {
   stream.queue().memset(address, 1, 2 * kMiB);
   EXPECT_TRUE(recordOn(data, stream));
   data.clear();
-  { const DataPtr cached = HostAlloc(4 * kMiB); }
+  {
+    const DataPtr cached = HostAlloc(4 * kMiB);
+  }
   const int frees = calls().frees;
   CachingHostAllocator_emptyCache();
   EXPECT_EQ(calls().frees, frees + 1);
@@ -415,7 +417,9 @@ TEST_F(XPUCachingHostAllocatorTest, ABlockInUseDoesNotKeepAllExternalQueues) {
 TEST_F(XPUCachingHostAllocatorTest, AForkedChildGetsNoPinnedMemory) {
   C10_XPU_NEEDS_DEVICES(1);
   DataPtr data = HostAlloc(4096);
-  { const DataPtr cached = HostAlloc(kMiB); }
+  {
+    const DataPtr cached = HostAlloc(kMiB);
+  }
   const int frees = calls().frees;
   const auto ended = inChild({}, [&]() -> std::string {
     const auto error = errorOf([] { HostAlloc(kMiB); });

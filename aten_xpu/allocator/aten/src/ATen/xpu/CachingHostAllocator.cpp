@@ -278,8 +278,9 @@ class CachingHostAllocatorImpl {
   void* allocateFromSystem(size_t size) {
     Blocks made;
     made.push_back({nullptr, size, /*in_use=*/true, {}});
-    void* const ptr = C10_XPU_CHECK(sycl::aligned_alloc_host(
-        kAlignment, size, c10::xpu::get_device_context()));
+    void* const ptr = C10_XPU_CHECK(
+        sycl::aligned_alloc_host(
+            kAlignment, size, c10::xpu::get_device_context()));
     if (ptr) {
       made.front().ptr = ptr;
       std::lock_guard<std::mutex> lock(mutex_);

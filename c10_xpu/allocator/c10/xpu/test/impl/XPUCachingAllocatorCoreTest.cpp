@@ -189,7 +189,8 @@ TEST(XPUCachingAllocatorCoreTest, FormatsSizes) {
 // ---- structures ----
 
 // The best fit is exact, however many blocks share a bin or are beyond the last
-// one. (A search that gives up after some probes misses the only one that fits.)
+// one. (A search that gives up after some probes misses the only one that
+// fits.)
 TEST(XPUCachingAllocatorCoreTest, FreeBlocksFindTheBestFit) {
   std::mt19937_64 random(5);
   for (const auto& [shift, top] : std::vector<std::pair<int, size_t>>{
@@ -315,7 +316,8 @@ TEST(XPUCachingAllocatorCoreTest, SteadyStateAsksForNothing) {
         device.free(temporary);
       }
       for (; !saved.empty(); saved.pop_back()) {
-        device.free(device.allocate(1 + randomSize(layers) / 32 * (32 - shape)));
+        device.free(
+            device.allocate(1 + randomSize(layers) / 32 * (32 - shape)));
         device.free(saved.back());
       }
     };
@@ -626,9 +628,7 @@ void stress(size_t threads, bool shared_streams, const char* config) {
   std::atomic<int64_t> allocations{0};
   inThreads(threads, [&](size_t thread) {
     std::mt19937_64 random(thread);
-    const auto anyStream = [&] {
-      return static_cast<StreamId>(random() % 5);
-    };
+    const auto anyStream = [&] { return static_cast<StreamId>(random() % 5); };
     for (int i = 0; i < 1500; ++i) {
       const auto stream =
           static_cast<StreamId>(shared_streams ? random() % 3 : thread);

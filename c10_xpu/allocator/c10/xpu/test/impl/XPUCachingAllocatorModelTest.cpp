@@ -99,8 +99,9 @@ class Model {
     backend_.total_memory = setup.memory;
     backend_.capacity = setup.memory / 8 * 7; // less than the limit
     for (const auto i : c10::irange(kDevices)) {
-      devices_.push_back(std::make_unique<DeviceAllocator>(
-          backend_, table_, cards_[cardOf(i)], i, config_));
+      devices_.push_back(
+          std::make_unique<DeviceAllocator>(
+              backend_, table_, cards_[cardOf(i)], i, config_));
     }
   }
 
@@ -190,8 +191,7 @@ class Model {
   void apply(const Operation& op) {
     before_ = snapshot();
     const auto device = static_cast<DeviceIndex>(op.a % kDevices);
-    Live* const any =
-        live_.empty() ? nullptr : &live_[op.a % live_.size()];
+    Live* const any = live_.empty() ? nullptr : &live_[op.a % live_.size()];
     switch (op.action) {
       case 'a':
         return allocate(streamOf(op.a), sizeOf(op.b));
@@ -232,8 +232,8 @@ class Model {
       case 'l': {
         const double fraction = op.b % 3 == 0 ? 1.0 : (op.b % 1000) / 1000.0;
         devices_[device]->setMemoryFraction(fraction);
-        limits_[cardOf(device)] = static_cast<size_t>(
-            fraction * static_cast<double>(setup_.memory));
+        limits_[cardOf(device)] =
+            static_cast<size_t>(fraction * static_cast<double>(setup_.memory));
         return;
       }
       case 'b':
@@ -332,16 +332,17 @@ class Model {
     };
     const XPUStream own =
         fakeStream(segment.stream, static_cast<DeviceIndex>(segment.device));
-    require(
-        segment.active_size > 0 || held(own),
-        by + " left an idle segment");
+    require(segment.active_size > 0 || held(own), by + " left an idle segment");
     forEachBlock(segment, [&](const char* at, const BlockInfo& block) {
       require(
           block.allocated || !block.active ||
-              std::any_of(held_.begin(), held_.end(), [&](const Live& each) {
-                return each.ptr == at &&
-                    std::any_of(each.uses.begin(), each.uses.end(), held);
-              }),
+              std::any_of(
+                  held_.begin(),
+                  held_.end(),
+                  [&](const Live& each) {
+                    return each.ptr == at &&
+                        std::any_of(each.uses.begin(), each.uses.end(), held);
+                  }),
           by + " left a block pending");
     });
   }
@@ -352,8 +353,8 @@ class Model {
     const bool large = rounded > kSmallSize;
     size_t reserved = 0;
     for (const SegmentInfo& segment : snapshot()) {
-      reserved += cardOf(static_cast<DeviceIndex>(segment.device)) ==
-              cardOf(device)
+      reserved +=
+          cardOf(static_cast<DeviceIndex>(segment.device)) == cardOf(device)
           ? segment.total_size
           : 0;
       if (segment.device != device) {
@@ -437,7 +438,8 @@ class Model {
     require(backend_.misuse.empty(), backend_.misuse);
     const std::vector<SegmentInfo> now = snapshot();
     std::array<Counts, kDevices> counts;
-    std::map<const char*, std::pair<const SegmentInfo*, const BlockInfo*>> found;
+    std::map<const char*, std::pair<const SegmentInfo*, const BlockInfo*>>
+        found;
     auto memory = backend_.segments();
     uintptr_t end = 0;
     for (const SegmentInfo& segment : now) {
@@ -575,8 +577,8 @@ class Model {
     if (read) {
       require(stats.num_ooms == model.ooms, "num_ooms");
       require(stats.num_alloc_retries >= model.ooms, "num_alloc_retries");
-      const auto oversize = std::count_if(
-          live_.begin(), live_.end(), [&](const Live& block) {
+      const auto oversize =
+          std::count_if(live_.begin(), live_.end(), [&](const Live& block) {
             return block.stream.device_index() == device &&
                 config_.roundSize(block.requested) >= config_.max_split_size;
           });
@@ -655,17 +657,14 @@ std::optional<std::string> runModel(
         }
       }
     }
-    return "seed " + std::to_string(seed) + ": " + first + "\nshortened to: " +
-        *error + "\nXPU_ALLOCATOR_MODEL_REPLAY='" + toString(run) + "'";
+    return "seed " + std::to_string(seed) + ": " + first +
+        "\nshortened to: " + *error + "\nXPU_ALLOCATOR_MODEL_REPLAY='" +
+        toString(run) + "'";
   }
   return std::nullopt;
 }
 
-void expectModel(
-    const Case& setup,
-    uint64_t seed,
-    size_t runs,
-    size_t length) {
+void expectModel(const Case& setup, uint64_t seed, size_t runs, size_t length) {
   const auto error = runModel(setup, seed, runs, length);
   EXPECT_FALSE(error.has_value()) << *error;
 }

@@ -421,8 +421,8 @@ TEST_F(XPUCachingAllocatorTest, EmptyCacheWaitsForWorkThatWasHeld) {
   go.set_value();
   host_task.wait();
   // SYCL hands the work over to the device in a thread of its own.
-  while (c10::xpu::impl::isHeldByHost(
-      side.queue().ext_oneapi_submit_barrier())) {
+  while (
+      c10::xpu::impl::isHeldByHost(side.queue().ext_oneapi_submit_barrier())) {
     std::this_thread::yield();
   }
   allocator::emptyCache();

@@ -129,8 +129,7 @@ std::atomic<int> num_alive{0};
 void* allocateShared(size_t size, int device, sycl::queue* queue) {
   ++num_alive;
   EXPECT_EQ(device, 0);
-  return size > (size_t{1} << 40) ? nullptr
-                                  : sycl::malloc_device(size, *queue);
+  return size > (size_t{1} << 40) ? nullptr : sycl::malloc_device(size, *queue);
 }
 
 void freeShared(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {

@@ -81,10 +81,10 @@ class XPUFirstUseTest : public ::testing::Test {
   static void passes(
       const std::vector<std::pair<std::string, std::string>>& environment,
       const std::function<std::string()>& body) {
-    static const bool has_cpu = inChild({kCPU, kOne}, [] {
-                                  return std::string(
-                                      device_count() == 1 ? "" : "no device");
-                                }).code == 0;
+    static const bool has_cpu =
+        inChild({kCPU, kOne}, [] {
+          return std::string(device_count() == 1 ? "" : "no device");
+        }).code == 0;
     if (!has_cpu) {
       GTEST_SKIP() << "SYCL has no CPU device here";
     }

@@ -574,8 +574,7 @@ TEST(XPUEventTest, AForkedChildCanOnlyDestroyEvents) {
                {"query", [&] { pending->query(); }},
                {"block", [&] { pending->block(stream); }},
                {"synchronize", [&] { pending->synchronize(); }},
-               {"elapsed_time",
-                [&] { pending->elapsed_time(*pending); }}}) {
+               {"elapsed_time", [&] { pending->elapsed_time(*pending); }}}) {
         const auto error = errorOf(use);
         const bool own = !timing && std::string(name) == "elapsed_time";
         if (!contains(error, own ? "without timing" : "forked")) {

@@ -101,9 +101,9 @@ TEST(XPUGuardTest, AForkedChildLeavesTheGuardsOfItsParent) {
   const auto ended = inChild({}, [&]() -> std::string {
     leave();
     const auto text = errorOf([&] { XPUStreamGuard guard(stream); });
-    return !contains(text, "forked") ? "a new guard: " + text
+    return !contains(text, "forked")          ? "a new guard: " + text
         : c10::xpu::impl::threadDevice() != 0 ? "the device is not restored"
-                                     : "";
+                                              : "";
   });
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(ended.output, "[]");

@@ -23,6 +23,7 @@ from xpu_stack import moves, transaction
 from xpu_stack.git import BlobId, Repository, TreeId
 from xpu_stack.moves import State
 from xpu_stack.series import PayloadFile
+from xpu_stack.session import CutOff
 from xpu_stack.workspace import Workspace
 
 Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
@@ -91,6 +92,8 @@ def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[T
         transaction.write(work.layout, edit.after)
         transaction.fault("move")
         yield tree
+    except CutOff:
+        raise  # the next run finishes it, and needs the record
     except Exception:
         if edit.differing() is None:
             transaction.write(work.layout, edit.before)

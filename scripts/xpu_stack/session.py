@@ -14,6 +14,10 @@ _HELD = {signal.SIGINT, signal.SIGTERM}
 finished = 0  # steps that came to their end; after Ctrl-C it tells whether one did
 
 
+class CutOff(ToolError):
+    """The process of a step has ended in the middle of it: the next run finishes the step."""
+
+
 def run(step: Callable[[], None]) -> None:
     """Runs `step` in a process of its own session; an error of it is raised here.
 
@@ -40,7 +44,7 @@ def run(step: Callable[[], None]) -> None:
         what, why, next_, code = json.loads(told)
         raise ToolError(what, why=why, next=next_, code=ExitCode(code))
     if status:
-        raise ToolError(
+        raise CutOff(
             "The last step was cut off.",
             why=f"its process ended with {os.waitstatus_to_exitcode(status)}",
             next="type the same command again: it finishes the step first",

@@ -94,7 +94,7 @@ def test_every_kind_of_edit_goes_back_into_the_series(copied: Home) -> None:
     commits = git(copied.checkout, "rev-list", "--reverse", "base..HEAD").split()
     first, second = ids.index("allocator/device-allocator"), ids.index("allocator/host-allocator")
     git(copied.checkout, "reset", "-q", "--hard", commits[first - 1])
-    for number in (second, first, *range(second + 1, len(ids))):
+    for number in (second, *(n for n in range(first, len(ids)) if n != second)):
         git(copied.checkout, "cherry-pick", commits[number])
     # On top: a new file and an edit of PyTorch's own, an amended message, a file that
     # is renamed, one that goes, and an edit that is not committed at all.

@@ -297,7 +297,8 @@ void init(int device_count) {
     state = s;
     set_pointer_owner_lookup(&ownerOf);
   }
-  for (DeviceIndex i = 0; i < device_count; ++i) {
+  const auto end = static_cast<DeviceIndex>(device_count);
+  for (DeviceIndex i = 0; i < end; ++i) {
     if (s->devices[i] == nullptr) {
       s->devices[i] = new DeviceAllocator(
           s->backend, s->table, s->cards[get_root_device(i)], i, s->config);

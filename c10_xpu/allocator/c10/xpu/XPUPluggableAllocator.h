@@ -32,6 +32,7 @@ class PluggableAllocator final : public XPUAllocator {
 
   DataPtr allocate(size_t size) const override {
     // Allocator::allocate is const; to allocate is not.
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
     auto* self = const_cast<PluggableAllocator*>(this);
     void* const ptr = self->raw_alloc_with_stream(size, getCurrentXPUStream());
     return {ptr, ptr, &deleteData, Device(kXPU, current_device())};

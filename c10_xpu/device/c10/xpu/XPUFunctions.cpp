@@ -271,7 +271,8 @@ sycl::context makeContext(const Devices& devices) {
         })) {
       return context;
     }
-  } catch (const sycl::exception&) { // SYCL_ENABLE_DEFAULT_CONTEXTS=0
+  } catch (const sycl::exception&) { // NOLINT(bugprone-empty-catch)
+    // SYCL_ENABLE_DEFAULT_CONTEXTS=0
   }
   return sycl::context(devices, asyncHandler);
 }
@@ -281,7 +282,8 @@ template <typename Descriptor, typename Value>
 void query(const sycl::device& device, Value& value) {
   try {
     value = device.get_info<Descriptor>();
-  } catch (const sycl::exception&) { // it stays as it is
+  } catch (const sycl::exception&) { // NOLINT(bugprone-empty-catch)
+    // It stays as it is.
   }
 }
 
@@ -435,7 +437,8 @@ bool enable_peer_access(DeviceIndex device, DeviceIndex peer) {
     try {
       get_raw_device(device).ext_oneapi_enable_peer_access(
           get_raw_device(peer));
-    } catch (const sycl::exception&) { // it is enabled already
+    } catch (const sycl::exception&) { // NOLINT(bugprone-empty-catch)
+      // It is enabled already.
     }
   }
   return can;

@@ -147,7 +147,7 @@ XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
   sycl::queue* companion = companionOf(stream, queue);
   if (!companion) {
     namespace ext = sycl::ext::oneapi::experimental;
-    return {C10_XPU_CHECK(ext::submit_profiling_tag(queue))};
+    return {C10_XPU_CHECK(ext::submit_profiling_tag(queue)), nullopt};
   }
   auto work = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
   auto time = impl::submitBarrierAfter(*companion, work);
@@ -174,7 +174,7 @@ void XPUEvent::record(const XPUStream& stream) {
   sycl::queue& queue = stream.queue();
   Recorded made = enable_timing_
       ? submitTimed(stream)
-      : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier())};
+      : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()), nullopt};
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -74,7 +74,7 @@ struct DeviceStreams {
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
 DeviceStreams& streamsOf(DeviceIndex device) {
-  return gStreams[static_cast<size_t>(device)];
+  return gStreams[static_cast<uint8_t>(device)]; // which was checked
 }
 
 struct ExternalQueue {

@@ -101,8 +101,8 @@ std::string formatSize(size_t size) {
   const int unit = size < (1 << 20) ? 0 : size < (1 << 30) ? 1 : 2;
   std::ostringstream text;
   text << std::fixed << std::setprecision(2)
-       << static_cast<double>(size) / (size_t{1024} << (10 * unit)) << ' '
-       << "KMG"[unit] << "iB";
+       << static_cast<double>(size) / static_cast<double>(1024U << (10 * unit))
+       << ' ' << "KMG"[unit] << "iB";
   return text.str();
 }
 

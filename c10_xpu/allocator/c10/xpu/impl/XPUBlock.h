@@ -193,6 +193,7 @@ class FreeBlocks {
 ///
 /// Entries stay when a block is freed, so what `find` returns is a hint: the
 /// caller compares address and state under the lock of the block's owner.
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): calloc leaves pages untouched.
 class BlockTable {
  public:
   BlockTable() : root_(newLevel<std::atomic<Entry*>>(kRootBits)) {}
@@ -259,5 +260,6 @@ class BlockTable {
 
   std::atomic<Entry*>* const root_;
 };
+// NOLINTEND(cppcoreguidelines-no-malloc)
 
 } // namespace c10::xpu::impl

@@ -854,7 +854,7 @@ void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
   for (const auto& entry : segments_) {
     const Block* const first = entry.second.first;
     SegmentInfo segment;
-    segment.device = device_;
+    segment.device = static_cast<int>(device_);
     segment.address = reinterpret_cast<int64_t>(entry.first);
     segment.total_size = static_cast<int64_t>(entry.second.size);
     const SpinGuard lock(first->owner->lock);

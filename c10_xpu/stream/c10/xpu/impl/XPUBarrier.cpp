@@ -13,9 +13,8 @@ bool isComplete(const sycl::event& event) {
 }
 
 bool isHeldByHost(const sycl::event& event) {
-  // get_wait_list is not const, but changes nothing.
-  return !C10_XPU_CHECK(const_cast<sycl::event&>(event).get_wait_list())
-              .empty();
+  sycl::event copy = event; // get_wait_list is not const
+  return !C10_XPU_CHECK(copy.get_wait_list()).empty();
 }
 
 // See Note [Waiting for an event without blocking the host]

@@ -53,6 +53,7 @@ class UsedEvent {
  public:
   explicit UsedEvent(PyEvent& owner) : owner_(owner) {
     std::lock_guard<std::mutex> lock(owner_.mutex);
+    // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): locked
     event_ = owner_.event;
   }
   ~UsedEvent() {

@@ -45,6 +45,7 @@ void bindPluggableAllocator(py::module& module) {
     withoutGil(
         [&] { allocator::raw_delete(reinterpret_cast<void*>(address)); });
   });
+  // NOLINTNEXTLINE(bugprone-unused-raii): it registers the type
   py::class_<XPUAllocator, std::shared_ptr<XPUAllocator>>(
       module, "_xpu_XPUAllocator");
   def("_xpu_customAllocator", &customAllocator);

@@ -422,7 +422,7 @@ TEST_F(XPUCachingHostAllocatorTest, AForkedChildGetsNoPinnedMemory) {
   }
   const int frees = calls().frees;
   const auto ended = inChild({}, [&]() -> std::string {
-    const auto error = errorOf([] { HostAlloc(kMiB); });
+    auto error = errorOf([] { HostAlloc(kMiB); });
     if (!contains(error, "forked")) {
       return error;
     }
@@ -477,7 +477,7 @@ TEST_F(XPUCachingHostAllocatorTest, NoThreadWaitsForTheSYCLCallsOfAnother) {
   const DataPtr also_cached = HostAlloc(kMiB);
   cacheABlock();
   Stop at_free;
-  calls().before_free = [&](void* ptr) { at_free(); };
+  calls().before_free = [&](void* /*ptr*/) { at_free(); };
   whileStopped(at_free, [] { CachingHostAllocator_emptyCache(); });
 }
 

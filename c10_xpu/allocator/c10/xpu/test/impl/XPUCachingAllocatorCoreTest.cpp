@@ -594,6 +594,7 @@ TEST(XPUCachingAllocatorCoreTest, PeaksAreExactOverThreads) {
     inThreads(kThreads, [&](size_t thread) {
       for (int round = 0; round < 50; ++round) {
         std::vector<void*> live;
+        live.reserve(blocks);
         for (size_t i = 0; i < blocks; ++i) {
           live.push_back(device.allocate(400, static_cast<StreamId>(thread)));
         }

@@ -60,7 +60,7 @@ Run fromString(const std::string& text) {
 
 // allocate, free, record, work, done, empty, limit, bad free, fault, reset of
 // peaks and of counts
-constexpr char kActions[] = "afrwdelbxpc";
+constexpr std::string_view kActions = "afrwdelbxpc";
 
 Run randomRun(uint64_t seed, size_t length) {
   std::mt19937_64 random(seed);

@@ -90,6 +90,18 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
 
 
 @pytest.mark.usefixtures("environment")
+def test_a_report_that_pytest_did_not_finish_is_none(project: Project, tmp_path: Path) -> None:
+    broken = "def pytest_runtest_logreport(report):\n    assert report.passed\n"
+    test = {"test/conftest.py": broken, "test/test_sample.py": TESTS.replace("{sycl}", "")}
+    write(project.checkout, test)
+    with workspace(project) as work, progress(1, "testing") as bar:
+        this = built(work, tmp_path)
+        with pytest.raises(ToolError, match=r"pytest could not run test_sample\.py"):
+            pytests.run(this, {}, ["test_sample"], tmp_path, bar)
+    assert not (tmp_path / "test_sample.xml").exists()
+
+
+@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(
     ("name", "verdict", "says"),
     [

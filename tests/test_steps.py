@@ -59,7 +59,7 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
         return subprocess.run(
             ["make", "verify", f"PYTHON={tool}"],
             cwd=ROOT,
-            env={**os.environ, "FAILING": failing, "MAKEFLAGS": ""},
+            env={**os.environ, "FAILING": failing, "MAKEFLAGS": "", "MAKELEVEL": ""},
             capture_output=True,
             text=True,
             check=False,

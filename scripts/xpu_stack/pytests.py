@@ -1,5 +1,6 @@
 """Testing a stage: its Python tests through pytest, against the package that was built."""
 
+import os
 from pathlib import Path
 
 from xpu_stack import compiling, packages, runtime, shell
@@ -9,6 +10,8 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.series import Change
 
 _TEST_TIMEOUT = 300  # seconds for one test, some of which start processes
+_SCRIPTS = Path(__file__).parents[1]
+_WHOLE = (0, 1, 2, 5)  # exit codes of pytest after which its report is whole
 
 
 def owners(changes: list[Change]) -> dict[str, str]:
@@ -42,14 +45,17 @@ def run(
     for name in names:
         printed: list[str] = []
         junit = folder / f"{name}.xml"
+        python = runtime.python_environment(this)
+        python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
         code = shell.follow(
             [*_command(this, name, junit), f"{name}.py", *(["-k", cases] if cases else [])],
             printed.append,
             cwd=this.work.repository.folder / "test",
-            env=environment | runtime.python_environment(this) | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment | python | {"PYTHONDONTWRITEBYTECODE": "1"},
         )
         bar.step(f"testing {name}")
-        if not junit.exists():
+        if code not in _WHOLE or not junit.exists():
+            junit.unlink(missing_ok=True)  # it may lack tests
             raise ToolError(
                 f"pytest could not run {name}.py.",
                 why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
@@ -75,6 +81,6 @@ def _command(this: Build, name: str, junit: Path) -> list[str]:
     # -P keeps the checkout's own, unbuilt torch out of the path
     return [
         *(python, "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
-        *options(),
+        *(*options(), "-p", "xpu_stack.xdist_deaths"),
         *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
     ]

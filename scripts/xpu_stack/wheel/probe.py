@@ -16,8 +16,9 @@ import torch  # type: ignore[import-not-found]
 def devices() -> int:
     """How many XPU devices the runtime has, asked of the library itself."""
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10_xpu.so"))
-    count = library._ZN3c103xpu4impl9enumerateEv  # c10::xpu::impl::enumerate()
-    count.restype = ctypes.c_int
+    # c10::xpu::device_count_across_fork(), which does not warn if there are none
+    count = library._ZN3c103xpu24device_count_across_forkEv
+    count.restype = ctypes.c_int8
     return int(count())
 
 

@@ -90,4 +90,4 @@ def abort(base: str, pytorch_src: str | None) -> None:
     """Discards a conflict; the checkout stays as it is."""
     with applying.opened(Layout.current(), base, pytorch_src, "abort") as work:
         change = conflict.abort(work.repository)
-        console.say(f"the conflict of {change} is given up; the checkout is as it was")
+        console.say(f"the conflict of {change} is discarded; the checkout is as it was")

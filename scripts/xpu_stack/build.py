@@ -122,7 +122,10 @@ def prepare(
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
     """Installs what a build in this mode needs."""
     packages.need_apt(work.base.apt)
-    packages.need_apt(work.base.prebuilt.apt if mode is Mode.FAST else work.base.full.apt)
+    if mode is Mode.FAST:
+        packages.need_apt(work.base.prebuilt.apt, instead="make build MODE=full")
+    else:
+        packages.need_apt(work.base.full.apt)
     return packages.need_sycl(work.layout)
 
 

@@ -159,7 +159,7 @@ def test_a_new_stage(project: Project) -> None:
     assert guide.files.keys() == {"c10/xpu/XPUHello.h", "c10/xpu/test/impl/XPUHelloTest.cpp"}
     write(own, guide.files)
     assert "wrote c10_xpu/hello/c10/xpu/XPUHello.h" in guide.block("git -C")
-    assert "the summary of 'hello' is to be written" in guide.block("make check", code=2)
+    assert "the summary of 'hello' is not written yet" in guide.block("make check", code=2)
     edit(project.folder, "patches/series.yaml", "summary: to be written", "summary: greetings")
     write(project.folder, {"patches/texts/hello/hello.md": TEXT.format(title="Greet")})
     assert "4 change(s) are in order" in guide.block("make check")

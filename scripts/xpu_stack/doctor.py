@@ -1,4 +1,4 @@
-"""What is there, what is missing, and how to get it."""
+"""What is installed, what is missing, and how to get it."""
 
 import os
 import platform

@@ -41,7 +41,7 @@ _MEANINGS = {
 
 
 class ToolError(Exception):
-    """An error with a way out.
+    """An error that says how to continue.
 
     what: what happened; why: the reason; next: what to type next. Each is one
     line, except `detail`, which is shown as it is (a compiler's error, a list
@@ -72,7 +72,7 @@ class SeriesError(ToolError):
         super().__init__(
             "The series is not valid.",
             why=f"{place}: {problem}",
-            next=f"mend {place.split(':')[0]}, then {next}",
+            next=f"fix {place.split(':')[0]}, then {next}",
             code=ExitCode.SERIES,
         )
         self.place = place

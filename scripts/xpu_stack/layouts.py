@@ -58,7 +58,7 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> Headers:
             why=next(
                 (line for line in done.complaint.splitlines() if "error" in line), "see below"
             ),
-            next="mend the header: it must include what it uses",
+            next="fix the header: it must include what it uses",
             code=ExitCode.BUILD,
             detail=done.complaint,
         )

@@ -64,9 +64,9 @@ def install_command(names: list[str]) -> str:
 
 
 def need_apt(names: Iterable[str], instead: str = "") -> None:
-    """Installs what is missing; without the right to, says the line to type.
+    """Installs what is missing; without root, raises an error with the command to type.
 
-    instead: what does without these packages.
+    instead: a command that does not need these packages.
     """
     missing = missing_apt(names)
     if not missing:
@@ -145,7 +145,7 @@ def _has_sycl(root: Path) -> bool:
 
 
 def need_sycl(layout: Layout) -> Sycl:
-    """The SYCL runtime, installed from PyPI when there is none."""
+    """The SYCL runtime, installed from PyPI if needed."""
     found = installed_sycl(layout)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""Whether the shipped libraries may be mixed with what is compiled from the series.
+"""Checks that the distribution's libraries are ABI-compatible with what is compiled here.
 
 The distribution's libraries were compiled from the base. Beside them stand
 libraries compiled from the patched checkout. That is sound when both believe
@@ -163,7 +163,7 @@ def judge(proof: Proof, path: Path) -> None:
     reasons = [f"{name} would differ" for name in proof.changed_sources] + proof.layouts
     if reasons:
         raise ToolError(
-            "The series cannot be mixed with the shipped libraries.",
+            "The series cannot be built against the distribution's libraries.",
             why=f"they were compiled from other code: {reasons[0]}",
             next="make build MODE=full # compiles everything",
             code=ExitCode.BUILD,

@@ -69,7 +69,7 @@ def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
     """Reverts the last operation: apply, rebase, continue, export or undo."""
     with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
         oldest = undoing.undo(work, steps)
-        console.say(f"undone: {oldest.verb}; once more is a redo")
+        console.say(f"undone: {oldest.verb}")
         applying.say_result(work, stack.read(work.repository).stage or NO_STAGE, True)
 
 

@@ -1,4 +1,4 @@
-"""What a wheel says of itself: torch.version, metadata, licences."""
+"""What a wheel says about itself: torch.version, metadata, licences."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
     without = [name for name, source in found.items() if source is None]
     if without:
         raise ToolError(
-            "The wheel carries what has no licence file.",
+            "A library in the wheel has no licence file.",
             why=f"no package of the distribution has one for {', '.join(without)}",
             next="make doctor # which libraries the build found",
             code=ExitCode.BUILD,

@@ -1,9 +1,9 @@
-"""Trying a wheel as whoever gets the file has it: `make test-wheel`.
+"""`make test-wheel`: installs a wheel as a user would, and tests it.
 
 In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip
-installs the file and what it asks for. Then: is what it says of itself true,
-does it compute, does every library come from the environment or the system,
-and do the stages' Python tests pass on the installed package?
+installs the file and its requirements. Then it checks the metadata, computes
+something, checks that every library comes from the environment or the system, and
+runs the stages' Python tests on the installed package.
 """
 
 import json
@@ -74,7 +74,7 @@ def run(work: Workspace, identity: Identity) -> None:
             raise ToolError(
                 f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
                 why=wrong[0],
-                next="mend it, then make wheel and make test-wheel",
+                next="fix it, then make wheel and make test-wheel",
                 code=ExitCode.TESTS,
                 detail="\n".join(wrong),
             )

@@ -301,7 +301,7 @@ def test_the_version_that_broke_a_test(calc: Project, home: Path) -> None:
         save(calc, "Expect seven")
         text.write_text(text.read_text() + "\nAnd more.\n")
         told = bisect(calc, home, "--test", "CalcTest.Product")
-        assert "CalcTest.Product fails as soon as it is there: with first/tests" in told
+        assert "CalcTest.Product fails from the start: since first/tests" in told
         found = bisect(calc, home, "--test", "CalcTest.Product", "--good", start)
         assert "CalcTest.Product was broken by " in found
         assert " 'Expect seven'\nit edits first/tests\n" in found

@@ -5,8 +5,11 @@ import re
 import pytest
 from project import ROOT
 from xpu_stack import messages
+from xpu_stack.base import DEFAULT_BASE
 from xpu_stack.cli import cli, reference
 from xpu_stack.errors import ExitCode
+from xpu_stack.layout import Layout
+from xpu_stack.series import Series
 
 TARGETS = {one.name: one for one in reference.targets(ROOT / "Makefile")}
 NOT_OURS = {"SHELL", "PYTHONPATH", "PIP_INDEX_URL", "GIT_ALTERNATE_OBJECT_DIRECTORIES"}
@@ -66,7 +69,21 @@ def test_no_error_is_left_out() -> None:
             assert messages.of_file(path), path
 
 
+def test_the_messages_that_are_explained_are_the_tools_own() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    known = [
+        ".+".join(map(re.escape, re.split(r"<[^>]*>|…", one.what)))
+        for one in messages.collect(ROOT / "scripts")
+    ]
+    told = re.findall(r'^\*\*"(.+?)"\*\*', text, re.M)
+    assert told
+    for message in told:
+        assert any(re.fullmatch(one, message) for one in known), message
+
+
 def test_the_readme_is_short_and_names_targets_that_there_are() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150
     assert set(re.findall(r"\bmake ([a-z][a-z-]+)", text)) <= set(TARGETS)
+    stages = Series.load(Layout.current(), DEFAULT_BASE).stage_names
+    assert re.findall(r"^.{33}(\w+) {3,}\w", text, re.M) == list(stages)

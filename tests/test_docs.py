@@ -45,7 +45,7 @@ class Guide:
         who = {f"GIT_{role}_NAME": "A Person" for role in ("AUTHOR", "COMMITTER")}
         mail = {f"GIT_{role}_EMAIL": "person@invalid" for role in ("AUTHOR", "COMMITTER")}
         kept = project.environment()
-        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "STAGE", "BASE"):
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "STAGE", "BASE", "MODE", "PYTORCH_SRC"):
             kept.pop(name, None)
         self.env = {
             **kept,

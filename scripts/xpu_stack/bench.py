@@ -207,8 +207,8 @@ def _say_conditions(figures: list[Figure], load: float) -> None:
     left_out = sum(one.left_out for one in figures)
     rounds = left_out + sum(one.rounds for one in figures)
     say(
-        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds, in which "
-        "the core was taken away, are left out"
+        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds "
+        "that other processes interrupted are left out"
     )
     for figure in figures:
         if figure.first is not None:

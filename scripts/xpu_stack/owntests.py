@@ -60,7 +60,7 @@ def judge(before: dict[str, str], after: dict[str, str], foreseen: dict[str, str
         f"{name}: is said to differ and does not" for name in foreseen if name not in differ
     ]
     for name, reason in foreseen.items():
-        say(f"  differs as foreseen: {name}: {reason}")
+        say(f"  differs, as listed: {name}: {reason}")
     counts = ", ".join(
         f"{sum(how == kind for how in after.values())} {kind}"
         for kind in ("passed", "failed", "skipped")

@@ -43,7 +43,7 @@ def rehearse(order: Order) -> None:
         path.unlink()
     tree.remove_installed(order.source)
     stamp.write_text(configured)
-    say("the packing has been rehearsed with stand-ins of the libraries")
+    say("rehearsed the packaging, with empty libraries")
 
 
 def _place(target: Target, links: Iterable[str]) -> Path:

@@ -81,7 +81,7 @@ def run(work: Workspace, identity: Identity) -> None:
         _run_tests(this)
     finally:
         shutil.rmtree(folder)
-    say(f"{wheel.name} is sound")
+    say(f"{wheel.name} passes all checks")
 
 
 def _find(work: Workspace, identity: Identity) -> Path:

@@ -27,7 +27,7 @@ mode = $(if $(MODE),--mode '$(MODE)')
 .PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):\($$\|[^=].*\)/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help:
-	@$(tool) --help
+	@$(tool) help
 
 apply:
 	@$(tool) apply $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)')
@@ -89,10 +89,10 @@ bench:
 	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
 review:
-	@$(tool) review $(checkout) $(if $(SINCE),--since '$(SINCE)')
+	@$(tool) review $(checkout) $(if $(SINCE),--since '$(SINCE)') $(if $(OUT),--out '$(OUT)')
 
 mail:
-	@$(tool) mail $(checkout)
+	@$(tool) mail $(checkout) $(if $(OUT),--out '$(OUT)')
 
 submit:
 	@$(tool) submit $(stage) $(checkout) $(if $(BRANCH),--branch '$(BRANCH)') $(if $(DRY_RUN),--dry-run)
@@ -100,14 +100,17 @@ submit:
 doctor:
 	@$(tool) doctor $(if $(BASE),--base '$(BASE)')
 
-clean:
+clean: ## Removes what was built; refuses while a conflict is unresolved.
 	@$(tool) clean
 
-distclean:
+distclean: ## Removes all that the tool has made; refuses while a checkout has work of yours.
 	@$(tool) clean --all
 
+reference:
+	@$(tool) reference
+
 # The checks of the toolkit itself, and everything together.
-lint:
+lint: ## Checks the toolkit's style and types.
 	@$(tool) --dev -m ruff check .
 	@$(tool) --dev -m ruff format --check .
 	@$(tool) --dev -m mypy
@@ -115,10 +118,10 @@ lint:
 
 # The tests of the real base copy it, so that many at once want a large disk. In
 # alphabetical order the file that takes longest is not among the last.
-self-test:
+self-test: ## Runs the toolkit's tests.
 	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 --no-loadscope-reorder $(ARGS)
 
 # + hands this make's flags and variables on to the makes of the steps.
-verify:
+verify: ## Runs lint, check, self-test, test, tidy and sanitize; builds and tests the fast wheel.
 	+@ci/steps $(foreach step,lint check self-test test tidy sanitize,'$(MAKE) $(step)') \
 		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast'

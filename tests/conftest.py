@@ -1,13 +1,10 @@
-import io
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from project import BASE, Project, write
+from project import Project, release
 from real import Home
 from xpu_stack.layout import Layout
 
@@ -30,15 +27,7 @@ def fork(project: Project) -> Project:
     The release is the small base as a source package, found as if it had been
     downloaded; the checkout is a fork of it.
     """
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
-        for name in ("c10/CMakeLists.txt", "aten/Context.h", "other.txt"):
-            archive.add(project.checkout / name, f"pytorch/{name}")
-    downloads = project.folder / ".xpu/downloads"
-    downloads.mkdir(parents=True)
-    (downloads / "base.tar.xz").write_bytes(buffer.getvalue())
-    text = BASE.format(sha256=sha256(buffer.getvalue()).hexdigest(), url="nowhere")
-    write(project.folder, {"patches/v1.13.1/base.yaml": text})
+    release(project)
     return project
 
 

@@ -7,13 +7,16 @@ base is a few files. Identities and dates are fixed, so that ids are stable.
 
 import compileall
 import functools
+import io
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,6 +122,21 @@ def drift(project: "Project", name: str, content: str | bytes) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     git(project.checkout, "add", "-A")
     git(project.checkout, "commit", "-qm", f"Drift of {name}")
+
+
+def release(project: "Project") -> None:
+    """The checkout's files as the release, found as if it had been downloaded."""
+    git(project.checkout, "add", ".")
+    git(project.checkout, "commit", "-qm", "more", check=False)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+        for name in git(project.checkout, "ls-files").split():
+            archive.add(project.checkout / name, f"pytorch/{name}")
+    downloads = project.folder / ".xpu/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / "base.tar.xz").write_bytes(buffer.getvalue())
+    text = BASE.format(sha256=sha256(buffer.getvalue()).hexdigest(), url="nowhere")
+    write(project.folder, {"patches/v1.13.1/base.yaml": text})
 
 
 @functools.cache

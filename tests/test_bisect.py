@@ -154,7 +154,7 @@ def test_each_change_is_tested_and_the_run_goes_on_where_it_stopped(
         "-- second/sum (3/4)",
     ]
     assert "second/sum: has no tests of its own" in ended.out
-    assert "1 program(s) passed before, and are the same" in ended.out  # but for a comment
+    assert "1 program(s) passed before and have not changed" in ended.out  # but for a comment
     assert "CPU-2: calc_test: CalcTest.Sum" in ended.err
     assert calc.log()[0] == "Change the sum"  # where the person mends it
     again = calc.run(*words, env=environment(home))
@@ -260,7 +260,7 @@ There is nothing to search: at second/product the test passes.
     good = bisect(calc, home, "--test", "CalcTest.Sum", "--good", "second/sum", code=2)
     assert "There is no good end: at second/sum the test fails." in good
     unknown = bisect(calc, home, "--test", "CalcTest.Sum", "--good", "nothing", code=2)
-    assert "'nothing' is no stage, no change and no version of the series." in unknown
+    assert "'nothing' is not a stage, a change or a version of the series." in unknown
 
 
 def test_a_change_that_does_not_build_is_gone_around(calc: Project, home: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_change_that_does_not_build_is_gone_around(calc: Project, home: Path) 
     assert "second/comment: cannot be judged" in told
     assert "second/sum: cannot be judged" in told
     assert (
-        "CalcTest.Sum was broken by one of these; those before the last could not be judged:\n"
+        "CalcTest.Sum was broken by one of these; all but the last could not be tested:\n"
         "  second/comment: Change the comment\n"
         "  second/sum: Change the sum\n"
         "  second/product: Change the product\n"
@@ -301,7 +301,7 @@ def test_the_version_that_broke_a_test(calc: Project, home: Path) -> None:
         save(calc, "Expect seven")
         text.write_text(text.read_text() + "\nAnd more.\n")
         told = bisect(calc, home, "--test", "CalcTest.Product")
-        assert "CalcTest.Product fails as soon as it is there: with first/tests" in told
+        assert "CalcTest.Product fails from the start: since first/tests" in told
         found = bisect(calc, home, "--test", "CalcTest.Product", "--good", start)
         assert "CalcTest.Product was broken by " in found
         assert " 'Expect seven'\nit edits first/tests\n" in found
@@ -366,9 +366,9 @@ def test_killed_the_next_command_puts_it_back(calc: Project, home: Path) -> None
         assert code == -signal.SIGKILL
         assert calc.log()[0] == "Change the product"  # where the search was
         told = calc.ok("undo", env=environment(home))
-        assert "an earlier search was cut off; the checkout is back where it was" in told
+        assert "an earlier search was interrupted; the checkout is back where it was" in told
         assert calc.log()[0] == "calc"  # the apply is undone, no move of the search
-        assert "cut off" not in calc.ok("status", env=environment(home))
+        assert "interrupted" not in calc.ok("status", env=environment(home))
 
 
 def test_killed_and_edited_since(calc: Project, home: Path) -> None:
@@ -396,7 +396,7 @@ def test_killed_and_committed_since(calc: Project, home: Path) -> None:
     with ended_by(signal.SIGKILL, calc, home):
         git(calc.checkout, "commit", "-q", "--allow-empty", "-m", "mine")
         told = calc.ok("status", env=environment(home))
-        assert "the checkout was changed since, and stays as it is" in told
+        assert "the checkout has changed since, and is left as is" in told
         assert calc.log()[0] == "mine"
         git(calc.checkout, "reset", "-q", "--keep", "HEAD~1")
 

@@ -121,7 +121,7 @@ unpacking base.tar.xz ...
 making the base commit ...
 device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 2 of 3, device/aten.
-  why: laid on it, the change alters nothing
+  why: applied to it, the change alters nothing
   next: make apply STAGE=stream DROP=device/aten PYTORCH_SRC=CHECKOUT""",
     )
     assert fork.snapshot() == before
@@ -255,5 +255,5 @@ def test_without_the_release_a_conflict_says_so(project: Project) -> None:
     before = project.snapshot()
     ended = project.run("apply", env={"PATH": "/usr/bin:/bin", "PYTORCH_GIT": "/nowhere"})
     assert ended.code == 5
-    assert "cannot be had here" in ended.err
+    assert "is not available here" in ended.err
     assert project.snapshot() == before

@@ -134,7 +134,7 @@ def test_the_move_itself_killed_is_finished_by_the_next_run(project: Project, ve
             process = start(project, *words, fault=point)
             _, errors = process.communicate()
             assert process.returncode == 3, (point, errors)
-            assert b"was cut off" in errors
+            assert b"was interrupted" in errors
             project.ok("status")
             assert project.snapshot() == after, point
     whole(project)

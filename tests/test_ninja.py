@@ -18,7 +18,7 @@ def test_a_failed_step_is_told_by_its_first_error(tmp_path: Path) -> None:
     error = failing(tmp_path, "c10.dir/x.cpp.o")
     assert error.code == ExitCode.BUILD
     assert error.why == "x.cpp:1:2: error: redefinition of f"
-    assert error.next.startswith("mend it and type the same command again")
+    assert error.next.startswith("fix it and run the same command again")
 
 
 def test_a_unit_of_several_sources_can_be_taken_apart(tmp_path: Path) -> None:

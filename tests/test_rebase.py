@@ -285,7 +285,7 @@ files, hunks: in conflict; new files, lines: what the base has of those the chan
 device/aten: aten/Hooks.cpp: 1 hunk(s)
 stream/stream: c10/xpu/Stream.cpp: 1 hunk(s)
 3 change(s): 1 applies, 1 there already, 1 another there
-without those that the base has others of: make rebase ONTO=newer STAGE=stream DROP=device/aten,stream/stream PYTORCH_SRC=CHECKOUT
+to skip those that the base has in another form too: make rebase ONTO=newer STAGE=stream DROP=device/aten,stream/stream PYTORCH_SRC=CHECKOUT
 next: make rebase ONTO=newer STAGE=stream DROP=device/aten PYTORCH_SRC=CHECKOUT
 """,
     )
@@ -322,7 +322,7 @@ making the base commit ...
 device/runtime: there already, the base has 2 of its 2 new file(s), 100% of the lines it adds
 device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 1 of 3, device/runtime.
-  why: laid on it, the change alters nothing
+  why: applied to it, the change alters nothing
   next: make rebase ONTO=newer STAGE=stream DROP=device/aten,device/runtime PYTORCH_SRC=CHECKOUT""",
     )
     fork.ok("rebase", "--onto", "newer", "--drop", "device/aten,device/runtime")

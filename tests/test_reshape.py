@@ -135,7 +135,7 @@ def test_an_order_that_tears_a_stage_apart_is_refused(applied: Project) -> None:
         git(applied.checkout, "cherry-pick", "--allow-empty", one)
     ended = applied.run("export")
     assert ended.code == 6
-    assert "tears the stage 'device' apart" in ended.err
+    assert "splits the stage 'device'" in ended.err
     assert changed(applied, before) == set()
 
 
@@ -312,7 +312,7 @@ def test_two_commits_of_one_change_are_refused(applied: Project) -> None:
     )
     ended = applied.run("export")
     assert ended.code == 3
-    assert "Two commits are of the change stream/stream." in ended.err
+    assert "Two commits belong to the change stream/stream." in ended.err
     assert changed(applied, before) == set()
 
 
@@ -330,7 +330,7 @@ def test_a_name_that_is_none_is_refused(applied: Project) -> None:
     commit(applied, "Add it\n\nXPU-Change: nonsense", {"c10/xpu/Two.cpp": "int two;\n"})
     ended = applied.run("export")
     assert ended.code == 6
-    assert "'nonsense' is no name for a change." in ended.err
+    assert "'nonsense' is not a valid name for a change." in ended.err
 
 
 # -- make new ------------------------------------------------------------------
@@ -348,14 +348,14 @@ def test_a_change_is_begun_filled_and_checked(released: Project) -> None:
     assert_expected_inline(
         ended.lines.split("\n...", 1)[-1].split("checking ...\n")[-1],
         """\
-patches/texts/device/more.md:1: device/more: its text is to be written
+patches/texts/device/more.md:1: device/more: its text is not written yet
 patches/series.yaml:8: device/more is empty: amend its commit, make export
 error: The series is not valid.
-  why: patches/texts/device/more.md:1: device/more: its text is to be written
-  next: mend patches/texts/device/more.md, then make check""",
+  why: patches/texts/device/more.md:1: device/more: its text is not written yet
+  next: fix patches/texts/device/more.md, then make check""",
     )
     released.ok("apply", "--stage", "device/more")
-    assert released.log()[0] == "To be written: a title, as an order"
+    assert released.log()[0] == "To be written: a title, in the imperative"
     write(released.checkout, {"c10/xpu/More.cpp": "int more;\n"})
     git(released.checkout, "add", "c10/xpu/More.cpp")
     told = git(released.checkout, "log", "-1", "--format=%B").split("XPU-Change")[1]
@@ -382,7 +382,7 @@ def test_a_stage_is_begun(released: Project) -> None:
         "  - name: event\n    summary: to be written\n    changes:\n      - name: event\n"
         "  - name: stream\n    summary",
     )
-    assert "the summary of 'event' is to be written" in released.run("check", source=False).err
+    assert "the summary of 'event' is not written yet" in released.run("check", source=False).err
     released.ok("apply")
     assert released.log()[:3] == ["Add streams", "Add events", "Add hooks"]
 
@@ -390,15 +390,15 @@ def test_a_stage_is_begun(released: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["nonsense"], "'nonsense' is no name for a change."),
-        (["Device/x"], "'Device/x' is no name for a change."),
-        (["device/aten"], "The change 'device/aten' is there already."),
+        (["nonsense"], "'nonsense' is not a valid name for a change."),
+        (["Device/x"], "'Device/x' is not a valid name for a change."),
+        (["device/aten"], "The change 'device/aten' already exists."),
         (["device/x", "--after", "nothing"], "There is no stage 'nothing'."),
         (["device/x", "--after", "device/nothing"], "There is no change 'device/nothing'."),
-        (["device/x", "--after", "stream"], "A change of 'device' cannot stand after 'stream'."),
+        (["device/x", "--after", "stream"], "A change of 'device' cannot come after 'stream'."),
         (
             ["event/x", "--after", "device/runtime"],
-            "A new stage cannot stand after 'device/runtime'.",
+            "A new stage cannot come after 'device/runtime'.",
         ),
         (["event/x", "--title", "x" * 73], "The title is too long or empty."),
     ],

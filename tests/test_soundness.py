@@ -89,13 +89,13 @@ def edited(tmp_path: Path, old: str, new: str) -> Proof:
         ("Handle = int32_t", "Handle = uint32_t", "member handle_: unsigned int"),
         ("float other_", "double other_", "member other_: double"),
         ("struct Context : Base", "struct Context", "at::Context"),
-        ("struct Context", "struct Renamed", "at::Context: is there no more"),
+        ("struct Context", "struct Renamed", "at::Context: no longer exists"),
     ],
 )
 def test_a_layout_that_differs_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
     proof = edited(tmp_path, old, new)
     assert told in "\n".join(proof.layouts)
-    with pytest.raises(ToolError, match="cannot be mixed") as refusal:
+    with pytest.raises(ToolError, match="cannot be built against") as refusal:
         judge(proof, tmp_path)
     assert refusal.value.next.startswith("make build MODE=full")
 
@@ -145,7 +145,7 @@ def test_objects_are_told_also_where_mixing_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proof = edited(tmp_path, "float other_", "double other_")
-    with pytest.raises(ToolError, match="cannot be mixed"):
+    with pytest.raises(ToolError, match="cannot be built against"):
         judge(proof, tmp_path)
     assert f"{NAME} (1 of 2 in torch_cpu, 0 of 1 in shm)" in capsys.readouterr().out
 
@@ -171,7 +171,7 @@ def test_a_macro_of_the_series_is_looked_for_in_headers_that_it_does_not_edit(
 def test_a_generated_source_that_differs_is_refused(tmp_path: Path) -> None:
     proof = proof_of(tmp_path, tree(tmp_path / "after", HEADER, generated="int more;\n"))
     assert proof.changed_sources == ["build:aten/src/ATen/Register.cpp"]
-    with pytest.raises(ToolError, match="cannot be mixed"):
+    with pytest.raises(ToolError, match="cannot be built against"):
         judge(proof, tmp_path)
 
 

@@ -261,7 +261,7 @@ def test_from_another_machine(submitted: Upstream, tmp_path: Path) -> None:
 def cut_off(upstream: Upstream) -> ToolError:
     with pytest.raises(ToolError) as caught:
         upstream.submit()
-    assert caught.value.what == "The submission was cut off."
+    assert caught.value.what == "The submission was interrupted."
     assert caught.value.code == ExitCode.MISSING
     return caught.value
 

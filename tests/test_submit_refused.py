@@ -90,7 +90,7 @@ def test_commits_reordered_by_hand(upstream: Upstream) -> None:
     for commit in (aten, runtime, stream):
         git(checkout, "cherry-pick", commit)
     error = refused(upstream)
-    assert error.what == "The commits are in another order than the series."
+    assert error.what == "The commits are not in the order of the series."
     assert error.why == "the checkout has device/aten device/runtime stream/stream"
     upstream.project.ok("export")  # the way out that is named
     upstream.submit()
@@ -105,7 +105,7 @@ def test_no_stack(upstream: Upstream) -> None:
 def test_a_stage_that_is_not_applied(upstream: Upstream) -> None:
     upstream.project.ok("apply", "--stage", "device")
     error = refused(upstream, "stream")
-    assert error.what == "The checkout does not reach to 'stream'."
+    assert error.what == "The checkout stops before 'stream'."
     assert error.why == "it is at device/aten"
     assert error.next == "make apply STAGE=stream"
 
@@ -132,7 +132,7 @@ def test_a_source_id_in_two_commits(upstream: Upstream) -> None:
     git(checkout, "cherry-pick", stream)
     amend(upstream.project, message(upstream.project).rstrip() + f"\n{line}")
     error = refused(upstream)
-    assert error.what == "The commit of stream/stream has a line of ghstack's twice."
+    assert error.what == "The commit of stream/stream has the same ghstack line twice."
     upstream.project.ok("apply")  # the way out that is named
     upstream.submit()
     assert len(upstream.open()) == 3
@@ -189,7 +189,7 @@ def test_a_remote_that_takes_no_push(upstream: Upstream) -> None:
     # ghstack asks the push address whose repository it is
     error = refused(upstream)
     assert error.what in (
-        "GitHub gives no answer that can be used.",
+        "GitHub gave no usable answer.",
         "'origin' does not let you push.",
     )
 
@@ -329,7 +329,7 @@ def test_no_connection(upstream: Upstream, tmp_path: Path) -> None:
     )
     ended = upstream.project.run("submit", "--dry-run", env={"GHSTACKRC_PATH": str(config)})
     assert ended.code == 4
-    assert "GitHub gives no answer that can be used." in ended.err
+    assert "GitHub gave no usable answer." in ended.err
     (log,) = (upstream.project.folder / ".xpu/logs").glob("submit.log")
     assert "secret-token" not in log.read_text() + ended.out + ended.err
 

@@ -275,7 +275,7 @@ def test_another_file_of_that_name_is_refused(
     release: tuple[Layout, Callable[[str], Headers]],
 ) -> None:
     layout, wanted = release
-    with pytest.raises(ToolError, match=r"p-1\.tar\.gz, which has p\.h, cannot be had"):
+    with pytest.raises(ToolError, match=r"p-1\.tar\.gz, which has p\.h, is not available"):
         headers.fetched(layout, wanted("0" * 64))
     assert not (layout.downloads / "p-1.tar.gz").exists()
 

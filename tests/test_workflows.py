@@ -21,7 +21,9 @@ def commands(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_target_and_script_is_there(path: Path) -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
-    variables = set(re.findall(r"^\| `(\w+)`", (REPOSITORY / "README.md").read_text(), re.M))
+    variables = set(
+        re.findall(r"^\| `(\w+)`", (REPOSITORY / "docs/reference.md").read_text(), re.M)
+    )
     ours = 0
     for words in map(shlex.split, commands(path)):
         if words[0] == "make":

@@ -6,5 +6,5 @@ try:
     from xpu_stack.cli import main
 
     main()
-except KeyboardInterrupt:  # before there was anyone to catch it
+except KeyboardInterrupt:  # before main() could catch it
     sys.exit(130)

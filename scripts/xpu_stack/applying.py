@@ -66,7 +66,7 @@ def _lock_file(work: Workspace) -> Path:
 
 def _recover(work: Workspace) -> None:
     if Switch(work.repository).recover():
-        say("an earlier run was cut off while it changed the checkout; that is finished")
+        say("an earlier run was interrupted while it changed the checkout; that is now complete")
     returning.recover(work.repository)
     _make_up_for(work)
 
@@ -82,7 +82,7 @@ def _make_up_for(work: Workspace) -> None:
         adopt(work, edit)
     else:
         moves.move(work.repository, verb, to, edit)
-    say(f"an earlier {verb} was cut off after it wrote the series; the checkout has followed")
+    say(f"an earlier {verb} was interrupted after it wrote the series; the checkout now follows it")
 
 
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:

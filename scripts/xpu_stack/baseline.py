@@ -1,6 +1,6 @@
-"""The base without the series, configured as the series is: what shipped libraries were made of.
+"""The base without the series, configured in the same way, as the distribution built it.
 
-A checkout of its own beside the patched one, that shares its objects.
+A separate checkout beside the patched one, which shares its objects.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from xpu_stack.git import CommitId, Repository
 
 
 def workspace(work: Workspace, base: CommitId) -> Workspace:
-    """A checkout of `base` with nothing applied, made when there is none."""
+    """A checkout of `base` with nothing applied, made if it does not exist."""
     folder = work.layout.state / "baseline" / base[:12]
     if not folder.exists():
         partial = folder.with_suffix(".partial")

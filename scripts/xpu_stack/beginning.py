@@ -1,7 +1,7 @@
-"""`make new`: a change is begun, and a stage when there is none of that name.
+"""`make new`: adds a change to the series, and its stage if that is new.
 
-It gets its place in the series and a text to be filled in. Applied, it is an
-empty commit until something is put into it; `make check` says what is missing.
+It gets a place in the series and a text to fill in. When applied it is an empty
+commit, until a person amends it; `make check` says what is missing.
 """
 
 from pathlib import Path
@@ -14,25 +14,27 @@ from xpu_stack.text import TITLE_LIMIT, UNWRITTEN, template
 
 
 def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | None) -> list[Path]:
-    """Begins the change `id_`; the files written."""
+    """Adds the change `id_`. Returns the files written."""
     series = Series.load(layout, base)
     ids = [change.id for change in series.all_changes()]
     parts = split_id(id_)
     if parts is None:
         raise _refused(
-            f"'{id_}' is no name for a change.",
+            f"'{id_}' is not a valid name for a change.",
             "it is <stage>/<change>, both of small letters, digits, '-' and '_'",
         )
     if id_ in ids:
-        raise _refused(f"The change '{id_}' is there already.", "every change has its own name")
+        raise _refused(f"The change '{id_}' already exists.", "a name can be used once")
     if title is not None and not 0 < len(title) <= TITLE_LIMIT:
-        raise _refused("The title is too long or empty.", f"it may have {TITLE_LIMIT} characters")
+        raise _refused(
+            "The title is too long or empty.", f"it may have up to {TITLE_LIMIT} characters"
+        )
     place = _place(series, ids, parts[0], after)
     text = layout.patches / "texts" / parts[0] / f"{parts[1]}.md"
     file = SeriesFile.read(layout.series_file)
     file.arrange([*ids[:place], id_, *ids[place:]])
     text.parent.mkdir(parents=True, exist_ok=True)
-    text.write_text(template(title or f"{UNWRITTEN} a title, as an order"), encoding="utf-8")
+    text.write_text(template(title or f"{UNWRITTEN} a title, in the imperative"), encoding="utf-8")
     draft = file.path.with_suffix(".draft")
     draft.write_text(file.text, encoding="utf-8")
     draft.replace(file.path)
@@ -40,7 +42,7 @@ def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | N
 
 
 def _place(series: Series, ids: list[str], stage: str, after: str | None) -> int:
-    """The number of the change that it is to stand before."""
+    """The number of the change that will follow it."""
     if after is None:
         after = stage if stage in series.stage_names else series.stage_names[-1]
     place = len(series.changes(after))
@@ -48,13 +50,13 @@ def _place(series: Series, ids: list[str], stage: str, after: str | None) -> int
     neighbours = {one.partition("/")[0] for one in ids[place - 1 : place + 1]}
     if inside and stage not in neighbours:
         raise _refused(
-            f"A change of '{stage}' cannot stand after '{after}'.",
-            "the changes of a stage stand together",
+            f"A change of '{stage}' cannot come after '{after}'.",
+            "the changes of a stage must follow each other",
         )
     if not inside and len(neighbours) == 1 and place < len(ids):
         raise _refused(
-            f"A new stage cannot stand after '{after}'.",
-            f"it would tear the stage '{neighbours.pop()}' apart",
+            f"A new stage cannot come after '{after}'.",
+            f"it would split the stage '{neighbours.pop()}'",
         )
     return place
 

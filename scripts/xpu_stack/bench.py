@@ -23,7 +23,7 @@ from xpu_stack.console import progress, say, show_table
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.figures import ROWS, Figure, Run, Verdict, amount_text, bounds_text, ratio_text
 
-# What a person may have set, and would be measured instead.
+# Variables that a person may have set, and that would distort the figures.
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
 _STYLES = {
     Verdict.MET: "green",
@@ -103,7 +103,7 @@ def compile(build: Build) -> Path:
     program = folder / "bench_xpu"
     if not program.exists():
         raise ToolError(
-            "This stage has nothing to measure yet.",
+            "This stage has nothing to measure.",
             why="the benchmark needs streams, events, guards and the allocator",
             next="make bench STAGE=guard",
             code=ExitCode.USAGE,
@@ -207,8 +207,8 @@ def _say_conditions(figures: list[Figure], load: float) -> None:
     left_out = sum(one.left_out for one in figures)
     rounds = left_out + sum(one.rounds for one in figures)
     say(
-        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds, in which "
-        "the core was taken away, are left out"
+        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds "
+        "that other processes interrupted are left out"
     )
     for figure in figures:
         if figure.first is not None:

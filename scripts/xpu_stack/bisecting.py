@@ -7,7 +7,7 @@ good one, the search is along the versions: the commits of the series'
 repository that alter the series, each applied in turn.
 
 A tree that was tested before is not tested again: its JUnit files are read.
-A place that cannot be judged, because it does not build, is gone around.
+A place that does not build is skipped.
 """
 
 import os
@@ -31,14 +31,14 @@ _UNFIT = (ExitCode.BUILD, ExitCode.CONFLICT, ExitCode.SERIES)
 
 @dataclass(frozen=True)
 class Range:
-    """Where a search ended: good passes; bad fails; between them nothing could be judged."""
+    """Where a search ended: good passes, bad fails, and nothing between them could be tested."""
 
     good: int
     bad: int
 
 
 def search(good: int, bad: int, passes: Callable[[int], bool | None]) -> Range:
-    """Binary search; None from `passes`: that one cannot be judged."""
+    """Binary search. `passes` returns None for a place that cannot be tested."""
     unfit: set[int] = set()
     while True:
         left = [number for number in range(good + 1, bad) if number not in unfit]
@@ -56,7 +56,7 @@ def search(good: int, bad: int, passes: Callable[[int], bool | None]) -> Range:
 
 @dataclass(frozen=True)
 class Ends:
-    """What a person says of the search.
+    """What a person asked for.
 
     good, bad: a stage or a change; or, for a search along the versions of the
     series, commits of its repository. point: where each version is tested.
@@ -92,27 +92,27 @@ class Judge:
         self.runs = self.runs or testing.configurations(self.test.change)
 
     def at(self, place: Place) -> Seen | None:
-        """What the test does there; None where that cannot be had."""
+        """How the test ends there; None if it cannot run."""
         if place.shown not in self._seen:
             self._seen[place.shown] = self._look(place)
             say(f"  {place.shown}: {_told(self._seen[place.shown])}")
         return self._seen[place.shown]
 
     def passes(self, place: Place) -> bool | None:
-        """None: it says neither."""
+        """None: neither."""
         seen = self.at(place)
         known = {Verdict.PASSED: True, Verdict.FAILED: False}
         return known.get(seen.verdict) if seen is not None else None
 
     def only(self, names: Sequence[str]) -> None:
-        """From now on, in these configurations: where it failed."""
+        """From now on run only these configurations: those in which it failed."""
         self.runs = tuple(run for run in self.runs if run.name in names)
 
     def must(self, place: Place) -> Seen:
         seen = self.at(place)
         if seen is None:
             raise ToolError(
-                f"The test cannot be judged at {place.shown}.",
+                f"The test cannot be run at {place.shown}.",
                 why="it does not apply or build there; the log says more",
                 next="name another place with GOOD= or BAD=",
             )
@@ -148,7 +148,7 @@ class Judge:
         return seen
 
     def _build(self, this: building.Build, changes: list[Change]) -> bool:
-        """Builds what the test needs; False: it is not there."""
+        """Builds what the test needs; False if there is no such test."""
         if not self.test.python:
             return building.build_program(this, self.test.program)
         if self.test.program not in pytests.owners(changes):
@@ -178,7 +178,7 @@ def _told(seen: Seen | None) -> str:
 
 
 def bisect(work: Workspace, name: str, mode: building.Mode, ends: Ends) -> None:
-    """Finds what broke the test called `name`, and says it; the checkout is put back."""
+    """Finds what broke the test called `name`, reports it, and restores the checkout."""
     with put_back(work.repository):
         if ends.good is None or _is_point(work.series, ends.good):
             _along_the_series(work, name, mode, ends)
@@ -202,7 +202,7 @@ def _along_the_series(work: Workspace, name: str, mode: building.Mode, ends: End
     judge = Judge(work.repository, test, mode, ends.again)
     found = _between(judge, places, given=ends.good is not None)
     if found is None:
-        say(f"{test.name} fails as soon as it is there: with {test.change}, that brought it.")
+        say(f"{test.name} fails from the start: since {test.change}, which added it.")
         say("To search the versions of the series: GOOD=<a commit in which it passed>")
         judge.show(places[0])
         return
@@ -279,6 +279,6 @@ def _say_found(test: OneTest, suspects: list[str]) -> None:
     if len(suspects) == 1:
         say(f"{test.name} was broken by {suspects[0]}")
         return
-    say(f"{test.name} was broken by one of these; those before the last could not be judged:")
+    say(f"{test.name} was broken by one of these; all but the last could not be tested:")
     for one in suspects:
         say(f"  {one}")

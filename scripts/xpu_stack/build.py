@@ -122,7 +122,10 @@ def prepare(
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
     """Installs what a build in this mode needs."""
     packages.need_apt(work.base.apt)
-    packages.need_apt(work.base.prebuilt.apt if mode is Mode.FAST else work.base.full.apt)
+    if mode is Mode.FAST:
+        packages.need_apt(work.base.prebuilt.apt, instead="make build MODE=full")
+    else:
+        packages.need_apt(work.base.full.apt)
     return packages.need_sycl(work.layout)
 
 
@@ -198,12 +201,12 @@ def _generated(this: Build) -> Build:
 
 
 def _build_cmake(this: Build) -> None:
-    """Lets ninja configure again where CMake's own input has changed."""
+    """Has ninja configure again if CMake's own input has changed."""
     ninja.build(this.folder, ["build.ninja"], this.env, 1)
 
 
 def options_of(work: Workspace, mode: Mode, sycl: packages.Sycl) -> dict[str, str]:
-    """How PyTorch's CMake is called, but for what the fast mode adds."""
+    """The options for PyTorch's CMake, without those of the fast mode."""
     python = work.layout.python / "bin" / "python"
     full = {
         **work.base.full.cmake,
@@ -264,7 +267,7 @@ def _prebuilt_folder(work: Workspace) -> Path:
     found = sorted([*_LIBRARIES.glob(name), *_LIBRARIES.glob(f"*/{name}")])
     if not found:
         raise ToolError(
-            f"The distribution's PyTorch {work.base.version} is not here.",
+            f"The distribution's PyTorch {work.base.version} is not installed.",
             why=f"there is no {name} below {_LIBRARIES}",
             next="make build MODE=full # compiles everything",
             code=ExitCode.MISSING,
@@ -313,7 +316,7 @@ def _exclude(repository: Repository, names: list[str]) -> None:
 
 
 def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
-    """Which libraries came from where."""
+    """Says which libraries came from where."""
     libraries = sorted({target.name for target in wanted if target.kind == "SHARED_LIBRARY"})
     say(f"compiled here: {', '.join(libraries)}")
     if this.mode is Mode.FAST:

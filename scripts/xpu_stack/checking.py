@@ -1,4 +1,4 @@
-"""`make check`: the whole series validated, without a checkout being touched.
+"""`make check`: validates the whole series without touching a checkout.
 
 What is checked, each with an error that points at the file:
 
@@ -6,12 +6,12 @@ What is checked, each with an error that points at the file:
   (series.py, when it is loaded);
 - no payload file exists in the base, no patch edits a file that is not there;
 - every patch applies, in order, on the base;
-- nothing is left to be written of a change that `make new` has begun;
+- nothing that `make new` has left to fill in is still empty;
 - white space: none at the ends of lines, no blank line at the end of a file;
 - the round trip: exporting what apply makes gives the same files, byte for
   byte.
 
-Exit code 6 when the series is wrong.
+Exit code 6 if the series is not valid.
 """
 
 from xpu_stack import export
@@ -48,16 +48,18 @@ def check(work: Workspace, base: CommitId) -> int:
 
 
 def _check_written(work: Workspace) -> None:
-    """Refuses what `make new` has left to be filled in; all of it is listed."""
+    """Refuses what `make new` has left to fill in, and lists all of it."""
     left: list[tuple[str, str]] = []
     for stage in work.series.stages:
         if stage.summary == SUMMARY:
-            left.append((stage.changes[0].place, f"the summary of '{stage.name}' is to be written"))
+            left.append(
+                (stage.changes[0].place, f"the summary of '{stage.name}' is not written yet")
+            )
         for change in stage.changes:
             line = unwritten(change.text)
             if line is not None:
                 text = f"patches/texts/{change.stage}/{change.name}.md:{line}"
-                left.append((text, f"{change.id}: its text is to be written"))
+                left.append((text, f"{change.id}: its text is not written yet"))
             if not change.is_begun:
                 left.append((change.place, f"{change.id} is empty: amend its commit, make export"))
     if left:

@@ -1,4 +1,4 @@
-"""Configuring a checkout with PyTorch's own CMake, and asking what it made."""
+"""Configures a checkout with PyTorch's own CMake, and reads what it made."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def configure(
     extra: str,
     command: list[str] | None = None,
 ) -> bool:
-    """Configures unless that was done with the same input; whether it was done now.
+    """Configures, unless the input is the same as last time. Returns whether it did.
 
     extra: further input that the configuration depends on. command: what calls
     CMake, run in `source`, where it is not called from here.

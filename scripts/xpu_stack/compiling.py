@@ -1,8 +1,7 @@
 """The compilers of a build: through ccache, alone or with other machines.
 
-CCACHE_REMOTE names a storage that machines share, e.g. redis://host: what one
-has compiled, the others have. DISTCC names machines that compile for this one,
-as distcc writes its list of hosts.
+CCACHE_REMOTE names a compiler cache that machines share, e.g. redis://host.
+DISTCC names machines that compile for this one, as a list of hosts for distcc.
 """
 
 import os
@@ -18,7 +17,7 @@ from xpu_stack.errors import ExitCode, ToolError
 _MEMORY_LIMITS = tuple(
     Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory/memory.limit_in_bytes")
 )
-_CACHE_SIZE = "20G"  # a full build with debug information or two without fit
+_CACHE_SIZE = "20G"  # enough for a full build with debug information, or two without
 
 
 def environment(ccache: Path, below: Path) -> dict[str, str]:
@@ -68,13 +67,13 @@ def local_jobs() -> int:
 
 
 def number(variable: str, example: str) -> int | None:
-    """What a person has set an environment variable to, a number of 1 or more."""
+    """The value of an environment variable that must be a number of 1 or more."""
     given = os.environ.get(variable)
     if not given:
         return None
     if not given.isdigit() or int(given) < 1:
         raise ToolError(
-            f"{variable}={given} is no number.",
+            f"{variable}={given} is not a number.",
             why="it must be a whole number of 1 or more",
             next=example,
             code=ExitCode.USAGE,
@@ -86,7 +85,7 @@ def _remote_jobs() -> int:
     asked = shell.run(["distcc", "-j"], env=_remote_compilers(), check=False)
     if asked.code:
         raise ToolError(
-            f"DISTCC={os.environ['DISTCC']} is no list of hosts.",
+            f"DISTCC={os.environ['DISTCC']} is not a list of hosts.",
             why=(asked.complaint.splitlines() or ["distcc gave no reason"])[-1],
             next="make build DISTCC='localhost/2 other/8'",
             code=ExitCode.USAGE,
@@ -95,7 +94,7 @@ def _remote_jobs() -> int:
 
 
 def _available_memory() -> int:
-    """In bytes, with what the kernel would give up of its caches, within a container's limit."""
+    """In bytes, including caches that the kernel can drop, within a container's limit."""
     return min([_free_memory(), *map(int, filter(str.isdigit, map(_content, _MEMORY_LIMITS)))])
 
 
@@ -120,7 +119,7 @@ def tallied(log: Path) -> dict[str, str]:
 
 
 def say_tally(log: Path) -> None:
-    """Says what the tally is, if anything was compiled."""
+    """Prints the tally, if anything was compiled."""
     told = tally(log)
     if told:
         say(told)

@@ -65,7 +65,7 @@ def refuse_pending(repository: Repository) -> None:
 def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> ToolError:
     return ToolError(
         f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
-        why="laid on it, the change alters nothing",
+        why="applied to it, the change alters nothing",
         next=goal.command(drop=[reason.change.id, *_there(findings)]),
         code=ExitCode.CONFLICT,
         detail="\n".join(_told(findings)),
@@ -101,7 +101,7 @@ def report(
         return ToolError(
             what,
             why="its patch does not apply, and the release it was written for, "
-            "the ground for a merge, cannot be had here",
+            "needed for the merge, is not available here",
             next="make doctor",
             code=ExitCode.CONFLICT,
             detail=misfit.messages,
@@ -122,7 +122,7 @@ def report(
     )
     there = _told(findings)
     if there:
-        there += [f"to do without: make abort && {goal.command(drop=_there(findings))}", ""]
+        there += [f"to skip it: make abort && {goal.command(drop=_there(findings))}", ""]
     return ToolError(
         what,
         why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
@@ -195,7 +195,7 @@ def resolve(repository: Repository) -> Goal:
         raise ToolError(
             f"The conflict of {waiting.change} is not resolved yet.",
             why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
-            next=f"mend them, git -C {waiting.worktree} add <file>, then: make continue",
+            next=f"fix them, git -C {waiting.worktree} add <file>, then: make continue",
             code=ExitCode.CONFLICT,
         )
     work.run("add", "--update")

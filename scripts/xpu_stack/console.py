@@ -87,7 +87,7 @@ def say(text: str) -> None:
 
 
 def show_table(table: Table) -> None:
-    """A table in its whole width; on a terminal that is narrower, columns with a ratio give way."""
+    """Prints a table in full width; on a narrower terminal, columns with a ratio shrink."""
     unbounded = out.options.update(max_width=_UNBOUNDED)
     natural = Measurement.get(out, unbounded, table).maximum
     # a file or a pipe has no width
@@ -111,7 +111,7 @@ def show_error(error: ToolError, log_file: Path | None) -> None:
 
 @contextmanager
 def progress(total: float | None, what: str, *, may_be_nothing: bool = False) -> Iterator["Bar"]:
-    """A bar for work of `total` steps (None: of unknown length), gone when done.
+    """A bar for work of `total` steps (None: unknown), removed when done.
 
     may_be_nothing: the work is not mentioned before its first step.
     """
@@ -132,7 +132,7 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
 
 
 def say_where_no_bar(text: str) -> None:
-    """How far long work is, for whoever reads it in a log."""
+    """Reports progress where there is no bar, as in a log."""
     if not err.is_terminal:
         err.print(escape(text))
 

@@ -1,6 +1,7 @@
-"""What is there, what is missing, and how to get it."""
+"""What is installed, what is missing, and how to get it."""
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from xpu_stack.layout import Layout
 
 _DISK = 6 << 30  # bytes that the checkout, the runtime and a fast build take
 _MEMORY = 4 << 30  # bytes for two compilers
+_TRIED = {("debian", "12")}  # distributions, by ID and VERSION_ID
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,18 @@ class Finding:
     what: str
     found: str
     good: bool
-    get: str = ""  # what to type to get it
+    get: str = ""  # what to type to get it; or a note on what is good
 
 
 def examine(layout: Layout, base: Base) -> list[Finding]:
-    return [*_programs(), *_apt(base), _sycl(layout), _checkout(layout, base), *_machine(layout)]
+    return [
+        _distribution(base),
+        *_programs(),
+        *_apt(base),
+        _sycl(layout),
+        _checkout(layout, base),
+        *_machine(layout),
+    ]
 
 
 def show(findings: list[Finding]) -> None:
@@ -37,8 +46,8 @@ def show(findings: list[Finding]) -> None:
         out.print(
             f"{'[green]ok[/]' if one.good else '[red]--[/]'}  {one.what}: {escape(one.found)}"
         )
-        if not one.good:
-            out.print(f"      to get it: {escape(one.get)}")
+        if one.get:
+            out.print(f"      {'note' if one.good else 'to get it'}: {escape(one.get)}")
     lacking = [one for one in findings if not one.good]
     if lacking:
         raise ToolError(
@@ -47,6 +56,28 @@ def show(findings: list[Finding]) -> None:
             next=lacking[0].get,
             code=ExitCode.MISSING,
         )
+
+
+def _distribution(base: Base) -> Finding:
+    """Which one this is, and what to do where the tool has not been tried."""
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        told = {"ID": "", "PRETTY_NAME": "unknown"}
+    name = told["PRETTY_NAME"]
+    if (told["ID"], told.get("VERSION_ID", "")) in _TRIED:
+        return Finding("distribution", f"{name}, tried", True)
+    libraries = base.prebuilt.apt[0] if base.prebuilt.apt else "libtorch"
+    advice = (
+        f"use a container: {packages.CONTAINER}. Or install the counterparts of the packages in "
+        f"patches/{base.name}/base.yaml, and use MODE=full"
+    )
+    if packages.has_apt():
+        advice = (
+            f"packages are looked for under Debian 12's names. Where apt has no {libraries}, use "
+            f"MODE=full. If a package is missing or too old, use a container: {packages.CONTAINER}"
+        )
+    return Finding("distribution", f"{name}, not tried; Debian 12 is", True, advice)
 
 
 def _programs() -> Iterator[Finding]:
@@ -64,9 +95,14 @@ def _apt(base: Base) -> Iterator[Finding]:
         ("packages to build with", base.apt),
         ("PyTorch's libraries of the distribution (fast mode)", base.prebuilt.apt),
     ):
+        if not packages.has_dpkg():
+            yield Finding(what, "not checked: there is no dpkg", True)
+            continue
         missing = packages.missing_apt(names)
         found = f"{len(names) - len(missing)} of {len(names)}"
         get = packages.install_command(missing) if missing else ""
+        if get and names == base.prebuilt.apt and packages.has_apt():
+            get += " # or use MODE=full, which needs none of them"
         yield Finding(what, found, not missing, get)
 
 

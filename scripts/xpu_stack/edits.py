@@ -2,11 +2,10 @@
 
 Note [Series and checkout]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~
-The files of the series are written first, all or nothing; then the checkout
-moves, all or nothing. Before both, .git/xpu-stack/edit.json says what is to be
-done. A run that is cut off leaves it there. The next one looks at the series:
-when its files are as they were to be, the move is made up for; when they are
-not, nothing had happened.
+The files of the series are written first, atomically; then the checkout moves,
+atomically. Before both, .git/xpu-stack/edit.json says what will be done. An
+interrupted run leaves it there. The next run looks at the series: if its files
+have the new content, the move is completed; otherwise nothing had happened.
 
 What the files were, and what they are then, is a tree with the folders before/
 and after/ in the checkout's object database. The log of moves keeps it.
@@ -117,7 +116,7 @@ def cut_off(work: Workspace) -> tuple[str, TreeId, State | None] | None:
 
 
 def done(repository: Repository) -> None:
-    """The checkout has moved, or never will."""
+    """Removes the record: the checkout has moved, or will not."""
     _record(repository).unlink(missing_ok=True)
 
 

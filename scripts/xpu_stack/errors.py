@@ -8,22 +8,40 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """How the program ended. The README documents these."""
+    """How the program ended."""
 
     OK = 0
-    INTERNAL = 1  # a defect of the tool itself
-    USAGE = 2  # the command line does not make sense
-    REFUSED = 3  # the checkout is in a state in which work could be lost
-    MISSING = 4  # something the command needs is not there
-    CONFLICT = 5  # a change does not fit the base
-    SERIES = 6  # the series itself is wrong
-    BUILD = 7  # the build failed
-    TESTS = 8  # tests failed
-    INTERRUPTED = 130  # Ctrl-C
+    INTERNAL = 1
+    USAGE = 2
+    REFUSED = 3
+    MISSING = 4
+    CONFLICT = 5
+    SERIES = 6
+    BUILD = 7
+    TESTS = 8
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.OK: "done",
+    ExitCode.INTERNAL: "a defect of the tool",
+    ExitCode.USAGE: "the command line does not make sense",
+    ExitCode.REFUSED: "refused, because work could be lost",
+    ExitCode.MISSING: "something that the command needs is missing",
+    ExitCode.CONFLICT: "a change does not fit the base",
+    ExitCode.SERIES: "the series is not valid",
+    ExitCode.BUILD: "the build failed",
+    ExitCode.TESTS: "tests failed",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+}
 
 
 class ToolError(Exception):
-    """An error with a way out.
+    """An error that says how to continue.
 
     what: what happened; why: the reason; next: what to type next. Each is one
     line, except `detail`, which is shown as it is (a compiler's error, a list
@@ -54,7 +72,7 @@ class SeriesError(ToolError):
         super().__init__(
             "The series is not valid.",
             why=f"{place}: {problem}",
-            next=f"mend {place.split(':')[0]}, then {next}",
+            next=f"fix {place.split(':')[0]}, then {next}",
             code=ExitCode.SERIES,
         )
         self.place = place

@@ -100,7 +100,7 @@ def _by_change(commits: list[Commit]) -> dict[str, Commit]:
         assert told is not None
         if told.change in found:
             raise ToolError(
-                f"Two commits are of the change {told.change}.",
+                f"Two commits belong to the change {told.change}.",
                 why=f"{found[told.change].id[:12]} and {commit.id[:12]}",
                 next="squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
             )
@@ -113,7 +113,7 @@ def _begun(id_: str, commit: Commit) -> Change:
     parts = split_id(id_)
     if parts is None:
         raise ToolError(
-            f"'{id_}' is no name for a change.",
+            f"'{id_}' is not a valid name for a change.",
             why=f"{commit.id[:12]} says XPU-Change: {id_}",
             next="reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
             code=ExitCode.SERIES,

@@ -1,4 +1,4 @@
-"""Git, as the rest of the tool uses it.
+"""The one module that runs git.
 
 Commits are made in the object database with a private index: no command here
 but `Switch` (switch.py) touches a checkout's files, its index or its branch.
@@ -113,7 +113,7 @@ class Repository:
         )
 
     def keep_objects_in(self, folder: Path) -> None:
-        """From now on objects are written to `folder`, where git finds them, too."""
+        """From now on objects are written to `folder`; git reads them from there, too."""
         own = str(self.git_path("objects"))
         known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
         self._env = {

@@ -18,7 +18,7 @@ _NO_ANSWER = 30  # seconds
 
 
 def fetched(layout: Layout, wanted: Headers) -> dict[str, Path]:
-    """The headers by their path in PyTorch's tree, fetched when they are not here."""
+    """The headers by their path in PyTorch's tree, fetched if needed."""
     folder = layout.downloads / wanted.file.removesuffix(".tar.gz")
     if not all((folder / name).exists() for name in wanted.names):
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _extract(archive: Path, wanted: Headers, folder: Path) -> None:
 
 def _unavailable(wanted: Headers, why: str) -> ToolError:
     return ToolError(
-        f"{wanted.file}, which has {next(iter(wanted.names))}, cannot be had here.",
+        f"{wanted.file}, which has {next(iter(wanted.names))}, is not available here.",
         why=why,
         next=f"pip config debug # PyPI or a mirror of it must have {wanted.project}",
         code=ExitCode.MISSING,

@@ -13,7 +13,7 @@ from xpu_stack.console import log
 def prepared(work: applying.Workspace, stage: str, mode: Mode) -> Build:
     """The stage applied and built, with the Python package.
 
-    Edits in a checkout that is at the stage already are built as they are.
+    If the checkout is at the stage already, edits in it are built too.
     """
     if stack.read(work.repository).stage != stage:
         applying.say_result(work, stage, applying.apply(work, stage))

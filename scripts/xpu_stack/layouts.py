@@ -58,7 +58,7 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> Headers:
             why=next(
                 (line for line in done.complaint.splitlines() if "error" in line), "see below"
             ),
-            next="mend the header: it must include what it uses",
+            next="fix the header: it must include what it uses",
             code=ExitCode.BUILD,
             detail=done.complaint,
         )
@@ -71,7 +71,7 @@ def changed_classes(old: Headers, new: Headers) -> Iterator[str]:
         after = new.classes.get(name)
         if after is None:
             if "<" not in name:  # an instance of a template is there where it is used
-                yield f"{name}: is there no more"
+                yield f"{name}: no longer exists"
         elif after != before:
             gone = [fact for fact in before if fact not in after]
             come = [fact for fact in after if fact not in before]
@@ -79,12 +79,12 @@ def changed_classes(old: Headers, new: Headers) -> Iterator[str]:
 
 
 def _few(facts: list[str]) -> str:
-    shown = "; ".join(facts[:3]) or "in another order"
+    shown = "; ".join(facts[:3]) or "in a different order"
     return f"({shown}{'; ...' if len(facts) > 3 else ''})"
 
 
 def changed_functions(old: Headers, new: Headers) -> list[str]:
-    """Functions whose body was another one."""
+    """Functions whose body has changed."""
     return sorted(
         name for name, body in old.functions.items() if new.functions.get(name, body) != body
     )

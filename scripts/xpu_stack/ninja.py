@@ -1,4 +1,4 @@
-"""Running ninja: progress for the person, the first error in full."""
+"""Runs ninja, shows progress, and shows the first error in full."""
 
 import re
 import time
@@ -10,9 +10,9 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.pace import Pace, minutes
 
 _LOOK = "Re-checking globbed directories..."  # each time, and no work
-_AGAIN = "mend it and type the same command again: it goes on where it stopped"
+_AGAIN = "fix it and run the same command again: it continues where it stopped"
 _UNIT = (
-    "mend it, or name the source under 'alone' in the base's base.yaml where only others "
+    "fix it, or name the source under 'alone' in the base's base.yaml where only others "
     "of its unit are in its way; then the same command again"
 )
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
@@ -67,7 +67,7 @@ def build(
 ) -> int:
     """Builds `targets`; how many steps it took. A failure is a ToolError.
 
-    keep_going: after a failure everything that does not need it is built still.
+    keep_going: after a failure, still build everything that does not depend on it.
     """
     with progress(None, "building", may_be_nothing=True) as bar:
         reader = _Reader(bar)

@@ -44,7 +44,7 @@ def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
 def _of_folder(repository: Repository, folder: Path) -> CommitId:
     if not (folder / "c10" / "CMakeLists.txt").is_file():
         raise ToolError(
-            f"ONTO={folder} is no PyTorch source tree.",
+            f"ONTO={folder} is not a PyTorch source tree.",
             why="it has no c10/CMakeLists.txt",
             next="make rebase ONTO=<ref, or path of a PyTorch checkout>",
             code=ExitCode.USAGE,
@@ -95,7 +95,7 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
             unpack(layout, package, f"PyTorch v{version}", partial)
         except Unavailable as error:
             raise ToolError(
-                f"The source package of {version} cannot be had here.",
+                f"The source package of {version} is not available here.",
                 why=str(error),
                 next="make rebase ONTO=<path of a checkout of that release>",
                 code=ExitCode.MISSING,

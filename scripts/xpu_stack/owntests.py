@@ -37,7 +37,7 @@ class Selection:
 
 
 def compare(patched: Build, unpatched: Build) -> None:
-    """Runs the selection on both sides; refuses differences that are not foreseen."""
+    """Runs the selection on both sides; refuses differences that are not listed."""
     selection = Selection.load(patched.work.base)
     before = _outcomes(unpatched, selection.names)
     after = _outcomes(patched, selection.names)
@@ -60,20 +60,20 @@ def judge(before: dict[str, str], after: dict[str, str], foreseen: dict[str, str
         f"{name}: is said to differ and does not" for name in foreseen if name not in differ
     ]
     for name, reason in foreseen.items():
-        say(f"  differs as foreseen: {name}: {reason}")
+        say(f"  differs, as listed: {name}: {reason}")
     counts = ", ".join(
         f"{sum(how == kind for how in after.values())} {kind}"
         for kind in ("passed", "failed", "skipped")
     )
     if problems:
         raise ToolError(
-            f"{len(problems)} of PyTorch's own tests do not end as on the unpatched package.",
+            f"{len(problems)} of PyTorch's own tests end differently from the unpatched package.",
             why=problems[0],
-            next="mend the change, or name the test with its reason in own-tests.yaml",
+            next="fix the change, or list the test with a reason in own-tests.yaml",
             code=ExitCode.TESTS,
             detail="\n".join(problems[:_SHOWN]),
         )
-    say(f"{len(after)} of PyTorch's own tests end as on the unpatched package: {counts}")
+    say(f"{len(after)} of PyTorch's own tests end as they do on the unpatched package: {counts}")
 
 
 def _outcomes(this: Build, names: tuple[str, ...]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a person has made below the tool's own folder: it is not deleted."""
+"""Finds a person's work below the tool's own folder, so that it is not deleted."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from xpu_stack.text import is_as_made
 
 
 def refuse_conflicts(layout: Layout) -> None:
-    """Refuses while the files of a conflict are being resolved there."""
+    """Refuses while a conflict is being resolved there."""
     for worktree in sorted((layout.state / "work").glob("*/conflict")):
         kept = Repository(worktree).ask("rev-parse", "--path-format=absolute", "--git-common-dir")
         checkout = Repository(Path(kept).parent) if kept else None
@@ -64,5 +64,5 @@ def _found(repository: Repository, why: str, next: str) -> ToolError:
     return ToolError(
         f"{repository.folder} has work of yours in it, and nothing was deleted.",
         why=why,
-        next=f"{next} # then remove it there, and type the same command again",
+        next=f"{next} # then remove it there, and run the same command again",
     )

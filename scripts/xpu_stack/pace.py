@@ -1,4 +1,4 @@
-"""How long a long build will still take."""
+"""Estimates how long a build will still take."""
 
 from collections import deque
 
@@ -9,8 +9,8 @@ _SAID_EVERY = 5 * 60.0  # seconds
 class Pace:
     """Estimates from the steps of the last half hour.
 
-    Those before tell little: a build that goes on where it stopped takes the
-    first thousand from the cache, and PyTorch's largest files come in one run.
+    Earlier steps say little: a build that continues takes its first steps from the
+    cache, and PyTorch's largest files come one after the other.
     """
 
     def __init__(self, now: float) -> None:

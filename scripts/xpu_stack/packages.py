@@ -17,6 +17,8 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
 
 REQUIREMENTS = Path(__file__).parents[1] / "requirements"
+# Where the distribution is another one: the one that the tool was tried on.
+CONTAINER = 'podman run -it --rm -v "$PWD:/src:Z" -w /src debian:12'
 _APT = ["apt-get", "-q", "-o", "Dpkg::Use-Pty=0"]
 
 
@@ -32,10 +34,18 @@ def need_python(name: str) -> None:
 # -- the distribution's packages ---------------------------------------------------
 
 
+def has_apt() -> bool:
+    return shutil.which("apt-get") is not None
+
+
+def has_dpkg() -> bool:
+    return shutil.which("dpkg-query") is not None
+
+
 def missing_apt(names: Iterable[str]) -> list[str]:
-    """Those of the distribution's packages that are not installed."""
+    """Those of the distribution's packages that are not installed; without dpkg, none."""
     wanted = list(names)
-    if not shutil.which("dpkg-query"):
+    if not has_dpkg():
         log.info("no dpkg: cannot tell whether %s are installed", wanted)
         return []
     form = "${Package} ${db:Status-Status}\n"
@@ -47,20 +57,26 @@ def missing_apt(names: Iterable[str]) -> list[str]:
 
 
 def install_command(names: list[str]) -> str:
+    if not has_apt():
+        return f"install {shlex.join(names)} with the distribution's package manager"
     sudo = "" if os.geteuid() == 0 else "sudo "
     return f"{sudo}apt-get install -y --no-install-recommends {shlex.join(names)}"
 
 
-def need_apt(names: Iterable[str]) -> None:
-    """Installs what is missing; without the right to, says the line to type."""
+def need_apt(names: Iterable[str], instead: str = "") -> None:
+    """Installs what is missing; without root, raises an error with the command to type.
+
+    instead: a command that does not need these packages.
+    """
     missing = missing_apt(names)
     if not missing:
         return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    next = install_command(missing) + (f" # or: {instead}" if instead else "")
+    if os.geteuid() != 0 or not has_apt():
         raise ToolError(
             f"{len(missing)} package(s) of the distribution are missing.",
             why="only root can install them",
-            next=install_command(missing),
+            next=next,
             code=ExitCode.MISSING,
         )
     with progress(None, f"installing {len(missing)} packages of the distribution") as bar:
@@ -74,7 +90,7 @@ def need_apt(names: Iterable[str]) -> None:
             why=(update.complaint.splitlines() or [f"apt-get ended with {code}"])[-1]
             if update.code
             else f"missing still: {', '.join(still) or 'nothing'}; apt-get ended with {code}",
-            next=install_command(missing),
+            next=next,
             code=ExitCode.MISSING,
         )
 
@@ -129,7 +145,7 @@ def _has_sycl(root: Path) -> bool:
 
 
 def need_sycl(layout: Layout) -> Sycl:
-    """The SYCL runtime, installed from PyPI when there is none."""
+    """The SYCL runtime, installed from PyPI if needed."""
     found = installed_sycl(layout)
     if found is not None:
         return found

@@ -1,6 +1,6 @@
-"""Test programs that passed, so that they need not run again while they are the same.
+"""Remembers which test programs passed, so that unchanged ones do not run again.
 
-A program is known by the content of all that decides on it: itself, the
+A program is identified by everything that its result depends on: itself, the
 libraries of the build that it loads, and how it is run. Its JUnit file is kept,
 to be counted again.
 """

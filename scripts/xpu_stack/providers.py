@@ -1,7 +1,7 @@
 """Where a base comes from: a person's fork, the source package, the git tag.
 
-What is fetched is put together beside its place and renamed into it, so that
-what is there is whole.
+What is fetched is prepared beside its final place and then renamed, so that it is
+never there in part.
 """
 
 import os
@@ -28,7 +28,7 @@ class Checkout:
 
 
 def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
-    """The checkout to work on; it is fetched when there is none.
+    """The checkout to work on, fetched if needed.
 
     given: PYTORCH_SRC, a person's own checkout, which is used in place.
     """
@@ -46,7 +46,7 @@ def _given(folder: Path) -> Checkout:
     repository = Repository(folder)
     if not folder.is_dir() or not (folder / "c10" / "CMakeLists.txt").is_file():
         raise ToolError(
-            f"PYTORCH_SRC={folder} is no PyTorch source tree.",
+            f"PYTORCH_SRC={folder} is not a PyTorch source tree.",
             why="it has no c10/CMakeLists.txt" if folder.is_dir() else "there is no such folder",
             next="make apply PYTORCH_SRC=<path> # or without PYTORCH_SRC, to fetch the release",
             code=ExitCode.USAGE,
@@ -82,7 +82,7 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
         say(f"base {base.name} from {provider}: commit {head}")
         return
     raise ToolError(
-        f"The base {base.name} cannot be had here.",
+        f"The base {base.name} is not available here.",
         why="; ".join(reasons),
         next="make apply PYTORCH_SRC=<your checkout of PyTorch>",
         code=ExitCode.MISSING,
@@ -144,7 +144,7 @@ def _check_reachable(url: str, tag: str) -> None:
 def pristine_commit(layout: Layout, base: Base, into: Repository) -> CommitId | None:
     """The release's own commit, with its objects, in another repository.
 
-    The common ground of a three-way merge; None where the release cannot be had.
+    The merge base of a three-way merge; None if the release is not available.
     """
     folder = layout.checkout(base.name)
     try:

@@ -1,4 +1,4 @@
-"""Testing a stage: its Python tests through pytest, against the package that was built."""
+"""Runs the Python tests of a stage with pytest, on the package that was built."""
 
 import os
 from pathlib import Path
@@ -59,7 +59,7 @@ def run(
             raise ToolError(
                 f"pytest could not run {name}.py.",
                 why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
-                next="mend it and type the same command again",
+                next="fix it and run the same command again",
                 code=ExitCode.TESTS,
                 detail="\n".join(printed),
             )

@@ -75,5 +75,7 @@ def _summary(aim: Goal, found: list[Finding]) -> list[str]:
     other = [one.change.id for one in found if one.fit is Fit.OTHER]
     lines = [f"{len(found)} change(s): {words or 'none'}"]
     if other:
-        lines.append(f"without those that the base has others of: {aim.command(there + other)}")
+        lines.append(
+            f"to skip those that the base has in another form too: {aim.command(there + other)}"
+        )
     return [*lines, f"next: {aim.command(there)}"]

@@ -1,8 +1,7 @@
-"""What is known of a tree: whether it was built, and how its tests ended.
+"""The results for a tree: whether it was built, and how its tests ended.
 
-Kept by tree id, so that a stage that was built and passed before is known
-whatever the checkout has been in between, and a result can never be taken for
-another tree's.
+They are kept by tree id. So a result is found again whatever was checked out in
+between, and never used for another tree.
 """
 
 import hashlib

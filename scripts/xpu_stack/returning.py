@@ -1,4 +1,4 @@
-"""A search moves the checkout about; when it ends, however it ends, it is back.
+"""Puts the checkout back after a search (bisect), however the search ends.
 
 Note [Back from a search]
 ~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -6,7 +6,7 @@ Where the checkout was, and how long the log of moves was, is written to
 .git/xpu-stack/search.json before the first move of a search and goes when the
 checkout is back. A kill that cannot be caught leaves the file: the next
 command, whichever it is, finds it and puts the checkout back first. When a
-person has committed or switched since, the checkout is theirs and is left.
+person has committed or switched branches since, the checkout is left alone.
 """
 
 import json
@@ -53,12 +53,12 @@ def recover(repository: Repository) -> None:
     if now.where not in (start.where, reached.where):
         record.unlink()
         say(
-            "an earlier search was cut off; the checkout was changed since, and stays as it is: "
+            "an earlier search was interrupted; the checkout has changed since, and is left as is: "
             f"at {now.commit[:12]}"
         )
         return
     _go_back(repository)
-    say("an earlier search was cut off; the checkout is back where it was before it")
+    say("an earlier search was interrupted; the checkout is back where it was before")
 
 
 def _record(repository: Repository) -> Path:

@@ -78,7 +78,7 @@ class Change:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is anything in it; a new one has a text alone."""
+        """Whether it has content; a new one has only a text."""
         return bool(self.files) or self.patch is not None
 
     def patched_paths(self) -> list[str]:
@@ -98,7 +98,7 @@ class Change:
 
     @cached_property
     def source_digest(self) -> str:
-        """Of all that the change is made from."""
+        """A digest of all that the change is made from."""
         sum = hashlib.sha256(self.text.message.encode())
         sum.update(f"\0{self.number}/{self.of}\0".encode())
         for file in self.files:

@@ -201,7 +201,7 @@ def _indent(lines: list[str]) -> str:
 
 def _interleaved(id_: str, stage: str) -> ToolError:
     return ToolError(
-        f"The order of the commits tears the stage '{id_.partition('/')[0]}' apart.",
+        f"The order of the commits splits the stage '{id_.partition('/')[0]}'.",
         why=f"{id_} comes after a change of '{stage}'",
         next="git rebase -i # keep the changes of a stage together",
         code=ExitCode.SERIES,

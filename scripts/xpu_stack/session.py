@@ -1,4 +1,4 @@
-"""A step that Ctrl-C, or a kill of the command and its group, does not cut in two."""
+"""Runs a step that Ctrl-C, or killing the command and its group, cannot interrupt."""
 
 import json
 import os
@@ -15,7 +15,7 @@ finished = 0  # steps that came to their end; after Ctrl-C it tells whether one 
 
 
 class CutOff(ToolError):
-    """The process of a step has ended in the middle of it: the next run finishes the step."""
+    """The process of a step was killed in the middle; the next run completes the step."""
 
 
 def run(step: Callable[[], None]) -> None:
@@ -45,9 +45,9 @@ def run(step: Callable[[], None]) -> None:
         raise ToolError(what, why=why, next=next_, code=ExitCode(code))
     if status:
         raise CutOff(
-            "The last step was cut off.",
+            "The last step was interrupted.",
             why=f"its process ended with {os.waitstatus_to_exitcode(status)}",
-            next="type the same command again: it finishes the step first",
+            next="run the same command again: it completes the step first",
         )
 
 

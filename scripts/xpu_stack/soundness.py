@@ -1,19 +1,19 @@
-"""Whether the shipped libraries may be mixed with what is compiled from the series.
+"""Checks that the distribution's libraries are ABI-compatible with what is compiled here.
 
-The distribution's libraries were compiled from the base. Beside them stand
-libraries compiled from the patched checkout. That is sound when both believe
-the same of every class that they share, and when no source that the shipped
-libraries were made of differs. So the base is configured beside the checkout,
-and compared with it:
+The distribution's libraries were compiled from the base. They are used together
+with libraries compiled from the patched checkout. That is safe if both agree on
+the layout of every class that they share, and if no source of the distribution's
+libraries has changed. So the base is configured beside the checkout, and the two
+are compared:
 
-- the sources of the shipped libraries, those that are generated among them;
-- the headers that differ and that reach such a source, as includes tell; and
+- the sources of the distribution's libraries, including generated ones;
+- the headers that differ and that such a source includes, directly or not, and
   headers that test a macro which the series defines;
-- of these, as the compiler reads them in both trees, each class's layout and
-  virtual functions.
+- each class in these headers: its layout and its virtual functions, as the
+  compiler sees them in both trees.
 
-An inline function whose body differs is no reason to refuse, but its new body
-takes effect only in what is compiled here: those are listed.
+An inline function whose body differs is no reason to refuse. But its new body
+takes effect only in what is compiled here, so these functions are listed.
 """
 
 import dataclasses
@@ -163,15 +163,15 @@ def judge(proof: Proof, path: Path) -> None:
     reasons = [f"{name} would differ" for name in proof.changed_sources] + proof.layouts
     if reasons:
         raise ToolError(
-            "The series cannot be mixed with the shipped libraries.",
-            why=f"they were compiled from other code: {reasons[0]}",
+            "The series cannot be built against the distribution's libraries.",
+            why=f"they were compiled from different code: {reasons[0]}",
             next="make build MODE=full # compiles everything",
             code=ExitCode.BUILD,
             detail="\n".join(reasons),
         )
     say(
-        f"sound to mix: all {proof.classes} classes that these headers define or use are laid out "
-        f"as before: {path}"
+        f"ABI-compatible: all {proof.classes} classes that these headers define or use are laid "
+        f"out as before: {path}"
     )
     if proof.functions:
         say(f"  new only in what is compiled here: {', '.join(map(_short, proof.functions))}")

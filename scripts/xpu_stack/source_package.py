@@ -27,7 +27,7 @@ IMPORTER = Identity("xpu-stack", "xpu-stack@invalid", 1_671_062_400)  # 2022-12-
 
 
 class Unavailable(Exception):
-    """This provider cannot be had here."""
+    """This provider is not available here."""
 
 
 def unpack(layout: Layout, package: SourcePackage, title: str, folder: Path) -> str:

@@ -87,7 +87,7 @@ def _tested(change: str, record: Record) -> str:
 
 def _say_more(work: Workspace, foreign: list[Commit]) -> None:
     for commit in foreign:
-        say(f"not the series': {commit.id[:12]} {commit.message.splitlines()[0]}")
+        say(f"not part of the series: {commit.id[:12]} {commit.message.splitlines()[0]}")
     waiting = conflict.pending(work.repository)
     if waiting is not None:
         say(f"a conflict of {waiting.change} waits in {waiting.worktree}")

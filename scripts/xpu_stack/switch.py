@@ -1,4 +1,4 @@
-"""Moving a checkout from one commit to another, all or nothing.
+"""Moves a checkout from one commit to another, atomically.
 
 Note [All or nothing]
 ~~~~~~~~~~~~~~~~~~~~~
@@ -100,7 +100,7 @@ class Switch:
         self._index = repository.git_dir / "index"
 
     def recover(self) -> bool:
-        """Finishes a move that was cut off; whether there was one."""
+        """Completes a move that was interrupted. Returns whether there was one."""
         if not self._journal.exists():
             self._leave()
             return False
@@ -247,7 +247,7 @@ class Switch:
             raise ToolError(
                 "The checkout could not be changed; it is as it was.",
                 why=reason(error),
-                next="df -h . # make room, then type the same command again",
+                next="df -h . # free some space, then run the same command again",
             ) from error
 
     def _prepare(self, entries: list[Entry], files: list[Entry]) -> None:
@@ -316,7 +316,7 @@ class Switch:
             raise ToolError(
                 "The checkout could not be changed; it is as it was.",
                 why=reason(error),
-                next="mend that, then type the same command again",
+                next="fix that, then run the same command again",
             )
 
     def _forward(self, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Testing a stage: its C++ and Python tests, in the configurations that they need.
+"""Runs the C++ and Python tests of a stage, in the configurations that they need.
 
 A configuration is a mapping of devices with one ordinal for each device, or with
 two. What runs in which:
@@ -182,7 +182,7 @@ def _run_changed(
     new = [one for one in tests if again or not passed.recall(one, folder / f"{one}.xml")]
     if len(new) < len(tests):
         bar.at(advance=len(tests) - len(new))
-        say(f"{len(tests) - len(new)} program(s) passed before, and are the same")
+        say(f"{len(tests) - len(new)} program(s) passed before and have not changed")
     output = _run(this, configuration, new, junit, bar) if new else []
     for name in new:
         if ElementTree.parse(folder / f"{name}.xml").find(".//failure") is None:
@@ -313,7 +313,7 @@ def _failure(record: Record, output: list[str]) -> ToolError:
     return ToolError(
         f"{len(failures)} test(s) failed.",
         why=failures[0],
-        next="mend it and type the same command again",
+        next="fix it and run the same command again",
         code=ExitCode.TESTS,
         detail="\n".join(output[-_SHOWN:]),
     )

@@ -1,4 +1,4 @@
-"""What clang-tidy found nothing in, so that it need not look again.
+"""Remembers which files are tidy, so that clang-tidy does not read them again.
 
 It takes seconds for a file, since it reads SYCL's and PyTorch's headers
 with it. So a file that was tidy is known by the content of all that decides on

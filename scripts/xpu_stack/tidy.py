@@ -104,7 +104,7 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     keys = tidied.keys(compiled)
     new = [path for path in compiled if not tidied.knows(keys.get(path))]
     if len(new) < len(compiled):
-        say(f"{len(compiled) - len(new)} sources were tidy before, and are the same")
+        say(f"{len(compiled) - len(new)} sources were tidy before and have not changed")
 
     def check(path: Path) -> str:
         result = shell.run([*command, path], check=False)
@@ -135,7 +135,7 @@ def _judge(tool: str, complaints: list[str]) -> None:
     raise ToolError(
         f"{tool} has {len(findings)} finding(s).",
         why=(findings or lines)[0].strip()[:_WIDTH],
-        next="mend it in the checkout, then: make export",
+        next="fix it in the checkout, then: make export",
         code=ExitCode.TESTS,
         detail="\n".join(line[:_WIDTH] for line in findings or lines),
     )

@@ -1,4 +1,4 @@
-"""Files changed all or nothing: those of a checkout, and those of the series.
+"""Atomic changes of many files: those of a checkout, and those of the series.
 
 Note [Renames]
 ~~~~~~~~~~~~~~
@@ -45,7 +45,7 @@ class Renames:
     files: list[Renamed]
 
     def refuse_unwritable(self, what: str) -> None:
-        """Refuses where a folder cannot be written, before any is."""
+        """Refuses if a folder cannot be written, before any is."""
         folders = {_nearest(self.root / file.path) for file in self.files}
         for folder in sorted(folders):
             if not os.access(folder, os.W_OK | os.X_OK):
@@ -189,14 +189,14 @@ def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> 
 
 
 def recover(layout: Layout) -> None:
-    """Finishes a write of the series' files that was cut off."""
+    """Completes a write of the series' files that was interrupted."""
     journal = _stage(layout) / "journal.json"
     if not journal.exists():
         return
     with _held(layout):
         files = [Renamed(*fields) for fields in json.loads(journal.read_text())]
         _perform(Renames(layout.repository, _stage(layout), files))
-    say("an earlier run was cut off while it wrote the series; that is finished")
+    say("an earlier run was interrupted while it wrote the series; that is now complete")
 
 
 def _stage(layout: Layout) -> Path:
@@ -234,7 +234,7 @@ def _failed(error: Exception) -> ToolError:
     return ToolError(
         "The series could not be written; it is as it was.",
         why=reason(error),
-        next="mend that, then type the same command again",
+        next="fix that, then run the same command again",
     )
 
 

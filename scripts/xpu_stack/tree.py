@@ -1,4 +1,4 @@
-"""A configured PyTorch tree, as it is compared with another one."""
+"""A configured PyTorch tree, to compare with another one."""
 
 import re
 import shlex
@@ -38,7 +38,7 @@ class Tree:
         return f"{_BUILT}{file.relative_to(self.build).as_posix()}"
 
     def text(self, file: Path) -> str:
-        """What is in a file, without where this tree happens to be."""
+        """The content of a file, without the path of this tree."""
         text = file.read_text(errors="backslashreplace")
         return text.replace(str(self.build), "<build>").replace(str(self.source), "<source>")
 

@@ -67,7 +67,7 @@ def _refuse_work_since(repository: Repository, last: Move) -> None:
         return
     raise ToolError(
         "The checkout has moved since the tool's last move.",
-        why=f"that, '{last.verb}', left HEAD at {last.after.commit[:12]}, and it is at "
+        why=f"'{last.verb}' left HEAD at {last.after.commit[:12]}, and it is now at "
         f"{now.commit[:12]}",
         next=f"git -C {repository.folder} branch mine && "
         f"git -C {repository.folder} reset --keep {last.after.commit[:12]}",

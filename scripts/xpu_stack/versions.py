@@ -48,8 +48,8 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
     repository = Repository(work.layout.repository)
     if not repository.is_repository():
         raise ToolError(
-            f"'{good}' is no stage and no change.",
-            why="and the series is in no git repository, in which it could be a version",
+            f"'{good}' is not a stage or a change.",
+            why="and the series is not in a git repository, so it is not a version of it either",
             next="make status",
             code=ExitCode.USAGE,
         )
@@ -131,7 +131,7 @@ def _commit(repository: Repository, name: str) -> CommitId:
     found = repository.commit_id(name)
     if found is None:
         raise ToolError(
-            f"'{name}' is no stage, no change and no version of the series.",
+            f"'{name}' is not a stage, a change or a version of the series.",
             why="the series' repository has no such commit",
             next="make status # or: git log --oneline -- patches",
             code=ExitCode.USAGE,

@@ -20,7 +20,7 @@ def folder(build: Path) -> Path:
 
 
 def refresh(checkout: Path, build: Path) -> None:
-    """Brings the view of `build` up to date."""
+    """Updates the view of `build`."""
     site = folder(build)
     wanted = dict(_files(checkout)) | dict(_built(build))
     _remove_others(site, wanted)

@@ -1,4 +1,4 @@
-"""The command line: the edge where errors become words. The verbs are in the other modules."""
+"""The command line. The verbs are in the other modules; here errors become messages."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def _fail(error: ToolError, log_file: Path | None) -> NoReturn:
 
 
 def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
-    """A command line that does not make sense, told as every error is."""
+    """An error of click, in the form of all our errors."""
     why, next = problem.format_message(), f"{_TOOL} {verb} --help" if verb else "make help"
     what = "The command line does not make sense."
     if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
@@ -47,7 +47,7 @@ _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EP
 
 
 def _not_writable(error: Exception) -> ToolError | None:
-    """What the system does not let be written is no defect of the tool."""
+    """A full disk or a missing permission is not a defect of the tool."""
     why = transaction.reason(error)
     if isinstance(error, OSError):
         refused = error.errno in _NOT_WRITABLE
@@ -58,7 +58,7 @@ def _not_writable(error: Exception) -> ToolError | None:
     return ToolError(
         "A file could not be written.",
         why=why,
-        next="df -h . # make room, or let it be written; then type the same command again",
+        next="df -h . # free some space, or make it writable; then run the same command again",
         code=ExitCode.MISSING,
     )
 

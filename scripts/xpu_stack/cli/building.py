@@ -36,12 +36,14 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @stage_option
 @checkout_options
 @mode_option
-@click.option("--again", is_flag=True, help="Also run tests that passed before on the same tree.")
-@click.option("--each", is_flag=True, help="After each change, not only at the end of a stage.")
+@click.option(
+    "--again", is_flag=True, help="Run tests again that passed before and have not changed."
+)
+@click.option("--each", is_flag=True, help="Test after each change, not only after each stage.")
 def test_(
     stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool, each: bool
 ) -> None:
-    """Applies, builds and tests each stage in sequence; with --each every change."""
+    """Applies, builds and tests each stage in order."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     if chosen == NO_STAGE:
@@ -90,12 +92,16 @@ def _test_tree(
     metavar="<test>",
     help="A test program, Suite.Case, or test/test_x.py::Class::test.",
 )
-@click.option("--good", help="A stage or change at which it passes; or a commit of the series.")
-@click.option("--bad", help="One at which it fails. Default: the last there is.")
+@click.option(
+    "--good",
+    help="A stage or change at which the test passes, or a commit of this repository. "
+    "Default: the change that brings the test.",
+)
+@click.option("--bad", help="A stage, change or commit at which it fails. Default: the last.")
 @stage_option
 @checkout_options
 @mode_option
-@click.option("--again", is_flag=True, help="Runs it also where it ran before on the same tree.")
+@click.option("--again", is_flag=True, help="Run it again where it ran before on the same tree.")
 def bisect_(
     name: str,
     good: str | None,
@@ -106,7 +112,7 @@ def bisect_(
     mode: str,
     again: bool,
 ) -> None:
-    """Finds the change that broke a test, or the version of the series that did."""
+    """Finds the change, or the version of the series, that broke a test."""
     layout = Layout.current()
     ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage), again)
     with applying.opened(layout, base, pytorch_src, "bisect") as work:
@@ -121,9 +127,11 @@ def bisect_(
     "sanitizers",
     type=click.Choice([one.value for one in building.Sanitizer if one.value]),
     multiple=True,
-    help="Only this one; default: each.",
+    help="Only this sanitizer. Default: both.",
 )
-@click.option("--again", is_flag=True, help="Also run programs that passed before as they are.")
+@click.option(
+    "--again", is_flag=True, help="Run tests again that passed before and have not changed."
+)
 def sanitize(
     stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...], again: bool
 ) -> None:
@@ -143,7 +151,7 @@ def sanitize(
 @stage_option
 @checkout_options
 def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
-    """Checks the C++ of the series with clang-format and clang-tidy."""
+    """Checks the series' C++ with clang-format and clang-tidy."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "tidy") as work:
@@ -157,9 +165,9 @@ def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
 @cli.command("bench", epilog=EPILOG)
 @stage_option
 @checkout_options
-@click.option("--quick", is_flag=True, help="In a sixth of the time, with wider spreads.")
+@click.option("--quick", is_flag=True, help="Measure for a sixth of the time, with wider spreads.")
 @click.option("--publish", is_flag=True, help="Also write the page in docs/ and its plot.")
-@click.option("--no-run", is_flag=True, help="Only build it and say where, as ci/gpu/pack needs.")
+@click.option("--no-run", is_flag=True, hidden=True)  # only built, for ci/gpu/pack
 def bench_(
     stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool, no_run: bool
 ) -> None:

@@ -25,13 +25,15 @@ def export(base: str, pytorch_src: str | None) -> None:
     "--change",
     required=True,
     metavar="<stage>/<change>",
-    help="The change, and its stage, which may be new, too.",
+    help="The new change. Its stage may be new, too.",
 )
-@click.option("--title", help="In the imperative. Default: to be written.")
-@click.option("--after", help="The change or stage before it. Default: the last of its stage.")
+@click.option("--title", help="In the imperative. Default: a line for you to fill in.")
+@click.option(
+    "--after", help="The change or stage that comes before it. Default: the last of its stage."
+)
 @base_option
 def new_(change: str, title: str | None, after: str | None, base: str) -> None:
-    """Begins a change, and its stage when there is none of that name."""
+    """Adds an empty change to the series, and its stage if that is new."""
     layout = Layout.current()
     with lock.held(layout.state / "lock", "new", str(layout.state)):
         for path in beginning.begin(layout, base, change, title, after):
@@ -42,7 +44,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
 @cli.command(epilog=EPILOG)
 @base_option
 def check(base: str) -> None:
-    """Validates the whole series; touches no checkout."""
+    """Validates the series without touching a checkout."""
     with applying.opened_to_read(Layout.current(), base, None, "check") as work:
         release = work.repository.commit_id("refs/heads/base")
         assert release is not None

@@ -10,7 +10,7 @@ from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE
 
 _drop_option = click.option(
-    "--drop", default="", help="Changes that the base has already, to do without."
+    "--drop", default="", help="Changes to skip, because the base already has them."
 )
 
 
@@ -23,7 +23,7 @@ def _names(listed: str) -> frozenset[str]:
 @checkout_options
 @_drop_option
 def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> None:
-    """Brings the checkout to a stage, up or down."""
+    """Moves the checkout up or down to a stage."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "apply") as work:
@@ -36,17 +36,17 @@ def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> N
     "--onto",
     required=True,
     metavar="<ref, path or release>",
-    help="A ref or commit of the checkout, the path of another, "
-    "or source-package:<version> (patches/drift.yaml).",
+    help="The new base: a ref or commit of the checkout, the path of another checkout or source "
+    "tree, or source-package:<version> (a release in patches/drift.yaml).",
 )
-@click.option("--stage", help="Up to and including this stage. Default: the one that is applied.")
+@click.option("--stage", help="Up to and including this stage. Default: the stage that is applied.")
 @checkout_options
 @_drop_option
-@click.option("--dry-run", is_flag=True, help="Shows what would become of every change.")
+@click.option("--dry-run", is_flag=True, help="Only show what would happen to each change.")
 def rebase_(
     onto: str, stage: str | None, base: str, pytorch_src: str | None, drop: str, dry_run: bool
 ) -> None:
-    """Puts the series on another base."""
+    """Moves the series to another base."""
     with applying.opened(Layout.current(), base, pytorch_src, "rebase") as work:
         goal = rebasing.goal(work, onto, stage, _names(drop))
         if dry_run:
@@ -57,20 +57,26 @@ def rebase_(
 
 
 @cli.command("undo", epilog=EPILOG)
-@click.option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Moves.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many operations to revert.",
+)
 @checkout_options
 def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
-    """Takes the last move back: apply, rebase, continue, export, or undo itself."""
+    """Reverts the last operation: apply, rebase, continue, export or undo."""
     with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
         oldest = undoing.undo(work, steps)
-        console.say(f"undone: {oldest.verb}; once more is a redo")
+        console.say(f"undone: {oldest.verb}")
         applying.say_result(work, stack.read(work.repository).stage or NO_STAGE, True)
 
 
 @cli.command("continue", epilog=EPILOG)
 @checkout_options
 def continue_(base: str, pytorch_src: str | None) -> None:
-    """Goes on after a conflict was resolved."""
+    """Continues after a conflict was resolved."""
     with applying.opened(Layout.current(), base, pytorch_src, "continue") as work:
         goal = conflict.resolve(work.repository)
         applying.refuse_unsafe(work)
@@ -81,7 +87,7 @@ def continue_(base: str, pytorch_src: str | None) -> None:
 @cli.command(epilog=EPILOG)
 @checkout_options
 def abort(base: str, pytorch_src: str | None) -> None:
-    """Gives a conflict up; the checkout stays as it is."""
+    """Discards a conflict; the checkout stays as it is."""
     with applying.opened(Layout.current(), base, pytorch_src, "abort") as work:
         change = conflict.abort(work.repository)
-        console.say(f"the conflict of {change} is given up; the checkout is as it was")
+        console.say(f"the conflict of {change} is discarded; the checkout is as it was")

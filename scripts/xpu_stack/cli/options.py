@@ -24,8 +24,8 @@ def cli() -> None:
 
 stage_option = click.option(
     "--stage",
-    help="Up to and including this stage, or change (stage/change); 'base': none. "
-    "Default: the last stage there is.",
+    help="Up to and including this stage, or this change (stage/change). 'base' means none. "
+    "Default: the last stage.",
 )
 
 base_option = click.option(
@@ -37,7 +37,8 @@ mode_option = click.option(
     type=click.Choice([mode.value for mode in building.Mode]),
     default=building.Mode.FAST.value,
     show_default=True,
-    help="fast: only what the series brings is compiled; full: everything.",
+    help="fast: unchanged code comes from the distribution's PyTorch packages, after a check that "
+    "both builds are ABI-compatible. full: everything is compiled.",
 )
 
 
@@ -60,7 +61,7 @@ def checkout_options(function: _Command) -> _Command:
         "--pytorch-src",
         type=click.Path(),
         callback=_show_it_in_commands,
-        help="Your own checkout, used in place. Default: one that the tool fetches.",
+        help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
     )
     return source(base_option(function))
 

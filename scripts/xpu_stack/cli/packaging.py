@@ -1,4 +1,4 @@
-"""Verbs that make and try a wheel: wheel, test-wheel."""
+"""Verbs that build and test a wheel: wheel, test-wheel."""
 
 from contextlib import ExitStack
 
@@ -20,7 +20,7 @@ wheel_mode_option = click.option(
     type=click.Choice([mode.value for mode in Mode]),
     default=Mode.FULL.value,
     show_default=True,
-    help="full: everything is compiled; fast: for this machine only, from the fast build.",
+    help="full: everything is compiled. fast: for this machine only, from the fast build.",
 )
 
 
@@ -29,7 +29,7 @@ wheel_mode_option = click.option(
 @checkout_options
 @wheel_mode_option
 def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
-    """Makes a torch wheel of a stage."""
+    """Builds a torch wheel of a stage."""
     from xpu_stack.wheel import making
 
     layout = Layout.current()
@@ -46,7 +46,7 @@ def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @checkout_options
 @wheel_mode_option
 def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
-    """Installs the wheel of a stage elsewhere, as anyone would, and tries it."""
+    """Installs the wheel of a stage in an empty environment, and tests it there."""
     from xpu_stack.wheel import identity, trial
 
     layout = Layout.current()

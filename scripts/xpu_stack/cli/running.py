@@ -42,7 +42,7 @@ def _run(
 def python_(
     stage: str | None, base: str, pytorch_src: str | None, mode: str, words: tuple[str, ...]
 ) -> None:
-    """Runs Python with WORDS, in which `import torch` is the patched one."""
+    """Runs Python with WORDS; `import torch` gives the patched torch."""
     _run(stage, base, pytorch_src, mode, lambda this: interpreter.python(this, words))
 
 
@@ -60,7 +60,7 @@ def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @checkout_options
 @mode_option
 def own_tests(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
-    """Runs PyTorch's own tests on the patched package and on the unpatched one."""
+    """Runs PyTorch's own tests with and without the series, and compares the results."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "own-tests") as work:

@@ -26,12 +26,16 @@ def status_(base: str, pytorch_src: str | None, mode: str) -> None:
 @checkout_options
 @click.option(
     "--since",
-    help="A version of the series: a commit of this repository; or the tip of another stack in "
-    "the checkout. Default: that before the last move.",
+    help="What to compare with: a commit of this repository (the series as it was there), or the "
+    "tip of another stack in the checkout. Default: the stack before the last operation.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The folder to write to. Default: a folder below .xpu/work.",
+)
 def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
-    """Writes the stack as pages for a browser, and as Markdown."""
+    """Writes the stack as pages for a browser and as Markdown."""
     layout = Layout.current()
     with applying.opened_to_read(layout, base, pytorch_src, "review") as work:
         folder = out or layout.for_checkout(work.repository.folder) / "review"
@@ -40,7 +44,11 @@ def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | N
 
 @cli.command("mail", epilog=EPILOG)
 @checkout_options
-@click.option("--out", type=click.Path(path_type=Path), help="The folder to write to.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The folder to write to. Default: a folder below .xpu/work.",
+)
 def mail_(base: str, pytorch_src: str | None, out: Path | None) -> None:
     """Writes the stack as mails, with a cover letter."""
     layout = Layout.current()

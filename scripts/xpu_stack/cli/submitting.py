@@ -10,8 +10,11 @@ from xpu_stack.layout import Layout
 @cli.command("submit", epilog=EPILOG)
 @stage_option
 @checkout_options
-@click.option("--branch", help="The remote's branch to land in. Default: its default branch.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; send and change nothing.")
+@click.option(
+    "--branch",
+    help="The remote's branch that the pull requests are for. Default: its default branch.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be opened and updated.")
 def submit_(
     stage: str | None, base: str, pytorch_src: str | None, branch: str | None, dry_run: bool
 ) -> None:

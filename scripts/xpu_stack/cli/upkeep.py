@@ -1,4 +1,4 @@
-"""Verbs for the machine: doctor, clean."""
+"""Verbs for the machine and the documents: doctor, clean, help, reference."""
 
 import shutil
 
@@ -13,18 +13,23 @@ from xpu_stack.layout import Layout
 @cli.command("doctor", epilog=EPILOG)
 @base_option
 def doctor_(base: str) -> None:
-    """Says what is there, what is missing, and how to get it."""
+    """Says what is installed, what is missing, and how to get it."""
     layout = Layout.current()
     doctor.show(doctor.examine(layout, Base.load(layout, base)))
 
 
 @cli.command(epilog=EPILOG)
-@click.option("--all", "everything", is_flag=True, help="Also checkouts, downloads, environment.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also checkouts, downloads and the Python environment.",
+)
 def clean(everything: bool) -> None:
-    """Removes what was built; with --all everything that the tool made.
+    """Removes what was built; with --all everything that the tool has made.
 
-    Refused while a conflict waits; with --all also when a checkout has work of
-    yours in it: edits, files, commits, stashes or work trees.
+    Refuses while a conflict is unresolved; with --all also when a checkout has
+    edits, files, commits, stashes or worktrees of yours in it.
     """
     layout = Layout.current()
     ownwork.refuse_conflicts(layout)
@@ -33,3 +38,21 @@ def clean(everything: bool) -> None:
     for path in [layout.state] if everything else [layout.state / "work"]:
         shutil.rmtree(path, ignore_errors=True)
         print(f"removed {path}")
+
+
+@cli.command("help", hidden=True)
+def help_() -> None:
+    """Lists the targets and their variables."""
+    from xpu_stack.cli import reference
+
+    width = shutil.get_terminal_size().columns
+    click.echo(reference.overview(Layout.current().repository / "Makefile", width))
+
+
+@cli.command("reference", hidden=True)
+def reference_() -> None:
+    """Writes docs/reference.md, and the messages in docs/troubleshooting.md."""
+    from xpu_stack.cli import reference
+
+    for path in reference.write(Layout.current().repository):
+        click.echo(f"wrote {path}")

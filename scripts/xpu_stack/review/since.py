@@ -58,7 +58,7 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
         tip = versions.tip(work, name, there.base, top)
         if tip is None:
             raise ToolError(
-                f"'{name}' is no earlier version of the stack.",
+                f"'{name}' is not an earlier version of the stack.",
                 why="SINCE names a commit of this repository, a version of the series, "
                 "or the tip of another stack in the checkout",
                 next="git log --oneline -- patches c10_xpu aten_xpu torch_xpu_py",

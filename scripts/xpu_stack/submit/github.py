@@ -99,7 +99,7 @@ class GitHub:
 def _silent(error: Exception) -> ToolError:
     said = str(error).strip().splitlines()
     return ToolError(
-        "GitHub gives no answer that can be used.",
+        "GitHub gave no usable answer.",
         why=" ".join(said)[:200] if said else type(error).__name__,
         next="make submit DRY_RUN=1 # once the connection and the token are in order",
         code=ExitCode.MISSING,

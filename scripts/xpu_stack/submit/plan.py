@@ -211,7 +211,7 @@ def _refuse_other_change(
         raise ToolError(
             f"{change} and {told.change} are mixed up.",
             why=f"the record gives {pull_request.url} to {change}, and it shows {told.change}",
-            next="git log -p -- patches/*/submitted.yaml # and put it right",
+            next="git log -p -- patches/*/submitted.yaml # find the mistake and correct it",
         )
 
 

@@ -64,7 +64,7 @@ def _refuse_doubled(there: Stack) -> None:
         double = double or next((line for line in lines if line in seen), None)
         if double:
             raise ToolError(
-                f"The commit of {one.trailers.change} has a line of ghstack's twice.",
+                f"The commit of {one.trailers.change} has the same ghstack line twice.",
                 why=f"'{double}' stands {_where(double, names, seen)}",
                 next="make apply # gives the commits without ghstack's lines",
             )
@@ -82,9 +82,9 @@ def _refuse_reordered(work: Workspace, there: Stack) -> None:
     order = [change.id for change in work.series.all_changes() if change.id in here]
     if sorted(here) == sorted(order) and here != order:
         raise ToolError(
-            "The commits are in another order than the series.",
+            "The commits are not in the order of the series.",
             why=f"the checkout has {' '.join(here)}",
-            next="make export # takes the order over, then make submit",
+            next="make export # adopts the order; then make submit",
         )
 
 
@@ -136,7 +136,7 @@ def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> 
     chosen = [commit for commit in commits if change_of(commit) in wanted]
     if not chosen or len(chosen) < len(wanted):
         raise ToolError(
-            f"The checkout does not reach to '{stage}'.",
+            f"The checkout stops before '{stage}'.",
             why=f"it is at {there.applied[-1].trailers.change}",
             next=f"make apply STAGE={stage}",
         )
@@ -192,7 +192,7 @@ def refuse_unready(repository: Repository, remote: str) -> None:
         )
     if repository.line("rev-parse", "--is-shallow-repository") == "true":
         raise ToolError(
-            "The checkout has a part of its history only.",
+            "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
             next=f"git -C {repository.folder} fetch --unshallow {remote}",
         )

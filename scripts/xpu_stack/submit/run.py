@@ -56,7 +56,7 @@ def _with_trailers(message: str, source_id: TreeId, pull_request: PullRequest) -
 
 
 def finish(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> None:
-    """Pushes the `orig` that a run which was cut off owes; ghstack asks for it."""
+    """Pushes the `orig` branch that an interrupted run did not; ghstack needs it."""
     specs = [
         f"{_orig(item, base, series, scratch)}:refs/heads/"
         + item.pull_request.head.removesuffix("/head")
@@ -128,9 +128,9 @@ def _cut_off(reason: str, said: str) -> ToolError:
     told = [line.strip() for line in said.splitlines()]
     marked = [line for line in told if line.startswith(("! [", "remote:", "fatal:"))]
     return ToolError(
-        "The submission was cut off.",
+        "The submission was interrupted.",
         why=(marked or [line for line in reason.splitlines() if line.strip()])[0][:200],
-        next="make submit # takes up what was begun, and opens nothing twice",
+        next="make submit # continues, and opens nothing twice",
         code=ExitCode.MISSING,
     )
 

@@ -63,7 +63,7 @@ class Scratch:
             raise ToolError(
                 f"'{self.remote}' does not let you push.",
                 why=_reason(result),
-                next="mend the access: ghstack pushes branches gh/<user>/... to the repository",
+                next="get write access: ghstack pushes branches gh/<user>/... to the repository",
                 code=ExitCode.MISSING,
             )
 

@@ -10,7 +10,7 @@ from xpu_stack.submitted import Entry
 
 
 def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
-    """Prints it; `entries` has what came of the plan."""
+    """Prints the table; `entries` has the result of the plan."""
     table = Table(title="what would be submitted" if dry else "submitted")
     for heading in ("change", "title", "pull request", "state"):
         table.add_column(heading)

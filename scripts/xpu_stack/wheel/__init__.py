@@ -1,1 +1,1 @@
-"""A torch wheel of a checkout: `make wheel`, and `make test-wheel`, which tries it."""
+"""A torch wheel of a checkout: `make wheel` builds it, `make test-wheel` tests it."""

@@ -1,10 +1,10 @@
-"""The libraries that a wheel carries, and where its own are found.
+"""The libraries that a wheel includes, and the rpaths of its own.
 
 auditwheel copies in what a plain distribution of the same age does not have,
-under names of their own, and says in the wheel's tag how old a C library may
-be. What the SYCL runtime's packages bring is not copied: it is found in the
-environment that the wheel is installed into, relative to the library that
-wants it, so that the environment may stand anywhere.
+under new names, and says in the wheel's tag how old a C library may be. The
+libraries of the SYCL runtime's packages are not copied: they are found in the
+environment that the wheel is installed into, relative to the library that needs
+them, so that the environment may be anywhere.
 """
 
 import re

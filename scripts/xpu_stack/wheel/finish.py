@@ -1,4 +1,4 @@
-"""What a wheel says of itself: torch.version, metadata, licences."""
+"""What a wheel says about itself: torch.version, metadata, licences."""
 
 import json
 import re
@@ -16,6 +16,7 @@ from xpu_stack.wheel.identity import Identity
 
 FACTS = "xpu_stack.json"  # in the wheel's dist-info
 
+_OWN_LICENCE = Path(__file__).parents[3] / "LICENSE"
 _ATEN_INCLUDE = re.compile(r'^set\(ATEN_INCLUDE_DIR ".*"\)$', re.M)
 
 
@@ -77,16 +78,17 @@ def _write_metadata(info: Path, identity: Identity) -> None:
 
 
 def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
-    """The project's own licence terms are PyTorch's; what a wheel carries brings its own."""
+    """The licences of the series, and of all that the wheel carries beside PyTorch."""
     folder = info / "licenses"
     folder.mkdir(exist_ok=True)
+    shutil.copyfile(_OWN_LICENCE, folder / "xpu-stack.txt")
     found = {package: _copyright(package) for package in compiled_in}
     for library in sorted((site / "torch.libs").glob("*.so*")):
         found[library.name] = _copyright_of(carry.own_name(library))
     without = [name for name, source in found.items() if source is None]
     if without:
         raise ToolError(
-            "The wheel carries what has no licence file.",
+            "A library in the wheel has no licence file.",
             why=f"no package of the distribution has one for {', '.join(without)}",
             next="make doctor # which libraries the build found",
             code=ExitCode.BUILD,

@@ -1,4 +1,4 @@
-"""Making a wheel, from the checkout to the file."""
+"""Makes a wheel, from the checkout to the file."""
 
 import time
 import zipfile
@@ -31,7 +31,7 @@ def prepare(work: Workspace, stage: str, mode: Mode, held: ExitStack) -> Order:
 
 
 def make(order: Order) -> Path:
-    """The wheel; a full build may take hours, and goes on where it stopped."""
+    """Builds the wheel; a full build may take hours, and continues where it stopped."""
     compiled = ""
     if order.is_full:
         rehearsal.rehearse(order)
@@ -53,11 +53,11 @@ def wheels(work: Workspace) -> Path:
 
 
 def _say(wheel: Path, order: Order, compiled: str) -> None:
-    """What came out of it all."""
+    """Reports the result."""
     carried = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torch.libs/")]
     if order.is_full:
         say(compiled)
-        say(f"carried, since a plain distribution has them not: {len(carried)} libraries")
+        say(f"included, because a plain distribution does not have them: {len(carried)} libraries")
     else:
         say("this wheel is for this machine: libtorch_cpu and what it needs are the distribution's")
     size = wheel.stat().st_size / 1e6

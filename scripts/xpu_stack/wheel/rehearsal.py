@@ -1,10 +1,9 @@
-"""The end of a full build, rehearsed before its hours.
+"""Rehearses the packaging of a full build, before hours of compiling.
 
-What comes after the compiler would otherwise be tried for the first time when
-everything is compiled: setup.py's packing, the libraries that are carried and
-their licences, what the wheel says of itself. Here each library is an empty one
-that wants what the real one will be linked with; all else is real. It is done
-once for each configuration.
+Otherwise setup.py's packing, the included libraries and their licences, and the
+metadata would be tried for the first time when everything is compiled. Here each
+library is an empty one that links to what the real one will link to; all else is
+real. It is done once for each configuration.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +43,7 @@ def rehearse(order: Order) -> None:
         path.unlink()
     tree.remove_installed(order.source)
     stamp.write_text(configured)
-    say("the packing has been rehearsed with stand-ins of the libraries")
+    say("rehearsed the packaging, with empty libraries")
 
 
 def _place(target: Target, links: Iterable[str]) -> Path:

@@ -13,7 +13,7 @@ from xpu_stack.wheel.identity import Identity
 
 
 def environment(work: Workspace, identity: Identity) -> dict[str, str]:
-    """What setup.py is told."""
+    """The environment for setup.py."""
     return {
         "PYTORCH_BUILD_VERSION": identity.version,
         "PYTORCH_BUILD_NUMBER": "1",
@@ -30,7 +30,7 @@ def requirements(work: Workspace) -> list[str]:
     """
     if os.environ.get("SYCL_ROOT") and not os.environ.get("SYCL_VERSION"):
         raise ToolError(
-            "Which release of the SYCL runtime the wheel needs is not known.",
+            "The release of the SYCL runtime that the wheel needs is not known.",
             why=f"SYCL_ROOT={os.environ['SYCL_ROOT']} does not say what it is called on PyPI",
             next=f"make wheel SYCL_VERSION={packages.sycl_version()} # or without SYCL_ROOT",
             code=ExitCode.USAGE,
@@ -62,7 +62,7 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
         raise ToolError(
             "PyTorch's setup.py made no wheel.",
             why=(errors or ["it said nothing"])[-1].strip()[:300],
-            next="mend it and type the same command again",
+            next="fix it and run the same command again",
             code=ExitCode.BUILD,
             detail="\n".join(told[-20:]),
         )

@@ -1,9 +1,9 @@
-"""Trying a wheel as whoever gets the file has it: `make test-wheel`.
+"""`make test-wheel`: installs a wheel as a user would, and tests it.
 
 In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip
-installs the file and what it asks for. Then: is what it says of itself true,
-does it compute, does every library come from the environment or the system,
-and do the stages' Python tests pass on the installed package?
+installs the file and its requirements. Then it checks the metadata, computes
+something, checks that every library comes from the environment or the system, and
+runs the stages' Python tests on the installed package.
 """
 
 import json
@@ -74,14 +74,14 @@ def run(work: Workspace, identity: Identity) -> None:
             raise ToolError(
                 f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
                 why=wrong[0],
-                next="mend it, then make wheel and make test-wheel",
+                next="fix it, then make wheel and make test-wheel",
                 code=ExitCode.TESTS,
                 detail="\n".join(wrong),
             )
         _run_tests(this)
     finally:
         shutil.rmtree(folder)
-    say(f"{wheel.name} is sound")
+    say(f"{wheel.name} passes all checks")
 
 
 def _find(work: Workspace, identity: Identity) -> Path:
@@ -158,7 +158,8 @@ def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
         if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
             yield f"the metadata does not require {package}"
     licences = {Path(name).name for name in found["licences"]}
-    for name in ("LICENSE", *(f"{package}.txt" for package in this.work.base.compiled_in)):
+    carried = ("xpu-stack", *this.work.base.compiled_in)
+    for name in ("LICENSE", *(f"{package}.txt" for package in carried)):
         if name not in licences:
             yield f"there is no licence file {name}"
 

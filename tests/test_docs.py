@@ -1,0 +1,235 @@
+"""The commands in the guides are run as they stand, on the small project.
+
+A block that is marked `sh` is run by bash in the folder of the project, whose
+`make` is the real Makefile. What a person does between the blocks, in an
+editor, the tests do.
+"""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import BASE, CMAKE, ROOT, TEXT, Project, drift, git, release, write
+from xpu_stack.packages import missing_apt
+
+MISSING = missing_apt(["g++", "libgtest-dev"])
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+class Guide:
+    """A page, run block by block."""
+
+    def __init__(self, name: str, project: Project) -> None:
+        text = page(name)
+        self.blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+        self.files = dict(re.findall(r"`(\S+)`:\n\n```cpp\n(.*?)^```", text, re.M | re.S))
+        self.project = project
+        shutil.copy(ROOT / "Makefile", project.folder)
+        write(project.folder, {".gitignore": "/.xpu/\n__pycache__/\n"})
+        git(project.folder, "init", "-q")
+        git(project.folder, "add", ".")
+        git(project.folder, "commit", "-qm", "The series")
+        bin = project.folder.parent / "bin"
+        write(bin, {"make": f'#!/bin/sh\nexec {shutil.which("make")} tool="$TOOL" "$@"\n'})
+        (bin / "make").chmod(0o755)
+        who = {f"GIT_{role}_NAME": "A Person" for role in ("AUTHOR", "COMMITTER")}
+        mail = {f"GIT_{role}_EMAIL": "person@invalid" for role in ("AUTHOR", "COMMITTER")}
+        kept = project.environment()
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "STAGE", "BASE", "MODE", "PYTORCH_SRC"):
+            kept.pop(name, None)
+        self.env = {
+            **kept,
+            **who,
+            **mail,
+            "HOME": str(project.folder.parent),
+            "PATH": f"{bin}{os.pathsep}{kept['PATH']}",
+            "TOOL": f"{sys.executable} -m xpu_stack",
+            "GIT_EDITOR": "false",
+            "GIT_PAGER": "cat",
+        }
+
+    def block(self, first: str, code: int = 0) -> str:
+        """Runs the next block, which begins with `first`; what it printed."""
+        text = self.blocks.pop(0)
+        assert text.startswith(first)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=self.project.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def ended(self) -> None:
+        assert not self.blocks
+
+
+def edit(folder: Path, name: str, old: str, new: str) -> None:
+    path = folder / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_a_fork(fork: Project) -> None:
+    drift(fork, "other.txt", "ours\n")
+    guide = Guide("fork.md", fork)
+    assert "device/runtime" not in guide.block("make apply")
+    git(fork.checkout, "switch", "-q", "main")
+    drift(fork, "c10/CMakeLists.txt", CMAKE.replace("# line 20\n", "# ours\n"))
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    assert "device/runtime: c10/CMakeLists.txt: 1 hunk(s)" in guide.block("make rebase")
+
+    said = guide.block("make rebase", code=2)
+    assert "error: Change 1 of 2, device/runtime, does not fit the base." in said
+    assert "why: 1 file(s) in conflict; the checkout is as it was" in said
+    assert "<<<<<<<" in guide.block("git -C")
+    assert "discarded" in guide.block("make abort")
+    fork.run("rebase", "--onto", "main")
+    (conflict,) = fork.folder.glob(".xpu/work/pytorch-*/conflict")
+    write(conflict, {"c10/CMakeLists.txt": CMAKE.replace("# line 20\n", "# ours\n# xpu\n")})
+    assert "is now at stage 'device'" in guide.block("git -C")
+
+    guide.block("make apply")
+    own = fork.folder / ".xpu/pytorch-v1.13.1"
+    edit(own, "aten/Hooks.cpp", "int hooks;\n", "int hooks; // where PyTorch looks\n")
+    guide.block("cd .xpu")
+    said = guide.block("make export")
+    assert "wrote aten_xpu/device/aten/Hooks.cpp" in said
+    assert "3 change(s) are in order" in said
+    assert "+int hooks; // where PyTorch looks" in said
+    assert "index.html" in guide.block("make review")
+    assert "is now at stage 'stream': 3 change(s)" in guide.block("git commit")
+    assert "where PyTorch looks" in (fork.checkout / "aten/Hooks.cpp").read_text()
+    assert "# ours\n# xpu" in (fork.checkout / "c10/CMakeLists.txt").read_text()
+    assert "stage 'device'" in guide.block("make undo")
+    guide.ended()
+
+
+TREE = """\
+cmake_minimum_required(VERSION 3.18)
+project(Torch CXX)
+enable_testing()
+include_directories(${CMAKE_SOURCE_DIR})
+file(GLOB tests CONFIGURE_DEPENDS c10/xpu/test/impl/*Test.cpp)
+foreach(source ${tests})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(c10_xpu_${name} ${source})
+  target_link_libraries(c10_xpu_${name} gtest gtest_main)
+  add_test(NAME c10_xpu_${name} COMMAND c10_xpu_${name})
+endforeach()
+"""
+# As much of the real header as the tutorial uses.
+FUNCTIONS = """\
+#pragma once
+namespace c10::xpu {
+inline int device_count() { return 1; }
+inline int current_device() { return 0; }
+inline void set_device(int) {}
+}
+"""
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_a_new_stage(project: Project) -> None:
+    write(project.checkout, {"CMakeLists.txt": TREE, "c10/xpu/XPUFunctions.h": FUNCTIONS})
+    release(project)
+    guide = Guide("new-stage.md", project)
+    # The small project needs no SYCL; the tool wants one to be there.
+    sycl = project.folder.parent / "sycl"
+    write(sycl, {"lib/libsycl.so": "", "include/sycl/sycl.hpp": ""})
+    guide.env |= {"SYCL_ROOT": str(sycl), "MODE": "full"}
+    assert "hello/hello" in guide.block("make new")
+    own = project.folder / ".xpu/pytorch-v1.13.1"
+    assert guide.files.keys() == {"c10/xpu/XPUHello.h", "c10/xpu/test/impl/XPUHelloTest.cpp"}
+    write(own, guide.files)
+    assert "wrote c10_xpu/hello/c10/xpu/XPUHello.h" in guide.block("git -C")
+    assert "the summary of 'hello' is not written yet" in guide.block("make check", code=2)
+    edit(project.folder, "patches/series.yaml", "summary: to be written", "summary: greetings")
+    write(project.folder, {"patches/texts/hello/hello.md": TEXT.format(title="Greet")})
+    assert "4 change(s) are in order" in guide.block("make check")
+    said = guide.block("make test")
+    assert "hello/hello: 3 passed, 0 failed, 0 skipped in 3 configuration(s)" in said
+    assert "'hello' and all below it pass" in said
+    guide.ended()
+
+
+def test_a_new_base(fork: Project) -> None:
+    git(fork.checkout, "switch", "-q", "-c", "release", "main")
+    drift(fork, "c10/CMakeLists.txt", CMAKE.replace("# line 20\n", "# line twenty\n"))
+    git(fork.checkout, "tag", "v2.2.2")
+    git(fork.checkout, "switch", "-q", "main")
+    guide = Guide("new-base.md", fork)
+    assert "3 change(s): 2 applies, 1 conflict" in guide.block("make apply")
+    guide.block("make rebase", code=2)
+    (conflict,) = fork.folder.glob(".xpu/work/pytorch-*/conflict")
+    write(conflict, {"c10/CMakeLists.txt": CMAKE.replace("# line 20\n", "# line twenty\n# xpu\n")})
+    git(conflict, "add", ".")
+    fork.ok("continue")
+    guide.block("mkdir")
+    write(
+        fork.folder,
+        {
+            "patches/v2.2.2/base.yaml": BASE.replace("1.13.1", "2.2.2")
+            .format(sha256="0" * 64, url=fork.checkout)
+            .replace("base.tar.xz", "nowhere.tar.xz")
+        },
+    )
+    guide.block("git -C")
+    said = guide.block("make check")
+    assert "3 change(s) are in order" in said
+    assert "pytorch-v2.2.2 is now at stage 'stream': 3 change(s)" in said
+    assert "0 file(s) of the series differ" in fork.ok("export", "--base", "v2.2.2")
+    guide.ended()
+
+
+def layers() -> dict[str, list[str]]:
+    """The table of the architecture: layer -> its modules."""
+    rows = re.findall(r"^\| (\w+) \| .* \| (`.*`) \|$", page("architecture.md"), re.M)
+    return {layer: re.findall(r"`(\w+)`", modules) for layer, modules in rows}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the tool that a source imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xpu_stack"):
+            parts = str(node.module).split(".")
+            found |= {parts[1]} if parts[1:] else {one.name for one in node.names}
+    return found
+
+
+def test_modules_import_only_from_their_layer_and_those_above() -> None:
+    listed = [name for names in layers().values() for name in names]
+    assert len(listed) == len(set(listed))
+    tool = ROOT / "scripts" / "xpu_stack"
+    sources = {path: path.relative_to(tool).parts[0] for path in tool.rglob("*.py")}
+    modules = {path: name.removesuffix(".py") for path, name in sources.items()}
+    assert set(modules.values()) - {"__init__"} == set(listed)
+    place = {name: number for number, names in enumerate(layers().values()) for name in names}
+    apart = {"wheel", "review", "submit"}
+    for path, name in modules.items():
+        for other in imported(path) & set(listed):
+            assert place[other] <= place[name], f"{path} imports {other}"
+            assert name == other or not {name, other} <= apart, f"{path} imports {other}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
+        assert (path.parent / link).exists(), link

@@ -1,7 +1,5 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 
-#include <c10/core/impl/GPUTrace.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
@@ -10,26 +8,25 @@
 
 #include <sycl/usm.hpp>
 
+#include <algorithm>
 #include <cstdlib>
-#include <utility>
+#include <deque>
 
 namespace c10::xpu::XPUCachingAllocator {
 
 namespace {
 
-using impl::AllocatorConfig;
 using impl::Block;
 using impl::DeviceAllocator;
 
 struct SyclBackend final : impl::MemoryBackend {
   void* allocate(DeviceIndex device, size_t size) override {
+    constexpr size_t align = impl::kMinBlockSize;
+    auto& raw = get_raw_device(device);
+    auto& context = get_device_context();
     void* ptr = nullptr;
     try {
-      ptr = sycl::aligned_alloc_device(
-          impl::kMinBlockSize,
-          size,
-          get_raw_device(device),
-          get_device_context());
+      ptr = sycl::aligned_alloc_device(align, size, raw, context);
     } catch (const sycl::exception& error) {
       // Lack of memory is reported by a null pointer or by this code.
       if (error.code() != sycl::errc::memory_allocation) {
@@ -37,12 +34,8 @@ struct SyclBackend final : impl::MemoryBackend {
       }
     }
     TORCH_CHECK(
-        reinterpret_cast<uintptr_t>(ptr) % impl::kMinBlockSize == 0,
-        "SYCL returned device memory at ",
-        ptr,
-        ", which is not aligned to ",
-        impl::kMinBlockSize,
-        " bytes as asked for");
+        reinterpret_cast<uintptr_t>(ptr) % align == 0,
+        c10::str("SYCL's device memory at ", ptr, " is not aligned as asked"));
     return ptr;
   }
 
@@ -50,22 +43,22 @@ struct SyclBackend final : impl::MemoryBackend {
     C10_XPU_CHECK(sycl::free(ptr, get_device_context()));
   }
 
-  impl::Fence fence(XPUStream stream, sycl::queue* external) override {
-    sycl::queue* const queue = external != nullptr
-        ? external
-        : impl::findUsedQueue(stream.device_index(), stream.id());
-    if (queue == nullptr) {
+  impl::Fence fence(const impl::StreamUse& use) override {
+    const auto& stream = use.stream;
+    auto* own = impl::findUsedQueue(stream.device_index(), stream.id());
+    if (own == nullptr) {
       return nullptr;
     }
-    const bool can_ask = impl::canAskEmpty(*queue);
-    if (can_ask && C10_XPU_CHECK(queue->ext_oneapi_empty())) {
+    sycl::queue queue = use.external ? *use.external : *own;
+    const bool can_ask = impl::canAskEmpty(queue);
+    if (can_ask && C10_XPU_CHECK(queue.ext_oneapi_empty())) {
       return nullptr;
     }
-    auto event = C10_XPU_CHECK(queue->ext_oneapi_submit_barrier());
+    auto event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
     if (!can_ask && impl::isComplete(event)) {
       return nullptr;
     }
-    return [event, queue = *queue](bool wait) mutable {
+    return [event, queue](bool wait) mutable {
       // An event that a host task held looks held even when that has ended, so
       // that another one, submitted now, is asked as well.
       if (wait &&
@@ -79,193 +72,133 @@ struct SyclBackend final : impl::MemoryBackend {
     };
   }
 
-  std::shared_ptr<sycl::queue> externalQueue(XPUStream stream) override {
-    return impl::isExternalStream(stream.id())
-        ? std::make_shared<sycl::queue>(stream.queue())
-        : nullptr;
-  }
-
-  size_t totalMemory(DeviceIndex device) override {
-    return get_device_properties(device).global_mem_size;
-  }
-
-  optional<size_t> freeMemory(DeviceIndex device) override {
-    return get_free_memory(device);
+  optional<sycl::queue> externalQueue(XPUStream stream) override {
+    const bool external = impl::isExternalStream(stream.id());
+    return external ? optional<sycl::queue>(stream.queue()) : nullopt;
   }
 };
 
 // What `init` makes. It is never destroyed: memory may be freed while the
 // process ends, when the SYCL runtime is gone already.
 struct State {
-  AllocatorConfig config;
   SyclBackend backend;
-  impl::BlockTable table;
-  std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards;
-  std::array<std::atomic<DeviceAllocator*>, C10_COMPILE_TIME_MAX_XPUS>
-      devices{};
+  impl::SharedState shared{backend};
+  std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards; // by first ordinal
+  std::deque<DeviceAllocator> devices;
 };
 
 std::atomic<State*> state{nullptr};
 std::mutex init_mutex;
 
-DeviceAllocator* find(int device) {
+auto& out_of_memory_observers = *new std::vector<OutOfMemoryObserver>;
+std::mutex observers_mutex;
+
+// Empty before `init`, and in a forked child.
+std::deque<DeviceAllocator>& devices() {
+  static std::deque<DeviceAllocator> none;
   State* const s = state.load(std::memory_order_acquire);
-  return s != nullptr && device >= 0 && device < C10_COMPILE_TIME_MAX_XPUS
-      ? s->devices[device].load(std::memory_order_acquire)
-      : nullptr;
+  return C10_LIKELY(s != nullptr && !is_in_bad_fork()) ? s->devices : none;
 }
 
 DeviceAllocator& at(int device) {
-  if (C10_UNLIKELY(is_in_bad_fork())) {
-    check_device_index(0); // raises
+  auto& all = devices();
+  if (C10_UNLIKELY(device < 0 || device >= int(all.size()))) {
+    check_device_index(0); // raises in a forked child
+    TORCH_CHECK(
+        false,
+        c10::str("The XPU caching allocator has no device ", device),
+        ". Call c10::xpu::XPUCachingAllocator::init(device_count) first");
   }
-  DeviceAllocator* const allocator = find(device);
-  TORCH_CHECK(
-      allocator != nullptr,
-      "The XPU caching allocator is not ready for device ",
-      device,
-      ". Call c10::xpu::XPUCachingAllocator::init(device_count) first, with a"
-      " device_count greater than the device's index, which must not be"
-      " negative.");
-  return *allocator;
-}
-
-template <class Visitor>
-void forEachDevice(Visitor visit) {
-  if (is_in_bad_fork()) {
-    return;
-  }
-  for (int i = 0; i < C10_COMPILE_TIME_MAX_XPUS; ++i) {
-    if (DeviceAllocator* const allocator = find(i)) {
-      visit(*allocator, static_cast<DeviceIndex>(i));
-    }
-  }
-}
-
-void reportToProfiler(DeviceIndex device, void* ptr, int64_t size) {
-  if (!memoryProfilingEnabled()) {
-    return;
-  }
-  const DeviceStats stats = at(device).stats();
-  reportMemoryUsageToProfiler(
-      ptr,
-      size,
-      stats.allocated_bytes[0].current,
-      stats.reserved_bytes[0].current,
-      Device(kXPU, device));
-}
-
-void* allocateOn(DeviceIndex device, StreamId stream, size_t size) {
-  DeviceAllocator& allocator = at(device);
-  Block* block = allocator.allocate(size, stream);
-  if (C10_UNLIKELY(block == nullptr)) {
-    // Other ordinals over the same card may have cached what is needed.
-    bool emptied = false;
-    forEachDevice([&](DeviceAllocator& other, DeviceIndex i) {
-      if (i != device && get_root_device(i) == get_root_device(device)) {
-        other.emptyCache();
-        emptied = true;
-      }
-    });
-    block = emptied ? allocator.allocate(size, stream) : nullptr;
-  }
-  if (C10_UNLIKELY(block == nullptr)) {
-    allocator.throwOutOfMemory(size);
-  }
-  void* const ptr = block->ptr;
-  if (const auto* trace = c10::impl::GPUTrace::get_trace();
-      C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_allocation(reinterpret_cast<uintptr_t>(ptr));
-  }
-  if (C10_UNLIKELY(ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE))) {
-    reportToProfiler(device, ptr, static_cast<int64_t>(block->size));
-  }
-  return ptr;
+  return all[device];
 }
 
 Block* findBlock(const void* ptr) {
   const State* const s = state.load(std::memory_order_acquire);
-  Block* const block = s == nullptr ? nullptr : s->table.find(ptr);
+  Block* const block = s == nullptr ? nullptr : s->shared.table.find(ptr);
   TORCH_CHECK(
-      block != nullptr,
-      "invalid XPU pointer: ",
-      ptr,
-      " was not allocated by the XPU caching allocator");
+      block,
+      c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
   return block;
 }
 
-void freeBlock(void* ptr) {
-  if (C10_UNLIKELY(ptr == nullptr || is_in_bad_fork())) {
-    return;
-  }
-  Block* const block = findBlock(ptr);
-  if (const auto* trace = c10::impl::GPUTrace::get_trace();
-      C10_UNLIKELY(trace != nullptr)) {
-    // Before the memory can be someone else's.
-    DeviceAllocator::checkedSize(block, ptr);
-    (*trace)->trace_gpu_memory_deallocation(reinterpret_cast<uintptr_t>(ptr));
-  }
-  const auto size = static_cast<int64_t>(DeviceAllocator::free(block, ptr));
-  if (C10_UNLIKELY(ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE))) {
-    reportToProfiler(block->owner->device.index(), ptr, -size);
-  }
-}
-
 DeviceIndex ownerOf(void* ptr) {
-  DeviceIndex owner = -1;
-  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex i) {
-    if (allocator.owns(ptr)) {
-      owner = i;
-    }
-  });
-  return owner;
+  auto& all = devices();
+  const auto owner = std::find_if(
+      all.begin(), all.end(), [&](auto& each) { return each.owns(ptr); });
+  return static_cast<DeviceIndex>(
+      owner == all.end() ? -1 : owner - all.begin());
 }
 
 struct NativeAllocator final : XPUAllocator {
-  DataPtr allocate(size_t size) const override {
-    const DeviceIndex device = current_device();
-    void* const ptr = size == 0
-        ? nullptr
-        : allocateOn(device, getCurrentXPUStream(device).id(), size);
-    return {ptr, ptr, &freeBlock, Device(kXPU, device)};
-  }
-
-  DeleterFnPtr raw_deleter() const override {
-    return &freeBlock;
-  }
-
-  void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
-    check_device_index(stream.device_index()); // raises in a forked child
-    return nbytes == 0 ? nullptr
-                       : allocateOn(stream.device_index(), stream.id(), nbytes);
+  void* raw_alloc_with_stream(size_t size, XPUStream stream) override {
+    if (size == 0) {
+      return nullptr;
+    }
+    const DeviceIndex device = stream.device_index();
+    DeviceAllocator& allocator = at(device);
+    Block* const block = allocator.allocate(size, stream);
+    if (C10_LIKELY(block != nullptr)) {
+      return block->ptr;
+    }
+    // Other ordinals over the same card may have cached what is needed.
+    for (DeviceIndex i = 0; i < DeviceIndex(devices().size()); ++i) {
+      if (i != device && get_root_device(i) == get_root_device(device)) {
+        at(i).emptyCache();
+        if (Block* const found = allocator.allocate(size, stream)) {
+          return found->ptr;
+        }
+      }
+    }
+    std::unique_lock<std::mutex> lock(observers_mutex);
+    const auto observers = out_of_memory_observers;
+    lock.unlock();
+    const auto free = get_free_memory(device);
+    for (const auto& observer : observers) {
+      observer(device, size, allocator.card().total, free.value_or(0));
+    }
+    allocator.throwOutOfMemory(size, free);
   }
 
   void raw_delete(void* ptr) override {
-    freeBlock(ptr);
+    if (C10_LIKELY(ptr != nullptr && !is_in_bad_fork())) {
+      DeviceAllocator::free(findBlock(ptr), ptr);
+    }
   }
 
   void recordStream(const DataPtr& ptr, XPUStream stream) override {
     // An empty tensor has no block. Memory with another deleter is not ours.
-    if (ptr.get() && ptr.get_deleter() == &freeBlock && !is_in_bad_fork()) {
+    if (ptr.get() && ptr.get_deleter() == raw_deleter() && !is_in_bad_fork()) {
       void* const start = ptr.get_context();
       DeviceAllocator::recordStream(findBlock(start), start, stream);
     }
   }
 
   void emptyCache() override {
-    forEachDevice([](DeviceAllocator& allocator, DeviceIndex) {
-      allocator.emptyCache();
-    });
+    for (auto& device : devices()) {
+      device.emptyCache();
+    }
   }
 };
 
 NativeAllocator native_allocator;
 std::atomic<XPUAllocator*> current_allocator{&native_allocator};
 
-// Runs when the library is loaded, and only stores a pointer.
 REGISTER_ALLOCATOR(kXPU, &native_allocator);
 
 } // namespace
+
+// To allocate is not const, but Allocator::allocate is.
+DataPtr XPUAllocator::allocate(size_t size) const {
+  const XPUStream stream = getCurrentXPUStream();
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+  auto* self = const_cast<XPUAllocator*>(this);
+  void* const ptr = self->raw_alloc_with_stream(size, stream);
+  return {ptr, ptr, raw_deleter(), stream.device()};
+}
+
+DeleterFnPtr XPUAllocator::raw_deleter() const {
+  return &XPUCachingAllocator::raw_delete;
+}
 
 XPUAllocator* get() {
   return current_allocator.load(std::memory_order_acquire);
@@ -274,8 +207,7 @@ XPUAllocator* get() {
 void set(XPUAllocator* allocator) {
   TORCH_CHECK(
       get() == &native_allocator && state.load() == nullptr,
-      "The XPU allocator cannot be changed any more: the present one is in "
-      "use. Change it once, before the first use of an XPU device");
+      "The XPU allocator is in use: change it before the first use of a device");
   current_allocator = allocator;
   SetAllocator(kXPU, allocator);
 }
@@ -283,44 +215,34 @@ void set(XPUAllocator* allocator) {
 void init(int device_count) {
   TORCH_CHECK(
       device_count >= 0 && device_count <= xpu::device_count(),
-      "init of the XPU caching allocator: device_count is ",
-      device_count,
-      ", but must be from 0 to the number of XPU devices, ",
-      static_cast<int>(xpu::device_count()));
+      c10::str("init of the XPU caching allocator for ", device_count),
+      c10::str(" devices of ", int{xpu::device_count()}));
   const std::lock_guard<std::mutex> guard(init_mutex);
-  State* s = state;
-  if (s == nullptr) {
-    const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
-    auto made = std::make_unique<State>();
-    made->config = AllocatorConfig::parse(text == nullptr ? "" : text);
-    s = made.release();
-    state = s;
-    set_pointer_owner_lookup(&ownerOf);
+  if (state != nullptr) {
+    return;
   }
-  const auto end = static_cast<DeviceIndex>(device_count);
-  for (DeviceIndex i = 0; i < end; ++i) {
-    if (s->devices[i] == nullptr) {
-      s->devices[i] = new DeviceAllocator(
-          s->backend, s->table, s->cards[get_root_device(i)], i, s->config);
-    }
+  const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
+  auto s = std::make_unique<State>();
+  s->shared.config = impl::AllocatorConfig::parse(text == nullptr ? "" : text);
+  for (DeviceIndex i = 0; i < xpu::device_count(); ++i) {
+    auto& card = s->cards[get_root_device(i)];
+    card.total = get_device_properties(i).global_mem_size;
+    s->devices.emplace_back(s->shared, card, i);
   }
+  state = s.release();
+  set_pointer_owner_lookup(&ownerOf);
 }
 
 void setMemoryFraction(double fraction, int device) {
   TORCH_CHECK(
       fraction >= 0 && fraction <= 1, // false for NaN
-      "The memory fraction for XPU device ",
-      device,
-      " is ",
-      fraction,
+      c10::str("The memory fraction for XPU device ", device, " is ", fraction),
       ", but must be from 0 to 1");
-  at(device).setMemoryFraction(fraction);
+  auto& card = at(device).card();
+  card.limit = static_cast<size_t>(fraction * static_cast<double>(card.total));
 }
 
 void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
-  TORCH_CHECK(
-      cached_and_free != nullptr && largest_block != nullptr,
-      "cacheInfo needs a place for both of its results");
   std::vector<SegmentInfo> segments;
   at(device).snapshot(segments);
   if (*largest_block == 0) {
@@ -329,11 +251,9 @@ void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
   }
   for (const auto& segment : segments) {
     for (const auto& block : segment.blocks) {
-      if (!block.active) {
-        const auto size = static_cast<size_t>(block.size);
-        *cached_and_free += size;
-        *largest_block = std::max(*largest_block, size);
-      }
+      const auto size = static_cast<size_t>(block.active ? 0 : block.size);
+      *cached_and_free += size;
+      *largest_block = std::max(*largest_block, size);
     }
   }
 }
@@ -352,10 +272,15 @@ void resetAccumulatedStats(int device) {
 
 std::vector<SegmentInfo> snapshot() {
   std::vector<SegmentInfo> result;
-  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex) {
-    allocator.snapshot(result);
-  });
+  for (auto& device : devices()) {
+    device.snapshot(result);
+  }
   return result;
+}
+
+void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
+  const std::lock_guard<std::mutex> guard(observers_mutex);
+  out_of_memory_observers.push_back(std::move(observer));
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -21,41 +21,26 @@ struct History {
 };
 
 // Never destroyed: memory is freed while the process ends.
-History& history() {
-  static auto* instance = new History;
-  return *instance;
-}
-
-// Events of segments come with the allocator's locks held, and the end of a
-// free has no caller of its own.
-bool hasContext(TraceEvent::Action action, RecordContext when) {
-  switch (action) {
-    case TraceEvent::ALLOC:
-    case TraceEvent::OOM:
-      return when >= RecordContext::STATE;
-    case TraceEvent::FREE_REQUESTED:
-      return when >= RecordContext::ALL;
-    default:
-      return false;
-  }
-}
+History& all = *new History;
 
 void record(const TraceEvent& event) {
   using namespace std::chrono;
-  History& all = history();
-  CreateContextFn recorder = nullptr;
-  RecordContext when = RecordContext::NEVER;
-  {
-    const std::lock_guard<std::mutex> guard(all.mutex);
-    recorder = all.recorder;
-    when = all.when;
+  std::unique_lock<std::mutex> lock(all.mutex);
+  const auto recorder = all.recorder;
+  const auto when = all.when;
+  // Events of segments come with the allocator's locks held, and the end of a
+  // free has no caller of its own.
+  const bool gathers = event.action == TraceEvent::FREE_REQUESTED
+      ? when >= RecordContext::ALL
+      : when >= RecordContext::STATE &&
+          (event.action == TraceEvent::ALLOC ||
+           event.action == TraceEvent::OOM);
+  std::shared_ptr<GatheredContext> context;
+  if (gathers && recorder != nullptr) {
+    lock.unlock(); // it runs code of others
+    context = recorder();
+    lock.lock();
   }
-  // Without the lock: it runs code of others.
-  auto context = recorder != nullptr && hasContext(event.action, when)
-      ? recorder()
-      : nullptr;
-
-  const std::lock_guard<std::mutex> guard(all.mutex);
   if (!all.enabled) {
     return;
   }
@@ -64,23 +49,19 @@ void record(const TraceEvent& event) {
   } else if (event.action == TraceEvent::FREE_COMPLETED) {
     all.in_use.erase(event.addr);
   }
-  if (all.max_entries == 0) {
-    return;
-  }
-  if (when < RecordContext::ALLOC) {
-    context = nullptr;
-  }
   const auto device = static_cast<size_t>(event.device);
   if (all.by_device.size() <= device) {
     all.by_device.resize(device + 1);
   }
+  const auto now = system_clock::now().time_since_epoch();
   auto& entries = all.by_device[device];
-  if (entries.size() == all.max_entries) {
+  entries.push_back(
+      {event,
+       duration_cast<microseconds>(now).count(),
+       when >= RecordContext::ALLOC ? std::move(context) : nullptr});
+  if (entries.size() > all.max_entries) {
     entries.pop_front();
   }
-  const auto now = system_clock::now().time_since_epoch();
-  entries.push_back(
-      {event, duration_cast<microseconds>(now).count(), std::move(context)});
 }
 
 } // namespace
@@ -90,39 +71,31 @@ void recordHistory(
     CreateContextFn context_recorder,
     size_t max_entries,
     RecordContext when) {
-  History& all = history();
-  {
-    const std::lock_guard<std::mutex> guard(all.mutex);
-    all.enabled = enabled;
-    if (enabled) {
-      all.recorder = context_recorder;
-      all.max_entries = max_entries;
-      all.when = when;
-      all.by_device.clear();
-      all.in_use.clear();
-    }
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  all.enabled = enabled;
+  if (enabled) {
+    all.recorder = context_recorder;
+    all.max_entries = max_entries;
+    all.when = when;
+    all.by_device.clear();
+    all.in_use.clear();
   }
   setTrace(enabled ? &record : nullptr);
 }
 
-bool isHistoryEnabled() {
-  const std::lock_guard<std::mutex> guard(history().mutex);
-  return history().enabled;
-}
-
 std::vector<std::vector<TraceEntry>> traces() {
-  const std::lock_guard<std::mutex> guard(history().mutex);
+  const std::lock_guard<std::mutex> guard(all.mutex);
   std::vector<std::vector<TraceEntry>> result;
-  for (const auto& entries : history().by_device) {
+  for (const auto& entries : all.by_device) {
     result.emplace_back(entries.begin(), entries.end());
   }
   return result;
 }
 
 std::shared_ptr<GatheredContext> contextOf(int64_t addr) {
-  const std::lock_guard<std::mutex> guard(history().mutex);
-  const auto found = history().in_use.find(addr);
-  return found == history().in_use.end() ? nullptr : found->second;
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  const auto found = all.in_use.find(addr);
+  return found == all.in_use.end() ? nullptr : found->second;
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -2,8 +2,6 @@
 
 #include <c10/xpu/XPUCachingAllocator.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -35,21 +33,16 @@ struct TraceEntry : TraceEvent {
   std::shared_ptr<GatheredContext> context;
 };
 
-/// Starts or stops recording. Starting forgets what was recorded; stopping
-/// keeps it. Each device keeps the last `max_entries` events, 0 for none: then
-/// only the contexts of blocks in use are kept.
+/// Starts or stops recording. Starting forgets what was recorded. Each device
+/// keeps its last `max_entries` events.
 C10_XPU_API void recordHistory(
     bool enabled,
     CreateContextFn context_recorder,
     size_t max_entries,
     RecordContext when);
-C10_XPU_API bool isHistoryEnabled();
-
 /// The recorded events by device, oldest first.
 C10_XPU_API std::vector<std::vector<TraceEntry>> traces();
-
-/// Where the block in use at an address was allocated; null if that was not
-/// recorded.
+/// Where the block in use at an address was allocated, or null.
 C10_XPU_API std::shared_ptr<GatheredContext> contextOf(int64_t addr);
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 
 /// An allocator of the user's instead of the caching allocator, as
 /// torch.xpu.memory.XPUPluggableAllocator and change_current_allocator make it.
@@ -30,17 +29,6 @@ class PluggableAllocator final : public XPUAllocator {
   PluggableAllocator(std::function<AllocFn> alloc, std::function<FreeFn> free)
       : alloc_(std::move(alloc)), free_(std::move(free)) {}
 
-  DataPtr allocate(size_t size) const override {
-    // Allocator::allocate is const; to allocate is not.
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
-    auto* self = const_cast<PluggableAllocator*>(this);
-    void* const ptr = self->raw_alloc_with_stream(size, getCurrentXPUStream());
-    return {ptr, ptr, &deleteData, Device(kXPU, current_device())};
-  }
-  DeleterFnPtr raw_deleter() const override {
-    return &deleteData;
-  }
-
   void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) override {
     check_device_index(stream.device_index()); // raises in a forked child
     if (nbytes == 0) {
@@ -50,12 +38,10 @@ class PluggableAllocator final : public XPUAllocator {
     TORCH_CHECK_WITH(
         OutOfMemoryError,
         ptr,
-        "The pluggable XPU allocator has no memory for ",
-        nbytes,
-        " bytes on ",
-        stream.device());
+        c10::str("The pluggable XPU allocator has no memory for ", nbytes),
+        c10::str(" bytes on ", stream.device()));
     const std::lock_guard<std::mutex> guard(mutex_);
-    blocks_.emplace(ptr, Block{nbytes, stream});
+    blocks_.emplace(ptr, std::make_pair(nbytes, stream));
     return ptr;
   }
 
@@ -63,46 +49,27 @@ class PluggableAllocator final : public XPUAllocator {
     if (ptr == nullptr || is_in_bad_fork()) {
       return;
     }
-    const Block block = [&] {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      const auto found = blocks_.find(ptr);
-      TORCH_CHECK(
-          found != blocks_.end(),
-          "invalid XPU pointer: ",
-          ptr,
-          " was not allocated by the pluggable XPU allocator");
-      const Block copy = found->second;
-      blocks_.erase(found);
-      return copy;
-    }();
-    free_(ptr, block.size, block.stream.device_index(), &block.stream.queue());
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto found = blocks_.find(ptr);
+    TORCH_CHECK(
+        found != blocks_.end(),
+        c10::str("invalid XPU pointer: ", ptr, " was not allocated"),
+        " by the pluggable XPU allocator");
+    const auto [size, stream] = found->second;
+    blocks_.erase(found);
+    lock.unlock();
+    free_(ptr, size, stream.device_index(), &stream.queue());
   }
 
   void recordStream(const DataPtr& /*ptr*/, XPUStream /*stream*/) override {}
   void emptyCache() override {}
 
  private:
-  struct Block {
-    size_t size; // bytes
-    XPUStream stream;
-  };
-
-  static void deleteData(void* ptr) {
-    get()->raw_delete(ptr);
-  }
-
   const std::function<AllocFn> alloc_;
   const std::function<FreeFn> free_;
   std::mutex mutex_;
-  std::unordered_map<void*, Block> blocks_;
+  std::unordered_map<void*, std::pair<size_t, XPUStream>> blocks_;
 };
-
-inline std::shared_ptr<XPUAllocator> createCustomAllocator(
-    std::function<AllocFn> alloc,
-    std::function<FreeFn> free) {
-  return std::make_shared<PluggableAllocator>(
-      std::move(alloc), std::move(free));
-}
 
 /// Makes an allocator the current one, until the process ends. Raises if the
 /// devices were initialized with another, which would own memory.
@@ -111,8 +78,8 @@ inline void changeCurrentAllocator(
   TORCH_CHECK(allocator, "The XPU allocator cannot be null");
   set(allocator.get());
   // Its memory may be freed while the process ends.
-  static auto* kept = new std::vector<std::shared_ptr<XPUAllocator>>;
-  kept->push_back(allocator);
+  static auto& kept = *new std::vector<std::shared_ptr<XPUAllocator>>;
+  kept.push_back(allocator);
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

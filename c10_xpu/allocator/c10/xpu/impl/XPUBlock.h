@@ -1,30 +1,30 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <thread>
+#include <vector>
 
 // The blocks of the XPU caching allocator, and how one is found: by its size
 // among the free ones, by its address among the allocated ones.
 
 namespace c10::xpu::impl {
 
-/// All block sizes and addresses are multiples of this.
-constexpr size_t kMinBlockSize = 512;
-/// The largest "small" allocation.
-constexpr size_t kSmallSize = size_t{1} << 20;
-/// Small allocations are packed in segments of this size.
-constexpr size_t kSmallBuffer = size_t{2} << 20;
-/// How much larger than the request an oversize block may be.
+constexpr size_t kMinBlockSize = 512; // all sizes and addresses are multiples
+constexpr size_t kSmallSize = size_t{1} << 20; // the largest of the small pool
+constexpr size_t kSmallBuffer = size_t{2} << 20; // its segments
+constexpr size_t kRoundLarge = size_t{2} << 20; // granularity of other segments
+/// How much larger than the request an oversize block may be, and a segment.
 constexpr size_t kLargeBuffer = size_t{20} << 20;
-/// Segments of the large pool are multiples of this.
-constexpr size_t kRoundLarge = size_t{2} << 20;
-/// The most by which they are larger than the request.
 constexpr size_t kMaxGrowth = size_t{128} << 20;
+
+inline size_t roundUp(size_t size, size_t to) {
+  return (size + to - 1) / to * to;
+}
 
 struct StreamBlocks;
 
@@ -37,8 +37,7 @@ enum class BlockState : uint8_t {
 
 /// A contiguous part of a segment. Blocks are recycled by their StreamBlocks
 /// but never destroyed, so that a stale pointer to one can be followed. One
-/// block takes one cache line: to free one among very many costs little more
-/// than the misses for it and its neighbours.
+/// takes one cache line: to free one among very many costs little but misses.
 struct alignas(64) Block {
   char* ptr = nullptr;
   size_t size = 0; // bytes
@@ -56,7 +55,7 @@ struct alignas(64) Block {
     size_t requested_size; // of an allocated block: bytes, before rounding
   };
   uint32_t freed_at = 0; // of a free block that is a whole segment
-  uint16_t num_uses = 0; // by other streams, of an allocated or pending block
+  bool has_uses = false; // by other streams, of an allocated block
   BlockState state = BlockState::Unused;
   bool is_small = false;
 
@@ -65,10 +64,12 @@ struct alignas(64) Block {
   bool isSplit() const {
     return prev != nullptr || next != nullptr;
   }
+  bool isFreeSegment() const {
+    return state == BlockState::Free && !isSplit();
+  }
 };
 
-/// The lock of a StreamBlocks. It is held for some ten nanoseconds, never
-/// across a call of the SYCL runtime, and hardly ever by two threads at once; a
+/// Held for some ten nanoseconds, hardly ever by two threads at once; to lock a
 /// std::mutex would cost a third of an allocation.
 class SpinLock {
  public:
@@ -129,11 +130,9 @@ class FreeBlocks {
   /// The smallest block of at least `size` bytes, or null.
   Block* find(size_t size) const {
     const size_t bin = binOf(size);
-    if (Block* block = smallestIn(bin, size)) {
-      return block;
-    }
-    const size_t next = nextNotEmpty(bin + 1);
-    return next == kNumBins ? nullptr : smallestIn(next, next << bin_shift_);
+    Block* const block = smallestIn(bin, size);
+    const size_t next = block == nullptr ? nextNotEmpty(bin) : 0;
+    return next == 0 ? block : smallestIn(next, size);
   }
 
  private:
@@ -142,43 +141,40 @@ class FreeBlocks {
   static uint64_t bit(size_t index) {
     return uint64_t{1} << (index % 64);
   }
+  // The bits after `index`.
+  static uint64_t bitsAfter(size_t index) {
+    return ~(bit(index) | (bit(index) - 1));
+  }
+  static size_t lowest(uint64_t bits) {
+    return static_cast<size_t>(__builtin_ctzll(bits));
+  }
 
   size_t binOf(size_t size) const {
-    const size_t bin = size >> bin_shift_;
-    return bin < kNumBins ? bin : kNumBins - 1;
+    return std::min(size >> bin_shift_, kNumBins - 1);
   }
 
   Block* smallestIn(size_t bin, size_t size) const {
     Block* best = nullptr;
     for (Block* block = bins_[bin]; block != nullptr;
          block = block->free_list.next) {
-      if (block->size >= size &&
-          (best == nullptr || block->size < best->size)) {
+      if (block->size == size) {
+        return block;
+      }
+      if (block->size > size && (best == nullptr || block->size < best->size)) {
         best = block;
-        if (block->size == size) {
-          break;
-        }
       }
     }
     return best;
   }
 
+  // The first bin after `bin` that is not empty, or 0.
   size_t nextNotEmpty(size_t bin) const {
-    if (bin >= kNumBins) {
-      return kNumBins;
+    const size_t word = bin / 64;
+    if (const uint64_t bits = words_[word] & bitsAfter(bin)) {
+      return word * 64 + lowest(bits);
     }
-    size_t word = bin / 64;
-    uint64_t bits = words_[word] & (~uint64_t{0} << (bin % 64));
-    if (bits == 0) {
-      const uint64_t later =
-          word == 63 ? 0 : summary_ & (~uint64_t{0} << (word + 1));
-      if (later == 0) {
-        return kNumBins;
-      }
-      word = static_cast<size_t>(__builtin_ctzll(later));
-      bits = words_[word];
-    }
-    return word * 64 + static_cast<size_t>(__builtin_ctzll(bits));
+    const uint64_t later = summary_ & bitsAfter(word);
+    return later == 0 ? 0 : lowest(later) * 64 + lowest(words_[lowest(later)]);
   }
 
   const int bin_shift_;
@@ -187,79 +183,60 @@ class FreeBlocks {
   std::array<Block*, kNumBins> bins_{};
 };
 
-/// From the address of an allocated block to the block, for all devices: a
-/// table with an entry for each 512 bytes of address space, in two levels that
-/// are mostly untouched zero pages. It is read without a lock.
-///
-/// Entries stay when a block is freed, so what `find` returns is a hint: the
-/// caller compares address and state under the lock of the block's owner.
-// NOLINTBEGIN(cppcoreguidelines-no-malloc): calloc leaves pages untouched.
+/// From the address of an allocated block to the block, for all devices, read
+/// without a lock: an entry for each 512 bytes of address space, in two levels.
+/// Entries stay when a block is freed, so what `find` returns is a hint, to be
+/// checked under the lock of the block's owner.
 class BlockTable {
  public:
-  BlockTable() : root_(newLevel<std::atomic<Entry*>>(kRootBits)) {}
+  BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
   ~BlockTable() {
-    for (size_t i = 0; i < size_t{1} << kRootBits; ++i) {
-      std::free(root_[i].load(std::memory_order_relaxed));
+    for (const auto& leaf : leaves_) {
+      std::free(leaf); // NOLINT(cppcoreguidelines-no-malloc)
     }
-    std::free(root_);
   }
 
   Block* find(const void* ptr) const {
-    const Entry* const leaf =
-        root_[rootIndex(ptr)].load(std::memory_order_acquire);
-    return leaf == nullptr
-        ? nullptr
-        : leaf[leafIndex(ptr)].load(std::memory_order_acquire);
+    const Entry* const leaf = leafOf(ptr).load(std::memory_order_acquire);
+    return leaf ? leaf[indexOf(ptr)].load(std::memory_order_acquire) : nullptr;
   }
 
   /// `block` is about to be allocated. May throw std::bad_alloc.
   void insert(Block* block) {
-    std::atomic<Entry*>& slot = root_[rootIndex(block->ptr)];
+    auto& slot = leafOf(block->ptr);
     Entry* leaf = slot.load(std::memory_order_acquire);
     if (leaf == nullptr) {
-      Entry* const fresh = newLevel<Entry>(kLeafBits);
-      if (slot.compare_exchange_strong(
-              leaf, fresh, std::memory_order_acq_rel)) {
-        leaf = fresh;
-      } else {
-        std::free(fresh);
+      // NOLINTBEGIN(cppcoreguidelines-no-malloc): calloc touches no page
+      auto* made = static_cast<Entry*>(std::calloc(kLeafSize, sizeof(Entry)));
+      if (made == nullptr) {
+        throw std::bad_alloc();
       }
+      if (slot.compare_exchange_strong(leaf, made)) {
+        leaf = made;
+      } else {
+        std::free(made);
+      }
+      // NOLINTEND(cppcoreguidelines-no-malloc)
     }
-    Entry& entry = leaf[leafIndex(block->ptr)];
-    if (entry.load(std::memory_order_relaxed) != block) {
-      entry.store(block, std::memory_order_release);
-    }
+    leaf[indexOf(block->ptr)].store(block, std::memory_order_release);
   }
 
  private:
   using Entry = std::atomic<Block*>;
-  static constexpr int kEntryShift = 9;
-  static constexpr int kLeafBits = 21; // 1 GiB of addresses
-  static constexpr int kRootBits = 20; // higher bits are the same for all
-  static_assert(size_t{1} << kEntryShift == kMinBlockSize);
+  static constexpr size_t kLeafSize = size_t{1} << 23; // 4 GiB of addresses
+  static constexpr size_t kNumLeaves = size_t{1} << 18; // higher bits are alike
 
-  static size_t leafIndex(const void* ptr) {
-    return (reinterpret_cast<uintptr_t>(ptr) >> kEntryShift) &
-        ((size_t{1} << kLeafBits) - 1);
+  static size_t indexOf(const void* ptr) {
+    return reinterpret_cast<uintptr_t>(ptr) / kMinBlockSize % kLeafSize;
   }
-  static size_t rootIndex(const void* ptr) {
-    return (reinterpret_cast<uintptr_t>(ptr) >> (kEntryShift + kLeafBits)) &
-        ((size_t{1} << kRootBits) - 1);
+  std::atomic<Entry*>& leafOf(const void* ptr) const {
+    const auto address = reinterpret_cast<uintptr_t>(ptr) / kMinBlockSize;
+    return leaves_[address / kLeafSize % kNumLeaves];
   }
 
-  template <class T>
-  static T* newLevel(int bits) {
-    void* const memory = std::calloc(size_t{1} << bits, sizeof(T));
-    if (memory == nullptr) {
-      throw std::bad_alloc();
-    }
-    return static_cast<T*>(memory);
-  }
-
-  std::atomic<Entry*>* const root_;
+  mutable std::vector<std::atomic<Entry*>> leaves_{kNumLeaves};
 };
-// NOLINTEND(cppcoreguidelines-no-malloc)
 
 } // namespace c10::xpu::impl

@@ -28,7 +28,7 @@ std::shared_ptr<allocator::XPUAllocator> customAllocator(
     uintptr_t alloc,
     uintptr_t free) {
   TORCH_CHECK(alloc && free, "An XPU allocator was given a null function");
-  return allocator::createCustomAllocator(
+  return std::make_shared<allocator::PluggableAllocator>(
       reinterpret_cast<allocator::AllocFn*>(alloc),
       reinterpret_cast<allocator::FreeFn*>(free));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,7 +29,6 @@ class FakeBackend final : public impl::MemoryBackend {
  public:
   enum class Fault { None, Allocate, Deallocate, Fence, Complete, Wait };
 
-  size_t total_memory = size_t{64} << 30;
   /// Bytes that each device can really give.
   size_t capacity = size_t{64} << 30;
 
@@ -70,10 +70,10 @@ class FakeBackend final : public impl::MemoryBackend {
     segments_.erase(segment);
   }
 
-  impl::Fence fence(XPUStream stream, sycl::queue*) override {
+  impl::Fence fence(const impl::StreamUse& use) override {
     const std::lock_guard<std::mutex> guard(mutex_);
     fault(Fault::Fence);
-    FakeStream& fake = streams_[key(stream)];
+    FakeStream& fake = streams_[key(use.stream)];
     if (fake.pending.empty()) {
       return nullptr;
     }
@@ -84,13 +84,7 @@ class FakeBackend final : public impl::MemoryBackend {
     };
   }
 
-  std::shared_ptr<sycl::queue> externalQueue(XPUStream) override {
-    return nullptr;
-  }
-  size_t totalMemory(DeviceIndex) override {
-    return total_memory;
-  }
-  optional<size_t> freeMemory(DeviceIndex) override {
+  optional<sycl::queue> externalQueue(XPUStream) override {
     return nullopt;
   }
 

@@ -96,12 +96,12 @@ class Model {
  public:
   explicit Model(const Case& setup)
       : setup_(setup), config_(AllocatorConfig::parse(setup.config)) {
-    backend_.total_memory = setup.memory;
+    shared_.config = config_;
     backend_.capacity = setup.memory / 8 * 7; // less than the limit
     for (const auto i : c10::irange(kDevices)) {
+      cards_[i].total = setup.memory;
       devices_.push_back(
-          std::make_unique<DeviceAllocator>(
-              backend_, table_, cards_[cardOf(i)], i, config_));
+          std::make_unique<DeviceAllocator>(shared_, cards_[cardOf(i)], i));
     }
   }
 
@@ -231,9 +231,9 @@ class Model {
         return;
       case 'l': {
         const double fraction = op.b % 3 == 0 ? 1.0 : (op.b % 1000) / 1000.0;
-        devices_[device]->setMemoryFraction(fraction);
-        limits_[cardOf(device)] =
+        const auto limit =
             static_cast<size_t>(fraction * static_cast<double>(setup_.memory));
+        cards_[cardOf(device)].limit = limits_[cardOf(device)] = limit;
         return;
       }
       case 'b':
@@ -254,7 +254,7 @@ class Model {
   }
 
   Block* find(void* ptr) {
-    Block* const block = table_.find(ptr);
+    Block* const block = shared_.table.find(ptr);
     TORCH_CHECK(block != nullptr, "unknown pointer");
     return block;
   }
@@ -263,11 +263,11 @@ class Model {
     DeviceAllocator& device = *devices_[stream.device_index()];
     Block* block = nullptr;
     try {
-      block = device.allocate(size, stream.id());
+      block = device.allocate(size, stream);
       if (block == nullptr) {
         ++model_[stream.device_index()].ooms;
         checkOutOfMemory(stream, size);
-        device.throwOutOfMemory(size);
+        device.throwOutOfMemory(size, c10::nullopt);
       }
     } catch (const c10::OutOfMemoryError&) {
       return;
@@ -455,7 +455,7 @@ class Model {
       for (const auto& device : devices_) {
         require(
             device->owns(reinterpret_cast<char*>(end - 1)) ==
-                (device->index() == segment.device),
+                (device.get() == devices_[segment.device].get()),
             "not its owner");
       }
       const auto add = [&](const char* name, int64_t by) {
@@ -605,7 +605,7 @@ class Model {
   const Case& setup_;
   const AllocatorConfig config_;
   FakeBackend backend_;
-  BlockTable table_;
+  SharedState shared_{backend_};
   std::array<Card, kDevices> cards_;
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;
   std::array<size_t, kDevices> limits_{

@@ -250,7 +250,6 @@ TEST_F(XPUCachingAllocatorTest, DeviceArgumentsAreChecked) {
     EXPECT_THROW(allocator::setMemoryFraction(0.5, wrong), c10::Error);
     EXPECT_THROW(allocator::cacheInfo(wrong, &total, &largest), c10::Error);
   }
-  EXPECT_THROW(allocator::cacheInfo(0, nullptr, &largest), c10::Error);
 }
 
 // ---- out of memory ----
@@ -511,6 +510,24 @@ TEST_F(XPUCachingAllocatorTest, AQueueAtAnOldAddressWaitsForTheOldWork) {
   for (void* ptr : others) {
     allocator::raw_delete(ptr);
   }
+}
+
+// A queue at the address of the one that a block was allocated for uses the
+// block too.
+TEST_F(XPUCachingAllocatorTest, RecordsAQueueAtAnOldAddress) {
+  const auto place = makeQueue();
+  const XPUStream stream = c10::xpu::getStreamFromExternal(place.get(), 0);
+  void* const ptr = allocator::raw_alloc_with_stream(3 * kMiB, stream);
+  c10::DataPtr data{ptr, ptr, allocator::get()->raw_deleter(), stream.device()};
+  *place = *makeQueue();
+  Gate gate(*place);
+  allocator::recordStream(data, stream);
+  data.clear();
+  EXPECT_EQ(active(), 1);
+  gate.finish();
+  stream.synchronize();
+  EXPECT_EQ(allocator::raw_alloc_with_stream(3 * kMiB, stream), ptr);
+  allocator::raw_delete(ptr);
 }
 
 TEST_F(XPUCachingAllocatorTest, ThreadsShareAnExternalQueue) {

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <c10/xpu/XPUMacros.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+/// What the XPU caching allocator tells of itself. Sizes are in bytes.
+
+namespace c10::xpu::XPUCachingAllocator {
+
+/// One statistic: its value now, its highest value since the last
+/// resetPeakStats, and the sums of all increases and of all decreases since the
+/// last resetAccumulatedStats.
+struct Stat {
+  int64_t current = 0;
+  int64_t peak = 0;
+  int64_t allocated = 0;
+  int64_t freed = 0;
+};
+
+enum struct StatType : uint64_t {
+  AGGREGATE = 0, // both pools
+  SMALL_POOL = 1,
+  LARGE_POOL = 2,
+  NUM_TYPES = 3
+};
+using StatArray = std::array<Stat, static_cast<size_t>(StatType::NUM_TYPES)>;
+
+/// Statistics of one device. Every peak is the exact maximum over time of the
+/// sum over all streams, see Note [Exact peaks].
+struct DeviceStats {
+  // Counts.
+  StatArray allocation; // blocks that client code holds
+  StatArray segment; // allocations from the SYCL runtime
+  StatArray active; // blocks that client code holds or a stream still uses
+  StatArray inactive_split; // free blocks that are not a whole segment
+  // Their sizes, rounded as the allocator does.
+  StatArray allocated_bytes;
+  StatArray reserved_bytes;
+  StatArray active_bytes;
+  StatArray inactive_split_bytes;
+  StatArray requested_bytes; // as client code asked for them
+
+  int64_t num_alloc_retries = 0; // refused until the cache was freed
+  int64_t num_ooms = 0; // ended in an OutOfMemoryError
+  int64_t num_device_alloc = 0; // calls of the SYCL runtime, since the start
+  int64_t num_device_free = 0;
+
+  /// Blocks and segments of max_split_size or more.
+  Stat oversize_allocations;
+  Stat oversize_segments;
+  int64_t max_split_size = 0; // -1: no limit
+};
+
+/// A contiguous part of a segment.
+struct BlockInfo {
+  int64_t size = 0;
+  int64_t requested_size = 0; // 0 unless allocated
+  bool allocated = false; // held by client code
+  bool active = false; // allocated, or freed but still in use by a stream
+};
+
+/// In place of the id of an external queue's stream: they share their segments.
+constexpr int64_t kExternalStreams = -1;
+
+/// One allocation from the SYCL runtime, and its blocks by address.
+struct SegmentInfo {
+  int64_t device = 0;
+  int64_t address = 0;
+  int64_t total_size = 0;
+  int64_t requested_size = 0;
+  int64_t allocated_size = 0;
+  int64_t active_size = 0;
+  int64_t stream = 0; // id or kExternalStreams
+  bool is_large = false;
+  std::vector<BlockInfo> blocks;
+};
+
+/// What the allocator did. A block that no other stream uses is requested to be
+/// freed and freed at once.
+struct TraceEvent {
+  enum Action {
+    ALLOC,
+    FREE_REQUESTED,
+    FREE_COMPLETED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    OOM,
+    SNAPSHOT // for whoever takes a snapshot
+  };
+  Action action;
+  int device;
+  int64_t addr; // 0 for OOM
+  int64_t size; // of the block or segment, or what was asked for
+  int64_t stream; // id or kExternalStreams
+};
+
+/// Called for each event while it is set, by the thread that caused it, which
+/// may hold locks of the allocator: it must not call back. Null takes it away.
+using TraceFn = void (*)(const TraceEvent&);
+C10_XPU_API void setTrace(TraceFn trace);
+
+} // namespace c10::xpu::XPUCachingAllocator

@@ -259,9 +259,10 @@ class TestNoDevice(XpuFirstUseTestCase):
     NONE = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}  # SYCL shows no CPU device
 
     def without_advice(self, printed):
-        """What was printed, without what to set for OpenCL to find its devices."""
+        """What was printed, without what it says of the OpenCL library."""
         advice = (
-            r"; for the CPU device set OCL_ICD_FILENAMES=\S+ before the process starts"
+            r"\. (A CPU device needs OCL_ICD_FILENAMES=<path of libintelocl\.so>"
+            r"|OCL_ICD_FILENAMES=\S+ shows no CPU device)"
         )
         return re.sub(advice, "", printed)
 
@@ -286,7 +287,7 @@ class TestNoDevice(XpuFirstUseTestCase):
             self.without_advice(printed),
             """\
 0 0
-No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees: none). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for other devices
+No XPU device is available with the mapping CPU (TORCH_XPU_MAPPING=GPU takes GPUs of Level Zero, CUDA or HIP, CPU the SYCL CPU device, AUTO the one or the other, EXPLICIT all). SYCL sees 0 devices (ONEAPI_DEVICE_SELECTOR may hide more)
 """,  # noqa: B950
         )
 
@@ -295,7 +296,7 @@ No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees
         self.assertExpectedInline(
             self.without_advice(printed),
             """\
-RuntimeError: No XPU device is available (mapping CPU looks for the SYCL CPU device; SYCL sees: none). Set TORCH_XPU_MAPPING to GPU, CPU, AUTO or EXPLICIT to look for other devices
+RuntimeError: No XPU device is available with the mapping CPU (TORCH_XPU_MAPPING=GPU takes GPUs of Level Zero, CUDA or HIP, CPU the SYCL CPU device, AUTO the one or the other, EXPLICIT all). SYCL sees 0 devices (ONEAPI_DEVICE_SELECTOR may hide more)
 """,  # noqa: B950
         )
 

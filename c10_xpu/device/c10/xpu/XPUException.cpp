@@ -1,86 +1,56 @@
 #include <c10/xpu/XPUException.h>
 
-#include <algorithm>
-#include <atomic>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 namespace c10::xpu {
-namespace {
 
-struct AsyncError {
-  DeviceIndex device;
-  StreamId stream;
-  std::string text;
-};
-
-std::mutex gMutex;
-std::atomic<size_t> gNumKept{0};
-// Never destroyed: work may fail while the process ends.
-auto& gKept = *new std::vector<AsyncError>;
-
-} // namespace
+static std::mutex gMutex;
+// A line for each error. Never destroyed: work may fail while the process ends.
+static auto& gErrors = *new std::unordered_map<Stream, std::string>;
 
 void asyncHandler(sycl::exception_list errors) {
-  impl::keepAsyncErrors(errors, impl::kUnknownDevice, 0);
+  impl::keepAsyncErrors(errors, Stream(Stream::DEFAULT, kXPU));
 }
 
-namespace impl {
-
-void keepAsyncErrors(
-    const sycl::exception_list& errors,
-    DeviceIndex device,
-    StreamId stream) {
-  const auto origin = device == kUnknownDevice
-      ? std::string("external queue: ")
-      : c10::str("stream ", stream, " on device xpu:", int(device), ": ");
+void impl::keepAsyncErrors(const sycl::exception_list& errors, Stream stream) {
+  const auto origin =
+      stream.device_index() < 0 ? "external queue" : c10::str(stream);
   std::lock_guard<std::mutex> lock(gMutex);
+  auto& text = gErrors[stream];
   for (const auto& error : errors) {
-    std::string text = "an unknown exception";
+    text += "\n  " + origin + ": ";
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      text = e.what();
-    } catch (...) { // NOLINT(bugprone-empty-catch): the text says it
+      text += e.what();
+    } catch (...) {
+      text += "an unknown exception";
     }
-    gKept.push_back({device, stream, origin + text});
   }
-  gNumKept = gKept.size();
 }
 
-void raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
-  if (C10_LIKELY(gNumKept.load(std::memory_order_relaxed) == 0)) {
-    return;
-  }
+void impl::raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
   std::string text;
   std::unique_lock<std::mutex> lock(gMutex);
-  const auto end = std::stable_partition(
-      gKept.begin(), gKept.end(), [&](const AsyncError& error) {
-        return stream
-            ? error.device == device && error.stream == *stream
-            : error.device == device || error.device == kUnknownDevice;
-      });
-  const auto count = std::distance(gKept.begin(), end);
-  for (auto it = gKept.begin(); it != end; ++it) {
-    text += "\n  " + it->text;
+  for (auto it = gErrors.begin(); it != gErrors.end();) {
+    const auto from = it->first.device_index();
+    const bool due = stream ? from == device && it->first.id() == *stream
+                            : from == device || from == kUnknownDevice;
+    text += due ? it->second : "";
+    it = due ? gErrors.erase(it) : std::next(it);
   }
-  gKept.erase(gKept.begin(), end);
-  gNumKept = gKept.size();
   lock.unlock();
-  TORCH_CHECK(
-      count == 0, "XPU error: ", count, " asynchronous error(s):", text);
+  TORCH_CHECK(text.empty(), "XPU error: asynchronous error(s):", text);
 }
 
-void raise(
-    const char* call,
-    const SourceLocation& where,
-    const sycl::exception& error) {
-  const auto text = c10::str("XPU error: ", error.what(), " (SYCL error code ");
-  throw ::c10::Error(
-      where, c10::str(text, error.code().value(), ", in ", call, ")"));
+void impl::raise(SourceLocation where, const sycl::exception& error) {
+  auto text = c10::str("XPU error: ", error.what(), " (SYCL error code ");
+  text += c10::str(error.code().value(), ", in ", where.function, ")");
+  throw ::c10::Error(where, text);
 }
 
-} // namespace impl
 } // namespace c10::xpu

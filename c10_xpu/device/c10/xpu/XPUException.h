@@ -9,8 +9,6 @@
 #include <sycl/exception.hpp>
 #include <sycl/exception_list.hpp>
 
-#include <utility>
-
 namespace c10::xpu {
 
 // Note [Asynchronous errors]
@@ -18,59 +16,36 @@ namespace c10::xpu {
 // SYCL keeps the errors of work that already runs (of host tasks above all)
 // until a thread calls throw_asynchronous() or wait_and_throw(), and may then
 // deliver those of all queues of the device. So our handlers do not throw: they
-// keep each error, and the next synchronization of its stream, of an event
-// recorded there, or of the whole device raises it.
+// keep each error until its stream, an event recorded there or the whole device
+// is synchronized, which raises it.
 //
-// A queue that was made without a handler has SYCL's default one, which ends
-// the process, also when a call of ours delivers the error. Libraries that make
-// their own queues should pass asyncHandler.
+// A queue without a handler has SYCL's default one, which ends the process also
+// when a call of ours delivers the error: libraries should pass asyncHandler.
 
-/// A sycl::async_handler for queues that are made outside of PyTorch. The next
-/// synchronization of a device or of an external stream raises the errors.
+/// A sycl::async_handler for queues of other libraries, whose errors the next
+/// synchronization of a device or of an external stream raises.
 C10_XPU_API void asyncHandler(sycl::exception_list errors);
 
 namespace impl {
-
 constexpr DeviceIndex kUnknownDevice = -1; // of what asyncHandler keeps
+void keepAsyncErrors(const sycl::exception_list& errors, Stream stream);
 
-/// Keeps the errors of a stream.
-void keepAsyncErrors(
-    const sycl::exception_list& errors,
-    DeviceIndex device,
-    StreamId stream);
+/// Raises what is kept for a stream, or for a device and for asyncHandler.
+C10_XPU_API void raiseAsyncErrors(DeviceIndex, optional<StreamId> = nullopt);
 
-/// Raises and forgets what is kept for a stream, or for all streams of a device
-/// and for asyncHandler. One relaxed load if nothing is kept.
-C10_XPU_API void raiseAsyncErrors(
-    DeviceIndex device,
-    optional<StreamId> stream = nullopt);
-
-/// Throws a c10::Error that names the call, its place, and SYCL's text.
-[[noreturn]] C10_XPU_API void raise(
-    const char* call,
-    const SourceLocation& where,
-    const sycl::exception& error);
-
-template <typename Call>
-decltype(auto) guarded(
-    const char* text,
-    const SourceLocation& where,
-    Call&& call) {
-  try {
-    return std::forward<Call>(call)();
-  } catch (const sycl::exception& error) {
-    raise(text, where, error);
-  }
-}
+/// Throws a c10::Error with SYCL's text. The call is the location's function.
+[[noreturn]] C10_XPU_API void raise(SourceLocation, const sycl::exception&);
 
 } // namespace impl
 } // namespace c10::xpu
 
-/// The value of a SYCL expression; its errors leave as c10::Error. Every call
-/// into SYCL that can fail is made through this, so that no sycl::exception
-/// leaves the library.
-#define C10_XPU_CHECK(...)                                   \
-  (::c10::xpu::impl::guarded(                                \
-      #__VA_ARGS__,                                          \
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
-      [&]() -> decltype(auto) { return __VA_ARGS__; }))
+/// The value of a SYCL expression, whose errors become c10::Error. Every call
+/// that can fail is made through this: no sycl::exception leaves the library.
+#define C10_XPU_CHECK(...)                                                \
+  ([&]() -> decltype(auto) {                                              \
+    try {                                                                 \
+      return __VA_ARGS__;                                                 \
+    } catch (const sycl::exception& error) {                              \
+      ::c10::xpu::impl::raise({#__VA_ARGS__, __FILE__, __LINE__}, error); \
+    }                                                                     \
+  }())

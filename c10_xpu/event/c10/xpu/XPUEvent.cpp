@@ -26,8 +26,8 @@ namespace c10::xpu {
 //               event that has a time.
 //   companion   Elsewhere, on the CPU device for one: a barrier is submitted to
 //               the stream, as if untimed, and one that waits for it to a
-//               second in-order queue, which has profiling. The end of that one
-//               is the time; the delay cancels from a difference.
+//               second in-order queue, which has profiling. Its end is the
+//               time; the delay cancels out in a difference.
 //
 // An event is complete when the stream's own barrier is. What waits for it, in
 // block(), synchronize() or elapsed_time(), waits for the companion's barrier
@@ -150,7 +150,8 @@ XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
     return {C10_XPU_CHECK(ext::submit_profiling_tag(queue)), nullopt};
   }
   auto work = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-  auto time = impl::submitBarrierAfter(*companion, work);
+  auto time =
+      impl::submitBarrierAfter(*companion, work, impl::isHeldByHost(work));
   return {std::move(work), std::move(time)};
 }
 
@@ -175,6 +176,7 @@ void XPUEvent::record(const XPUStream& stream) {
   Recorded made = enable_timing_
       ? submitTimed(stream)
       : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()), nullopt};
+  impl::waitIfBlocking(stream, made.last());
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -205,15 +207,13 @@ void XPUEvent::block(const XPUStream& stream) const {
   sycl::queue& queue = stream.queue();
   // Nothing waits for what is known to be complete.
   if (!complete_.load(std::memory_order_acquire)) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!recorded_->at_device) {
-      recorded_->at_device = !impl::isHeldByHost(recorded_->last());
-    }
-    if (C10_LIKELY(recorded_->at_device)) {
-      C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({recorded_->last()}));
-    } else {
-      impl::submitBarrierAfter(queue, recorded_->last());
-    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    bool& at_device = recorded_->at_device;
+    at_device = at_device || !impl::isHeldByHost(recorded_->last());
+    const auto barrier =
+        impl::submitBarrierAfter(queue, recorded_->last(), !at_device);
+    lock.unlock();
+    impl::waitIfBlocking(stream, barrier);
   }
   trace(&Hooks::trace_gpu_event_wait, name_, nameOf(queue));
 }

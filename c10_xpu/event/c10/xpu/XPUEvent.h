@@ -17,11 +17,11 @@ namespace c10::xpu {
 /// for and of which the time can be taken. The counterpart of CUDAEvent.
 ///
 /// It belongs to the device of its first record. A further record moves it;
-/// what was told to wait for the former point still waits for that. Before the
+/// what already waits for the previous point still does. Before the
 /// first record it counts as complete: query is true, block and synchronize do
 /// nothing.
 ///
-/// Movable, not copyable; a moved-from event is as new. It may be destroyed
+/// Movable, not copyable; a moved-from event is like new. It may be destroyed
 /// while work still waits for it. Several threads may use one event, except
 /// to move or destroy it; a record does not wait for another's synchronize.
 ///

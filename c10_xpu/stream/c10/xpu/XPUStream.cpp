@@ -15,7 +15,6 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <ostream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,12 +25,7 @@ namespace {
 using impl::deviceOrCurrent;
 
 constexpr int kStreamsPerPool = 32;
-constexpr int kLowestPriority = 1;
-constexpr int kHighestPriority = -1;
-constexpr std::array<int, 3> kPriorities = {
-    0,
-    kHighestPriority,
-    kLowestPriority}; // by the number in a stream's id
+constexpr std::array<int, 3> kPriorities{0, -1, 1}; // by the number in an id
 
 // Trivially destructible, so that it can be used to the very end of a thread.
 using ThreadStreams = std::array<StreamId, C10_COMPILE_TIME_MAX_XPUS>;
@@ -73,10 +67,6 @@ struct DeviceStreams {
 // Note [XPU streams].
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
-DeviceStreams& streamsOf(DeviceIndex device) {
-  return gStreams[static_cast<uint8_t>(device)]; // which was checked
-}
-
 struct ExternalQueue {
   DeviceIndex device = 0;
   sycl::ext::oneapi::weak_object<sycl::queue> queue;
@@ -117,10 +107,8 @@ int priorityAt(int place) {
 [[noreturn]] C10_NOINLINE void raiseNoStream(StreamId id) {
   TORCH_CHECK(
       false,
-      c10::str("There is no XPU stream with the id ", id, ". Ids are not "),
-      "made by hand: take a stream from getStreamFromPool, "
-      "getStreamFromExternal or getCurrentXPUStream, and give unpack3 what "
-      "pack3 gave");
+      c10::str("There is no XPU stream with the id ", id, ". Ids come from "),
+      "getStreamFromPool, getStreamFromExternal or getCurrentXPUStream");
 }
 
 /// Where the queue of a stream is kept; null for an external stream.
@@ -130,7 +118,7 @@ inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
   if (C10_UNLIKELY(place == kNoStream)) {
     raiseNoStream(id);
   }
-  return place == kExternal ? nullptr : &streamsOf(device).queues[place];
+  return place == kExternal ? nullptr : &gStreams[device].queues[place];
 }
 
 sycl::queue makeQueue(DeviceIndex device, StreamId id) {
@@ -142,7 +130,7 @@ sycl::queue makeQueue(DeviceIndex device, StreamId id) {
       : priority > 0 ? sycl::property_list{in_order, ext::priority_low()}
                      : sycl::property_list{in_order, ext::priority_normal()};
   const auto on_error = [device, id](const sycl::exception_list& errors) {
-    impl::keepAsyncErrors(errors, device, id);
+    impl::keepAsyncErrors(errors, streamOf(device, id));
   };
   return C10_XPU_CHECK(
       sycl::queue(
@@ -153,7 +141,7 @@ C10_NOINLINE StreamQueue* makeStreamQueue(
     DeviceIndex device,
     StreamId id,
     std::atomic<StreamQueue*>& place) {
-  std::unique_lock<std::mutex> lock(streamsOf(device).mutex);
+  std::unique_lock<std::mutex> lock(gStreams[device].mutex);
   StreamQueue* made = place.load(std::memory_order_relaxed);
   if (made) {
     return made; // another thread came first
@@ -199,7 +187,7 @@ XPUStream nextFromPool(DeviceIndex device, size_t slot) {
   device = deviceOrCurrent(device);
   // The number of streams divides 2^32, so that wrapping around is harmless.
   const StreamId n =
-      streamsOf(device).next[slot].fetch_add(1, std::memory_order_relaxed) %
+      gStreams[device].next[slot].fetch_add(1, std::memory_order_relaxed) %
       kStreamsPerPool;
   return streamOf(device, (n << 4) | static_cast<StreamId>(slot << 1) | 1);
 }
@@ -280,8 +268,8 @@ int XPUStream::priority() const {
   }
   namespace ext = sycl::ext::oneapi::property::queue;
   const auto& external = queue(); // raises for an id that is no stream's
-  return external.has_property<ext::priority_high>() ? kHighestPriority
-      : external.has_property<ext::priority_low>()   ? kLowestPriority
+  return external.has_property<ext::priority_high>() ? -1
+      : external.has_property<ext::priority_low>()   ? 1
                                                      : 0;
 }
 
@@ -312,7 +300,7 @@ XPUStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
 
 XPUStream getStreamFromPool(const int priority, DeviceIndex device) {
   TORCH_CHECK(
-      priority <= kLowestPriority,
+      priority <= 1,
       c10::str("The stream priority ", priority, " is out of range: it must "),
       "be from -1 (high) to 1 (low)");
   return nextFromPool(device, priority == 0 ? 0 : priority < 0 ? 1 : 2);
@@ -324,21 +312,16 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
   TORCH_CHECK(
       C10_XPU_CHECK(queue->is_in_order()),
       "The external queue is out of order, but a stream runs its work in the "
-      "order of submission: make the queue with the property "
-      "sycl::property::queue::in_order");
+      "order of submission: make it with sycl::property::queue::in_order");
   TORCH_CHECK(
       C10_XPU_CHECK(queue->get_context()) == get_device_context(),
       "The external queue is on a context of its own, where neither the memory "
-      "nor the events of other streams can be used: make the queue on "
+      "nor the events of other streams can be used: make it on "
       "c10::xpu::get_device_context()");
-  const auto theirs = C10_XPU_CHECK(queue->get_device());
   TORCH_CHECK(
-      theirs == get_raw_device(device),
-      "The external queue is on the device ",
-      C10_XPU_CHECK(theirs.get_info<sycl::info::device::name>()),
-      c10::str(", which is not xpu:", int(device), ": make the queue on "),
-      c10::str("c10::xpu::get_raw_device(", int(device), "), or give the "),
-      "ordinal of its device");
+      C10_XPU_CHECK(queue->get_device()) == get_raw_device(device),
+      c10::str("The external queue is not on xpu:", int(device), ". Give the "),
+      "ordinal of its device, or make it on c10::xpu::get_raw_device(ordinal)");
   const auto id = static_cast<StreamId>(reinterpret_cast<intptr_t>(queue));
   std::lock_guard<std::mutex> lock(gExternalMutex);
   for (auto it = gExternal.begin(); it != gExternal.end();) {
@@ -379,7 +362,7 @@ void syncStreamsOnDevice(DeviceIndex device) {
       error = error ? error : std::current_exception();
     }
   };
-  for (auto& place : streamsOf(device).queues) {
+  for (auto& place : gStreams[device].queues) {
     if (auto* stream = place.load(std::memory_order_acquire)) {
       wait(stream->queue);
     }
@@ -391,10 +374,6 @@ void syncStreamsOnDevice(DeviceIndex device) {
     std::rethrow_exception(error);
   }
   impl::raiseAsyncErrors(device);
-}
-
-std::ostream& operator<<(std::ostream& stream, const XPUStream& s) {
-  return stream << s.unwrap();
 }
 
 } // namespace c10::xpu

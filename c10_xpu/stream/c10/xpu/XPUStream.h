@@ -14,7 +14,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <iosfwd>
+#include <ostream>
 #include <tuple>
 
 // Note [XPU streams]
@@ -40,7 +40,7 @@
 
 namespace c10::xpu {
 
-/// What XPUStream::pack3 gives: a stream in three plain integers.
+/// A stream in three plain integers, see XPUStream::pack3.
 struct StreamData3 {
   StreamId stream_id;
   DeviceIndex device_index;
@@ -52,7 +52,7 @@ class C10_XPU_API XPUStream {
  public:
   enum Unchecked { UNCHECKED };
 
-  /// Raises for a stream of another device type.
+  /// Raises for a stream of another device type; with UNCHECKED does not ask.
   explicit XPUStream(Stream stream) : stream_(stream) {
     TORCH_CHECK(
         stream_.device_type() == kXPU,
@@ -61,7 +61,6 @@ class C10_XPU_API XPUStream {
         ": the device of the stream must be an xpu device");
   }
 
-  /// For a stream that is known to be an XPU stream.
   explicit XPUStream(Unchecked, Stream stream) : stream_(stream) {}
 
   bool operator==(const XPUStream& other) const noexcept {
@@ -168,7 +167,9 @@ C10_XPU_API void setCurrentXPUStream(XPUStream stream);
 C10_XPU_API void syncStreamsOnDevice(DeviceIndex device = -1);
 
 /// Prints as a c10::Stream does: "stream <id> on device xpu:<index>".
-C10_XPU_API std::ostream& operator<<(std::ostream& stream, const XPUStream& s);
+inline std::ostream& operator<<(std::ostream& stream, const XPUStream& s) {
+  return stream << s.unwrap();
+}
 
 } // namespace c10::xpu
 

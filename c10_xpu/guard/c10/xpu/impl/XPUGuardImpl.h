@@ -53,7 +53,7 @@ struct C10_XPU_API XPUGuardImpl final
       c10::xpu::set_device(d.index());
     } catch (const std::exception& e) {
       if (is_in_bad_fork()) {
-        setThreadDevice(d.index());
+        threadDevice() = d.index();
       }
       warnIgnored("set the current device", d, e);
     }

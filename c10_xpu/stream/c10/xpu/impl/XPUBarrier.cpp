@@ -1,5 +1,6 @@
 #include <c10/xpu/impl/XPUBarrier.h>
 
+#include <c10/util/env.h>
 #include <c10/xpu/XPUException.h>
 
 #include <sycl/handler.hpp>
@@ -17,9 +18,11 @@ bool isHeldByHost(const sycl::event& event) {
   return !C10_XPU_CHECK(copy.get_wait_list()).empty();
 }
 
-// See Note [Waiting for an event without blocking the host]
-sycl::event submitBarrierAfter(sycl::queue& queue, const sycl::event& event) {
-  if (C10_LIKELY(!isHeldByHost(event))) {
+sycl::event submitBarrierAfter(
+    sycl::queue& queue,
+    const sycl::event& event,
+    bool held) {
+  if (C10_LIKELY(!held)) {
     return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({event}));
   }
   return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
@@ -28,7 +31,16 @@ sycl::event submitBarrierAfter(sycl::queue& queue, const sycl::event& event) {
   }));
 }
 
-// See Note [Asking whether a queue is idle]
+void waitIfBlocking(const XPUStream& stream, const sycl::event& submitted) {
+  static const bool blocking =
+      c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;
+  if (C10_UNLIKELY(blocking) && !isHeldByHost(submitted)) {
+    sycl::event event = submitted; // wait_and_throw is not const
+    C10_XPU_CHECK(event.wait_and_throw());
+    raiseAsyncErrors(stream.device_index(), stream.id());
+  }
+}
+
 bool canAskEmpty(const sycl::queue& queue) {
   // All queues are on the one context, and so of one backend.
   static const bool can = queue.get_backend() != sycl::backend::opencl;

@@ -2,6 +2,7 @@
 
 #include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
+#include <c10/xpu/XPUStream.h>
 
 #include <sycl/event.hpp>
 #include <sycl/queue.hpp>
@@ -15,21 +16,29 @@ C10_XPU_API bool isComplete(const sycl::event& event);
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // queue::ext_oneapi_submit_barrier({event}) needs the backend's handle of the
 // event. An event that depends on a host task has none before the host task is
-// done, and the call then waits for the host task: for ever, if the calling
-// thread is the one that would let it finish. A barrier in a command group that
-// depends on the event does not wait, but takes twice as long to submit. Which
-// one is needed shows in the event's wait list: it is empty unless the event
+// done, and the call then waits for the host task: forever, if only the calling
+// thread can let it finish. A barrier in a command group that
+// depends on the event does not wait, but takes twice as long to submit. The
+// event's wait list tells which one is needed: it is empty unless the event
 // stays in SYCL's own graph.
 
 /// Whether an event still waits in SYCL's graph for a host task. To wait for
-/// such an event could be to wait for the calling thread.
+/// such an event may mean to wait for the calling thread itself.
 C10_XPU_API bool isHeldByHost(const sycl::event& event);
 
 /// Lets what is submitted to an in-order queue from now on wait for the event,
-/// and returns the event of the barrier that does so. Never waits itself.
+/// and returns the event of the barrier that does so. `held` is the result of
+/// isHeldByHost(event); with it the call itself never waits.
 C10_XPU_API sycl::event submitBarrierAfter(
     sycl::queue& queue,
-    const sycl::event& event);
+    const sycl::event& event,
+    bool held);
+
+/// With TORCH_XPU_LAUNCH_BLOCKING=1, waits for what was just submitted to a
+/// stream and raises the stream's errors, unless it is held by the host.
+C10_XPU_API void waitIfBlocking(
+    const XPUStream& stream,
+    const sycl::event& submitted);
 
 // Note [Asking whether a queue is idle]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -38,8 +47,8 @@ C10_XPU_API sycl::event submitBarrierAfter(
 // queue at that time releases it, which ends in INVALID_EVENT or a crash. The
 // queue is asked by a marker there: a barrier, which is complete when the call
 // returns if the queue is idle. The marker of a busy queue is kept, and while
-// it is pending the answer is known to be no, so that a thread that polls adds
-// one marker and not thousands. ext_oneapi_get_last_event() is no way out: it
+// it is pending the queue is known to be busy, so that a thread that polls adds
+// one marker and not thousands. ext_oneapi_get_last_event() does not help: it
 // submits a marker too.
 
 /// Whether ext_oneapi_empty() may be called while other threads submit.

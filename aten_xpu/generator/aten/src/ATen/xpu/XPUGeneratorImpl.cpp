@@ -171,7 +171,7 @@ DeviceIndex resolveDevice(DeviceIndex device_index) {
     return c10::xpu::impl::threadDevice();
   }
   if (device_index < 0 || device_index >= count) {
-    c10::xpu::impl::raise_device_index(device_index, count);
+    c10::xpu::check_device_index(device_index);
   }
   return device_index;
 }

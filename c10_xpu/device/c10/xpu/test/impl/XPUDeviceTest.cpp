@@ -23,16 +23,14 @@ TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
 }
 
 TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
-  if (device_count() != 0) {
-    GTEST_SKIP() << "there is a device";
-  }
+  C10_XPU_NEEDS_NO_DEVICE();
   for (const auto& text :
        {errorOf([] { device_count_ensure_non_zero(); }),
         errorOf([] { current_device(); }),
         errorOf([] { set_device(0); }),
         errorOf([] { get_raw_device(0); }),
         errorOf([] { get_device_context(); })}) {
-    EXPECT_TRUE(contains(text, "No XPU device is available (mapping ")) << text;
+    EXPECT_TRUE(contains(text, "No XPU device is available")) << text;
     EXPECT_CONTAINS(text, "TORCH_XPU_MAPPING");
   }
 }
@@ -191,8 +189,7 @@ TEST(XPUDeviceTest, PointersHaveAnOwner) {
   EXPECT_TRUE(contains(
       errorOf([&] { get_device_idx_from_pointer(&local); }),
       "memory that SYCL does not know"));
-  EXPECT_TRUE(contains(
-      errorOf([&] { get_device_idx_from_pointer(nullptr); }), "null pointer"));
+  EXPECT_THROW(get_device_idx_from_pointer(nullptr), c10::Error);
   for (void* ptr : {device, shared, host}) {
     sycl::free(ptr, context);
   }

@@ -6,8 +6,6 @@
 #include <sycl/device.hpp>
 #include <sycl/event.hpp>
 #include <sycl/exception.hpp>
-#include <sycl/feature_test.hpp>
-#include <sycl/platform.hpp>
 #include <sycl/queue.hpp>
 #include <sycl/usm.hpp>
 
@@ -89,31 +87,13 @@ inline namespace _V1 {
 
 using Location = detail::code_location;
 
-std::vector<platform> platform::get_platforms() {
+std::vector<device> device::get_devices(info::device_type type) {
   C10_XPU_FORWARD(
-      "_ZN4sycl3_V18platform13get_platformsEv",
-      "platform::get_platforms",
-      std::vector<platform>());
-}
-
-std::vector<device> platform::get_devices(info::device_type type) const {
-  C10_XPU_FORWARD(
-      "_ZNK4sycl3_V18platform11get_devicesENS0_4info11device_typeE",
-      "platform::get_devices",
-      std::vector<device>(const platform*, info::device_type),
-      this,
+      "_ZN4sycl3_V16device11get_devicesENS0_4info11device_typeE",
+      "device::get_devices",
+      std::vector<device>(info::device_type),
       type);
 }
-
-#ifdef SYCL_KHR_DEFAULT_CONTEXT
-context platform::khr_get_default_context() const {
-  C10_XPU_FORWARD(
-      "_ZNK4sycl3_V18platform23khr_get_default_contextEv",
-      "platform::get_default_context",
-      context(const platform*),
-      this);
-}
-#endif
 
 bool device::has(aspect a) const {
   C10_XPU_FORWARD(

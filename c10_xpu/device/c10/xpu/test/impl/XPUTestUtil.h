@@ -243,14 +243,16 @@ inline Ended inChild(
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), output};
 }
 
-/// Runs a test's body in a child that is the first in its process to use XPU.
-/// A program all of whose tests do so can repeat and shuffle them. A skip of
-/// the body is one of the test.
-inline void inFreshProcess(const std::function<void()>& body) {
+/// Runs a test's body in a child that is the first in its process to use XPU,
+/// with these variables set. A program all of whose tests do so can repeat and
+/// shuffle them. A skip of the body is one of the test.
+inline void inFreshProcess(
+    const std::function<void()>& body,
+    const std::vector<std::pair<std::string, std::string>>& environment = {}) {
   ASSERT_FALSE(is_device_pool_initialized())
       << "the process of the tests must not use XPU itself";
   const std::string skipped = "skipped";
-  const auto ended = inChild({}, [&]() -> std::string {
+  const auto ended = inChild(environment, [&]() -> std::string {
     body();
     return ::testing::Test::HasFailure() ? "failed"
         : ::testing::Test::IsSkipped()   ? skipped

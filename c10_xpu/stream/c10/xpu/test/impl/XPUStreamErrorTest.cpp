@@ -86,7 +86,6 @@ TEST(XPUStreamErrorTest, AsynchronousErrorsSurfaceAtDeviceSynchronization) {
   submitFailure(second.queue(), "another failed");
   submitFailure(second.queue(), "and one more");
   const auto text = errorOf([] { syncStreamsOnDevice(); });
-  EXPECT_CONTAINS(text, "3 asynchronous error(s)");
   EXPECT_CONTAINS(text, "one failed");
   EXPECT_CONTAINS(text, "another failed");
   EXPECT_CONTAINS(text, "and one more");

@@ -13,6 +13,9 @@ BAD ?=
 CHANGE ?=
 TITLE ?=
 AFTER ?=
+EMPTY ?=
+SHOW ?=
+FORGET ?=
 ONTO ?=
 DRY_RUN ?=
 STEPS ?=
@@ -38,8 +41,14 @@ rebase:
 undo:
 	@$(tool) undo $(checkout) $(if $(STEPS),--steps '$(STEPS)')
 
-continue abort:
-	@$(tool) $@ $(checkout)
+continue:
+	@$(tool) continue $(checkout) $(if $(EMPTY),--empty)
+
+abort:
+	@$(tool) abort $(checkout)
+
+resolutions:
+	@$(tool) resolutions $(if $(SHOW),--show '$(SHOW)') $(if $(FORGET),--forget '$(FORGET)') $(if $(BASE),--base '$(BASE)')
 
 status:
 	@$(tool) status $(checkout) $(mode)

@@ -13,7 +13,7 @@ from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.git import CommitId, TreeId
 from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
@@ -21,7 +21,7 @@ from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
 from xpu_stack.workspace import Workspace as Workspace
 
-_MEMO_FORM = "1"  # raise it when the same input would give other commits
+_MEMO_FORM = "2"  # raise it when the same input would give other commits
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
 def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
     """The commits that the series gives on `base`, made if they are not there."""
     changes = work.series.changes(goal.stage)
-    memo = _Memo(work.repository, base, changes, goal.dropped)
+    memo = _Memo(work, base, changes, goal.dropped)
     made = memo.commits()
     if made is None:
         made = _build(work, base, goal, changes)
@@ -154,15 +154,23 @@ def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
 
 
 def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
+    reason = None
     with progress(len(changes), "making the commits") as bar:
 
         def step(change: Change) -> None:
             bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
 
+        laying = builder(work, step)
+        made: list[CommitId] = []
         try:
-            return builder(work, step).build(base, changes, goal.dropped)
+            made = laying.build(base, changes, goal.dropped)
         except Stop as stop:
             reason = stop.reason
+    for change, used in laying.used.items():
+        for one in used:
+            say(f"{change}: the conflict in {one.file} is resolved as before: {one.id[:12]}")
+    if reason is None:
+        return made
     found = findings(work, base, goal)
     if isinstance(reason, AlreadyThere):
         raise conflict.already_there(reason, goal, found)
@@ -176,6 +184,7 @@ def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
         work.series,
         lambda: providers.pristine_commit(work.layout, work.base, work.repository),
         step,
+        work.resolutions,
     )
 
 
@@ -206,12 +215,13 @@ class _Memo:
     """
 
     def __init__(
-        self, repository: Repository, base: CommitId, changes: list[Change], dropped: frozenset[str]
+        self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
     ) -> None:
         parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts.append(work.resolutions.digest())
         self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._path = repository.git_dir / "xpu-stack" / "memo.json"
-        self._repository = repository
+        self._path = work.repository.git_dir / "xpu-stack" / "memo.json"
+        self._repository = work.repository
 
     def commits(self) -> list[CommitId] | None:
         try:

@@ -247,7 +247,7 @@ def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]
     text, patch = _places(work, change)
     return [
         Source(text, _text_of(work, change, commit, text)),
-        Source(patch, patch_text(work.repository, commit, altered) if altered else None),
+        Source(patch, _patch_of(work.repository, commit, altered)),
         *_payload_of(work, change, commit, brought),
     ]
 
@@ -261,26 +261,9 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
     return f"{told.rstrip()}\n".encode()
 
 
-def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes:
-    """The patch of these paths, the same on every machine and with every git."""
-    return repository.run(
-        "diff-tree",
-        "-p",
-        "--binary",  # what is in it, and not only that it differs
-        "--full-index",  # ids do not grow with the repository
-        "--no-renames",  # nor does a threshold decide what is shown
-        "--no-color",
-        "--no-ext-diff",  # a person's own differ stays out
-        "--no-textconv",
-        "--diff-algorithm=histogram",
-        "--unified=3",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        commit.parents[0],
-        commit.id,
-        "--",
-        *[entry.path for entry in altered],
-    ).output
+def _patch_of(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes | None:
+    paths = [entry.path for entry in altered]
+    return repository.patch(commit.parents[0], commit.id, paths) if paths else None
 
 
 def _payload_of(

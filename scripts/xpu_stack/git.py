@@ -190,6 +190,27 @@ class Repository:
             )
         return entries
 
+    def patch(self, old: str, new: str, paths: list[str]) -> bytes:
+        """The patch of these paths, the same on every machine and with every git."""
+        return self.run(
+            "diff-tree",
+            "-p",
+            "--binary",  # what is in it, and not only that it differs
+            "--full-index",  # ids do not grow with the repository
+            "--no-renames",  # nor does a threshold decide what is shown
+            "--no-color",
+            "--no-ext-diff",  # a person's own differ stays out
+            "--no-textconv",
+            "--diff-algorithm=histogram",
+            "--unified=3",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+            old,
+            new,
+            "--",
+            *paths,
+        ).output
+
     def blob_at(self, tree: str, path: str) -> bytes | None:
         result = self.run("cat-file", "blob", f"{tree}:{path}", check=False)
         return result.output if result.code == 0 else None

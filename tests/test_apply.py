@@ -176,7 +176,7 @@ making the commits ...
 changing the checkout to 'stream' ...
 error: An untracked file is in the way: c10/xpu/Device.cpp
   why: the move puts a file there, and yours would be lost
-  next: mv c10/xpu/Device.cpp c10/xpu/Device.cpp.mine""",
+  next: mv CHECKOUT/c10/xpu/Device.cpp CHECKOUT/c10/xpu/Device.cpp.mine""",
     )
     assert project.snapshot() == before
 

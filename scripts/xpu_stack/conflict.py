@@ -11,7 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xpu_stack import resolutions, transaction
+from xpu_stack import commands, resolutions, transaction
 from xpu_stack.chain import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
@@ -73,7 +73,7 @@ def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> 
             f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
             why=f"its conflict was resolved so before: {ids}",
             next=f"{drop} # or, to be asked again: "
-            f"make resolutions FORGET={reason.resolved[0].id[:12]}",
+            + commands.make("resolutions", FORGET=reason.resolved[0].id[:12]),
             code=ExitCode.CONFLICT,
         )
     return ToolError(
@@ -135,11 +135,13 @@ def report(
     )
     there = _told(findings)
     if there:
-        there += [f"to do without: make abort && {goal.command(drop=_there(findings))}", ""]
+        without = f"make abort && {goal.command(drop=_there(findings))}"
+        there += [commands.as_typed(f"to do without: {without}"), ""]
     return ToolError(
         what,
         why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
-        next=f"cd {worktree} # resolve, git add; then: make continue, or make abort",
+        next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
+        f"{commands.elsewhere('make continue')}, or {commands.elsewhere('make abort')}",
         code=ExitCode.CONFLICT,
         detail="\n".join([*there, *places, "", misfit.messages.strip()]).strip(),
     )
@@ -258,7 +260,8 @@ def _answer(waiting: Pending) -> TreeId:
         raise ToolError(
             f"The conflict of {waiting.change} is not resolved yet.",
             why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
-            next=f"mend them, git -C {waiting.worktree} add <file>, then: make continue",
+            next=f"mend them, {commands.git(waiting.worktree, 'add', '<file>')}, "
+            "then: make continue",
             code=ExitCode.CONFLICT,
         )
     work.run("add", "--update")

@@ -10,10 +10,10 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import applying, edits, moves, stack
+from xpu_stack import applying, commands, edits, moves, stack
 from xpu_stack.chain import Builder
 from xpu_stack.console import say
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
 from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
@@ -68,7 +68,8 @@ def _say_untracked(repository: Repository) -> None:
     listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text.split("\0")
     names = [name for name in listed if name]
     for name in names[:_SHOWN]:
-        say(f"not exported: {name} is not tracked; git add it, and amend its change")
+        add = commands.git(repository.folder, "add", "--", name)
+        say(f"not exported: {name} is not tracked; {add}, and amend its change")
     if len(names) > _SHOWN:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
 
@@ -83,8 +84,8 @@ def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
     """What the texts, patches and payload must be to give these commits."""
     changes = {change.id: change for change in work.series.all_changes()}
     found: dict[Path, Source] = {}
-    for id_, commit in _by_change(commits).items():
-        change = changes.get(id_) or _begun(id_, commit)
+    for id_, commit in _by_change(work.repository, commits).items():
+        change = changes.get(id_) or _begun(work.repository, id_, commit)
         for source in _sources_of(work, change, commit):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
@@ -92,7 +93,7 @@ def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
     return list(found.values())
 
 
-def _by_change(commits: list[Commit]) -> dict[str, Commit]:
+def _by_change(repository: Repository, commits: list[Commit]) -> dict[str, Commit]:
     """Change -> its commit, in order."""
     found: dict[str, Commit] = {}
     for commit in commits:
@@ -102,20 +103,26 @@ def _by_change(commits: list[Commit]) -> dict[str, Commit]:
             raise ToolError(
                 f"Two commits are of the change {told.change}.",
                 why=f"{found[told.change].id[:12]} and {commit.id[:12]}",
-                next="squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
+                next=f"{_reorder(repository, commits)} "
+                "# squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
             )
         found[told.change] = commit
     return found
 
 
-def _begun(id_: str, commit: Commit) -> Change:
+def _reorder(repository: Repository, commits: list[Commit]) -> str:
+    return commands.git(repository.folder, "rebase", "-i", commits[0].parents[0][:12])
+
+
+def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     """A change that the series does not have yet: a person has made its commit."""
     parts = split_id(id_)
     if parts is None:
         raise ToolError(
             f"'{id_}' is no name for a change.",
             why=f"{commit.id[:12]} says XPU-Change: {id_}",
-            next="reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
+            next=f"{commands.git(repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
+            "# reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
             code=ExitCode.SERIES,
         )
     title, _, body = own_text(commit.message).partition("\n")
@@ -124,7 +131,7 @@ def _begun(id_: str, commit: Commit) -> Change:
 
 def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
-    applied = list(_by_change(commits))
+    applied = list(_by_change(work.repository, commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = moves.dropped(work.repository)
@@ -139,7 +146,7 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
             for path in _files_of(work, change):
                 written.setdefault(path, Source(path, None))
     file = SeriesFile.read(work.layout.series_file)
-    file.arrange(_order(ids, applied, gone))
+    file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owners)
     return [*written.values(), Source(file.path, file.text.encode())]
 
@@ -200,11 +207,17 @@ def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
             raise ToolError(
                 f"No change of the series touches {path}.",
                 why="an edit goes to the last change that touches its file",
-                next=f"cd {repository.folder} && git add {path} && git commit --fixup <commit> "
-                "&& git rebase --autosquash <base>",
+                next=_into_a_change(repository, path, commits[0].parents[0]),
             )
         owner[path] = numbers[-1]
     return _squashed(repository, commits, edited, owner)
+
+
+def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:
+    """What puts an edit of a file into a change that the person names."""
+    options = ("-c", "sequence.editor=true", "rebase", "--interactive", "--autosquash")
+    steps = [("add", "--", path), ("commit", "--fixup=<commit>"), (*options, base)]
+    return " && ".join(commands.git(repository.folder, *step) for step in steps)
 
 
 def _squashed(
@@ -257,7 +270,16 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
     if change.number == 0 and not any(section in told.splitlines() for section in SECTIONS):
         told = template(change.text.title, change.text.body)
     shown = path.relative_to(work.layout.repository).as_posix()
-    ChangeText.parse(told, shown)  # refuses what could not be read again
+    try:
+        ChangeText.parse(told, shown)
+    except SeriesError as error:  # it could not be read again
+        raise ToolError(
+            f"The message of {commit.id[:12]} cannot be the text of {change.id}.",
+            why=error.problem,
+            next=f"{commands.git(work.repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
+            "# reword it",
+            code=ExitCode.SERIES,
+        ) from None
     return f"{told.rstrip()}\n".encode()
 
 
@@ -298,7 +320,8 @@ def _new_place(work: Workspace, change: Change, target: str) -> Path:
 def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
     stack.refuse_others(
         there,
-        next=f"cd {repository.folder} && git rebase -i {there.base[:12]} # squash it into one, "
+        next=f"{commands.git(repository.folder, 'rebase', '-i', there.base[:12])} "
+        "# squash it into one, "
         "or give it the trailer XPU-Change: <stage>/<new name>",
     )
     if not there.applied:
@@ -325,7 +348,8 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",
-                next="git stash && make export && git stash pop",
+                next=f"{commands.git(work.layout.repository, 'stash')} && make export && "
+                + commands.git(work.layout.repository, "stash", "pop"),
             )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpu_stack import commands
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Commit, CommitId, Repository
 from xpu_stack.text import Trailers, is_as_made, trailers
@@ -44,7 +45,8 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
         raise ToolError(
             f"{repository.folder} has no commit.",
             why="a stack needs a base commit to stand on",
-            next=f"git -C {repository.folder} add -A && git -C {repository.folder} commit -m base",
+            next=f"{commands.git(repository.folder, 'add', '-A')} && "
+            + commands.git(repository.folder, "commit", "-m", "base"),
         )
     history = repository.history(head, _DEEPEST)
     lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
@@ -69,7 +71,7 @@ def refuse_unsafe(repository: Repository, branch: str) -> None:
         raise ToolError(
             f"The checkout is not on the stack's branch '{branch}'.",
             why=f"HEAD is on {where}, and '{branch}' exists",
-            next=f"git -C {repository.folder} switch {branch}",
+            next=commands.git(repository.folder, "switch", branch),
         )
 
 
@@ -88,8 +90,8 @@ def refuse_foreign(repository: Repository, stack: Stack) -> None:
     """Refuses a stack with commits in it that the tool did not make."""
     refuse_others(
         stack,
-        next=f"git -C {repository.folder} branch mine && "
-        f"git -C {repository.folder} reset --keep {stack.tip[:12]}",
+        next=f"{commands.git(repository.folder, 'branch', 'mine')} && "
+        + commands.git(repository.folder, "reset", "--keep", stack.tip[:12]),
     )
     changed = [applied for applied in stack.applied if not applied.as_made]
     if changed:
@@ -97,8 +99,8 @@ def refuse_foreign(repository: Repository, stack: Stack) -> None:
         raise ToolError(
             f"The commit of {changed[0].trailers.change} was changed by hand.",
             why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
-            next=f"git -C {repository.folder} branch -m mine && "
-            f"git -C {repository.folder} switch --detach {stack.base[:12]}",
+            next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+            + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
         )
 
 
@@ -111,7 +113,7 @@ def _refuse_dirty(repository: Repository) -> None:
         raise ToolError(
             "The checkout has changes that are not committed.",
             why=f"{len(listed.splitlines())} file(s), the first is {first}",
-            next=f"git -C {repository.folder} stash",
+            next=commands.git(repository.folder, "stash"),
         )
 
 
@@ -128,5 +130,5 @@ def refuse_operation(repository: Repository) -> None:
             raise ToolError(
                 f"A {words} is under way in the checkout.",
                 why=f"{repository.git_path(name)} is there",
-                next=f"git -C {repository.folder} {words} --continue # or --abort",
+                next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
             )

@@ -2,7 +2,7 @@
 
 import click
 
-from xpu_stack import applying, beginning, checking, console, lock, transaction
+from xpu_stack import applying, beginning, checking, commands, console, lock, transaction
 from xpu_stack import export as exporting
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
 from xpu_stack.git import Repository
@@ -38,7 +38,8 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
     with lock.held(layout.state / "lock", "new", str(layout.state)):
         for path in beginning.begin(layout, base, change, title, after):
             console.say(f"wrote {path.relative_to(layout.repository)}")
-    console.say(f"next: make apply STAGE={change}, edit, git add, git commit --amend, make export")
+    apply = commands.make("apply", STAGE=change)
+    console.say(f"next: {apply}, edit, git add, git commit --amend, make export")
 
 
 @cli.command(epilog=EPILOG)

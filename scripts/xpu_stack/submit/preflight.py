@@ -10,7 +10,7 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack import applying, conflict, moves, stack
+from xpu_stack import applying, commands, conflict, moves, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
@@ -49,8 +49,8 @@ def _refuse_damaged(repository: Repository, there: Stack) -> None:
             raise ToolError(
                 f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
                 why=f"it must have each of {', '.join(_OWN)} once, and has {', '.join(found)}",
-                next=f"git -C {repository.folder} branch -m mine && git -C {repository.folder} "
-                "switch --detach <base> && make apply",
+                next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+                f"{commands.git(repository.folder, 'switch', '--detach', '<base>')} && make apply",
             )
 
 
@@ -138,7 +138,7 @@ def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> 
         raise ToolError(
             f"The checkout does not reach to '{stage}'.",
             why=f"it is at {there.applied[-1].trailers.change}",
-            next=f"make apply STAGE={stage}",
+            next=commands.make("apply", STAGE=stage),
         )
     return chosen
 
@@ -186,15 +186,15 @@ def refuse_unready(repository: Repository, remote: str) -> None:
         raise ToolError(
             f"The checkout has no remote '{remote}'.",
             why="ghstack pushes to the repository in which the pull requests are opened",
-            next=f"git -C {repository.folder} remote add {remote} <address> && "
-            f"git -C {repository.folder} fetch {remote}",
+            next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
+            + commands.git(repository.folder, "fetch", remote),
             code=ExitCode.MISSING,
         )
     if repository.line("rev-parse", "--is-shallow-repository") == "true":
         raise ToolError(
             "The checkout has a part of its history only.",
             why="ghstack must see what the stack and the remote have in common",
-            next=f"git -C {repository.folder} fetch --unshallow {remote}",
+            next=commands.git(repository.folder, "fetch", "--unshallow", remote),
         )
     if repository.ask("var", "GIT_COMMITTER_IDENT") is None:
         raise ToolError(
@@ -208,7 +208,7 @@ def refuse_unready(repository: Repository, remote: str) -> None:
 def tracked(repository: Repository, remote: str, branch: str, base: CommitId) -> CommitId:
     """The remote's branch as fetched last; the stack's base must be in it."""
     tip = repository.commit_id(f"refs/remotes/{remote}/{branch}")
-    fetch = f"git -C {repository.folder} fetch {remote} {branch}"
+    fetch = commands.git(repository.folder, "fetch", remote, branch)
     if tip is None:
         raise ToolError(
             f"The checkout does not know the branch '{branch}' of '{remote}'.",

@@ -13,12 +13,13 @@ from xpu_stack.base import Base
 from xpu_stack.chain import AlreadyThere, Builder, Stop
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, TreeId
+from xpu_stack.git import Commit, CommitId, TreeId
 from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
+from xpu_stack.text import own_text
 from xpu_stack.workspace import Workspace as Workspace
 
 _MEMO_FORM = "2"  # raise it when the same input would give other commits
@@ -136,6 +137,37 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
     """The commits that the series gives now in place of those that are there."""
     return expected(work, there.base, _goal_of(work, there))
+
+
+def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
+    """The changes of which the series gives other files, or another text, than the commit has."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    here = [one for one in there.applied if one.trailers.change in changes]
+    if not here:
+        return frozenset()
+    goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
+    memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
+    made = set(memo.commits() or ())
+    builder = _local_builder(work)
+    return frozenset(
+        one.trailers.change
+        for one in here
+        if one.commit.id not in made and _differs(builder, changes[one.trailers.change], one.commit)
+    )
+
+
+def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
+    if own_text(commit.message) != change.text.message:
+        return True
+    return builder.attempt(commit.parents[0], change) != commit.tree
+
+
+def _local_builder(work: Workspace) -> Builder:
+    """What lays changes with what is here: nothing is fetched."""
+    release = work.layout.checkout(work.base.name) / ".git"
+    if release.exists():
+        return builder(work, lambda _: None)
+    return Builder(work.repository, work.series, lambda: None)
 
 
 def _goal_of(work: Workspace, there: stack.Stack) -> Goal:

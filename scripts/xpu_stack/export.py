@@ -14,7 +14,7 @@ from xpu_stack import applying, commands, edits, moves, stack
 from xpu_stack.chain import Builder
 from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, SeriesError, ToolError
-from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
+from xpu_stack.git import Commit, CommitId, Entry, File, Identity, Repository, TreeId
 from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
@@ -65,13 +65,17 @@ def export(work: Workspace) -> list[Path]:
 
 
 def _say_untracked(repository: Repository) -> None:
-    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text.split("\0")
-    names = [name for name in listed if name]
+    names = untracked_files(repository)
     for name in names[:_SHOWN]:
         add = commands.git(repository.folder, "add", "--", name)
         say(f"not exported: {name} is not tracked; {add}, and amend its change")
     if len(names) > _SHOWN:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
+
+
+def untracked_files(repository: Repository) -> list[str]:
+    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text
+    return [name for name in listed.split("\0") if name]
 
 
 def _adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -193,7 +197,7 @@ def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
 
 def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
     """The commits with the work tree's edits in the changes that they belong to."""
-    edited = _edited(repository)
+    edited = {path: repository.store_edited(path) for path in edited_files(repository)}
     if not edited:
         return commits
     touched = [
@@ -223,13 +227,15 @@ def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:
 def _squashed(
     repository: Repository,
     commits: list[Commit],
-    edited: dict[str, tuple[int, BlobId]],
+    edited: dict[str, File],
     owner: dict[str, int],
 ) -> list[Commit]:
     done: list[Commit] = []
     for number, commit in enumerate(commits):
         # No later change touches the file: from its owner on, it is the edited one.
-        edits = [(path, *edited[path]) for path in edited if owner[path] <= number]
+        edits = [
+            (path, file.mode, file.blob) for path, file in edited.items() if owner[path] <= number
+        ]
         with repository.index(commit.tree) as index:
             index.put(edits)
             tree = index.write()
@@ -244,13 +250,11 @@ def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: 
     return repository.commit_tree(tree, [parent], like.message, who)
 
 
-def _edited(repository: Repository) -> dict[str, tuple[int, BlobId]]:
-    """Path -> (mode, blob) of the tracked files that differ from HEAD; mode 0: gone."""
+def edited_files(repository: Repository) -> list[str]:
+    """The tracked files that differ from HEAD."""
     # a submodule's own commits and edits are not the series'
     words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
-    listed = repository.run("diff", *words, "HEAD").text
-    files = {path: repository.store_edited(path) for path in filter(None, listed.split("\0"))}
-    return {path: (file.mode, file.blob) for path, file in files.items()}
+    return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
 def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]:

@@ -134,12 +134,14 @@ def test_an_edit_that_belongs_to_no_change_goes_where_it_is_told(odd: Project) -
     assert len(odd.log()) == 4
 
 
-def test_a_commit_of_no_change(odd: Project) -> None:
+def test_a_commit_of_ones_own_in_the_way(odd: Project) -> None:
     odd.ok("apply")
     drift(odd, "other.txt", "mine\n")
-    typed(odd, way_out(odd, "apply", "--stage", "device"))
-    assert odd.log()[0] == "Add streams"
-    odd.ok("apply", "--stage", "device")
+    shown = way_out(odd, "apply", "--stage", "base")
+    typed(odd, shown.partition(" # ")[0])
+    odd.ok("apply", "--stage", "base")
+    typed(odd, shown.partition("and: ")[2])
+    assert odd.log()[0] == "Drift of other.txt"
 
 
 def test_a_message_that_is_no_text(odd: Project) -> None:

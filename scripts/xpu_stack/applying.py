@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xpu_stack import conflict, edits, lock, moves, providers, returning, stack
+from xpu_stack import commands, conflict, edits, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
-from xpu_stack.chain import AlreadyThere, Builder, Stop
+from xpu_stack.chain import AlreadyThere, Builder, Stop, merge
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Commit, CommitId, TreeId
@@ -103,21 +103,56 @@ def refuse_unsafe(work: Workspace) -> None:
 def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     """Moves a safe checkout to a goal; whether anything had to be done."""
     repository = work.repository
-    base = goal.base or stack.read(repository).base
+    there = stack.read(repository)
+    base = goal.base or there.base
     made = expected(work, base, goal)
-    after = moves.State.of_stack(made[-1] if made else base, goal.dropped)
+    after = moves.State.of_stack(_carried(work, there, base, made), goal.dropped)
     if after == moves.current(repository):
+        left = {one.trailers.change for one in there.applied}
+        if moves.applied(repository) not in (None, left):
+            # a person moved the branch there; that this was asked for is to be known
+            moves.move(repository, verb, after)
         return False
     with progress(None, f"changing the checkout to '{goal.stage}'"):
         moves.move(repository, verb, after)
     return True
 
 
+def _carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
+    """The top when the person's own commits above the stack are put on new commits of it."""
+    repository, tip = work.repository, made[-1] if made else base
+    if there.above and not made:
+        why = "without the stack it would become a part of the base"
+        raise _not_carried(work, there, there.above[0], why)
+    if tip == there.tip:
+        return there.above[-1].id if there.above else tip
+    for commit in there.above:
+        merged = merge(repository, work.series.identity(0), tip, commit.id)
+        if merged.stages or len(commit.parents) > 1:
+            why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
+            raise _not_carried(work, there, commit, why)
+        if merged.tree == repository.tree_of(tip):
+            say(f"your own {stack.named(commit)} alters nothing there, and is left out")
+        else:
+            tip = repository.commit_again(commit.id, merged.tree, tip)
+    return tip
+
+
+def _not_carried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+    return ToolError(
+        f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
+        why=why,
+        next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
+        + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
+        code=ExitCode.CONFLICT,
+    )
+
+
 def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
     made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
-    return work.repository.tree_of(made[-1] if made else there.base)
+    return work.repository.tree_of(_carried(work, there, there.base, made))
 
 
 def adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -128,8 +163,9 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
     """
     there = stack.read(work.repository)
     goal = _goal_of(work, there)
-    tip = expected(work, there.base, goal)[-1]
-    if edit is not None or tip != there.tip:
+    made = expected(work, there.base, goal)
+    tip = _carried(work, there, there.base, made)
+    if edit is not None or made[-1] != there.tip:
         after = moves.State.of_stack(tip, goal.dropped)
         moves.move(work.repository, "export", after, edit, files=False)
 
@@ -283,5 +319,6 @@ def say_result(work: Workspace, stage: str, changed: bool) -> None:
     state = "is now" if changed else "is already"
     kind = "change" if "/" in stage else "stage"
     what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
-    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}")
+    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
+    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
     log.info("provider: %s", work.checkout.provider)

@@ -50,9 +50,11 @@ def export(work: Workspace) -> list[Path]:
     there = stack.read(repository)
     _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)
-    commits = with_edits(repository, [applied.commit for applied in there.applied])
+    commits = with_edits(repository, there)
     differing = [source for source in _with_shape(work, commits) if source.differs]
     _say_untracked(repository)
+    for commit in there.above:
+        say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
         wanted = {
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
@@ -195,9 +197,16 @@ def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
     return text, patch
 
 
-def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
-    """The commits with the work tree's edits in the changes that they belong to."""
-    edited = {path: repository.store_edited(path) for path in edited_files(repository)}
+def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
+    """The changes' commits with the work tree's edits in those that they belong to."""
+    commits = [applied.commit for applied in there.applied]
+    own = _touched_above(repository, there)
+    edited = {}
+    for path in edited_files(repository):
+        if path in own:
+            say(f"not exported: the edit of {path}, which your own {own[path]} touches")
+        else:
+            edited[path] = repository.store_edited(path)
     if not edited:
         return commits
     touched = [
@@ -215,6 +224,15 @@ def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
             )
         owner[path] = numbers[-1]
     return _squashed(repository, commits, edited, owner)
+
+
+def _touched_above(repository: Repository, there: stack.Stack) -> dict[str, str]:
+    """The files that the commits above the stack touch, and by which."""
+    return {
+        entry.path: stack.named(commit)
+        for commit in there.above
+        for entry in repository.diff(commit.parents[0], commit.id)
+    }
 
 
 def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:

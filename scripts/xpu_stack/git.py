@@ -280,6 +280,17 @@ class Repository:
             ).text.strip()
         )
 
+    def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
+        """A commit as it is, author, dates and message, but with this tree on this parent."""
+        form = "%an%x00%ae%x00@%ad%x00%cn%x00%ce%x00@%cd"
+        told = self.line("show", "-s", "--date=raw", f"--format={form}", commit)
+        roles, parts = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL", "DATE")
+        keys = [f"GIT_{role}_{part}" for role in roles for part in parts]
+        env = dict(zip(keys, told.split("\0"), strict=True))
+        message = self.run("cat-file", "commit", commit).output.partition(b"\n\n")[2]
+        made = self.run("commit-tree", tree, "-p", parent, "-F", "-", input=message, env=env)
+        return CommitId(made.text.strip())
+
     @contextmanager
     def index(self, tree: str) -> Iterator["Index"]:
         """A private index that holds `tree`."""

@@ -9,7 +9,6 @@ from xpu_stack import applying, conflict, export, moves, stack, submitted
 from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
 from xpu_stack.console import say, show_table
-from xpu_stack.git import Commit
 from xpu_stack.results import Outcome, Record, Results
 from xpu_stack.stack import Applied, Stack
 
@@ -105,21 +104,20 @@ def _tested(change: str, record: Record) -> str:
 
 def _say_more(work: Workspace, there: Stack) -> None:
     for commit in there.foreign:
-        say(f"not the series': {_named(commit)}")
+        say(f"not the series': {stack.named(commit)}")
+    for commit in there.above:
+        say(f"your own, carried along above the stack: {stack.named(commit)}")
     known = {change.id for change in work.series.all_changes()}
     for one in there.applied:
         if one.trailers.change not in known:
-            say(f"of no change that the series has, {one.trailers.change}: {_named(one.commit)}")
+            name = stack.named(one.commit)
+            say(f"of no change that the series has, {one.trailers.change}: {name}")
     _say_files("edited, not exported", export.edited_files(work.repository))
     _say_files("not tracked, not exported", export.untracked_files(work.repository))
     waiting = conflict.pending(work.repository)
     if waiting is not None:
         say(f"a conflict of {waiting.change} waits in {waiting.worktree}")
         say("make continue, or make abort")
-
-
-def _named(commit: Commit) -> str:
-    return f"{commit.id[:12]} {commit.message.splitlines()[0]}"
 
 
 def _say_files(what: str, names: list[str]) -> None:

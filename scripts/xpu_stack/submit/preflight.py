@@ -32,6 +32,7 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
     _refuse_doubled(there)
     _refuse_reordered(work, there)
     _refuse_edited(there)
+    _refuse_own(repository, there)
     stack.refuse_foreign(repository, there)
     _refuse_empty(repository, there)
     commits = _as_series_gives(work, there)
@@ -43,7 +44,7 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
 def _refuse_damaged(repository: Repository, there: Stack) -> None:
     """A commit with half of its trailers is of the series, and no longer known as such."""
     below = repository.history(there.base, 1)
-    for commit in [*(one.commit for one in there.applied), *there.foreign, *below]:
+    for commit in [*(one.commit for one in there.applied), *there.foreign, *there.above, *below]:
         found = _OWN_LINE.findall(commit.message)
         if found and sorted(found) != sorted(_OWN):
             raise ToolError(
@@ -90,12 +91,21 @@ def _refuse_reordered(work: Workspace, there: Stack) -> None:
 
 def _refuse_edited(there: Stack) -> None:
     for one in there.applied:
-        if not one.as_made and not there.foreign:
+        if not one.as_made and not (there.foreign or there.above):
             raise ToolError(
                 f"The commit of {one.trailers.change} was changed by hand.",
                 why=f"{one.commit.id[:12]} is not what the series gives",
                 next="make export # then make submit",
             )
+
+
+def _refuse_own(repository: Repository, there: Stack) -> None:
+    if there.above:
+        raise ToolError(
+            f"{len(there.above)} commit(s) on the stack are of no change.",
+            why=f"{stack.named(there.above[0])} would not be submitted",
+            next=stack.set_aside(repository, there),
+        )
 
 
 def _refuse_empty(repository: Repository, there: Stack) -> None:

@@ -138,6 +138,21 @@ def test_an_answer_without_the_change_is_not_kept(fork: Project, how: str) -> No
     assert read(fork) == ANSWER
 
 
+def test_a_part_that_is_left_out_is_said(fork: Project) -> None:
+    """And when the base has the rest, too, it is said that the answer is why nothing is left."""
+    conflict(fork)
+    out = answer(fork, {"aten/Context.h": LONG})
+    assert "aten/Context.h is as in the base: what device/aten edits in it is left out" in out
+    on_a_newer_base(fork, "aten/Hooks.cpp", "int hooks;\n")
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "Nothing is left of change 2 of 3, device/aten." in ended.err
+    (id_,) = ids(fork)
+    assert f"make resolutions FORGET={id_}" in ended.err
+    fork.ok("resolutions", "--forget", id_, source=False)
+    assert "does not fit the base" in fork.run("apply").err
+
+
 def test_an_answer_with_nothing_of_either_side_must_be_meant(fork: Project) -> None:
     conflict(fork)
     work = worktree(fork)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from xpu_stack import commands, resolutions, transaction
 from xpu_stack.chain import AlreadyThere, Conflict, Misfit, merge
+from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
 from xpu_stack.goal import Goal
@@ -212,6 +213,11 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     contents = work.resolutions.record(repository, waiting.change, merged, answer)
     transaction.write(work.layout, contents)
     _forget(repository, waiting)
+    paths = list(merged.stages)
+    now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
+    for path in paths:
+        if now.get(path) == before.get(path):
+            say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
     folders = {path.parent for path in contents}
     return waiting.goal, [one for one in work.resolutions.all() if one.folder in folders]
 

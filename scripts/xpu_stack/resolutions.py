@@ -268,7 +268,8 @@ def _kept(folder: Path) -> Content:
     postimage = folder / "postimage"
     if not postimage.exists():
         return None
-    mode = Node.load(folder / _ABOUT, _ABOUT)["mode"].text()
+    about = Node.load(folder / _ABOUT, _ABOUT)
+    mode = about["mode"].text() if "mode" in about else "100644"
     return int(mode, 8), postimage.read_bytes()
 
 

@@ -48,7 +48,7 @@ def test_an_unrelated_commit_does_not_bring_it_back(fork: Project) -> None:
     on_a_newer_base(fork, "other.txt", "unrelated\n")
     (id_,) = ids(fork)
     out = fork.ok("apply")
-    assert f"device/aten: the conflict in aten/Context.h is resolved as before: {id_}" in out
+    assert f"device/aten: the conflict in aten/Context.h is resolved by {id_}" in out
     assert read(fork) == ANSWER
 
 

@@ -236,7 +236,7 @@ def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -
             reason = stop.reason
     for change, used in laying.used.items():
         for one in used:
-            say(f"{change}: the conflict in {one.file} is resolved as before: {one.id[:12]}")
+            say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
     if reason is None:
         return made
     found = findings(work, base, goal)

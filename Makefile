@@ -13,6 +13,9 @@ BAD ?=
 CHANGE ?=
 TITLE ?=
 AFTER ?=
+EMPTY ?=
+SHOW ?=
+FORGET ?=
 ONTO ?=
 DRY_RUN ?=
 STEPS ?=
@@ -20,9 +23,11 @@ STEPS ?=
 MAKEFLAGS += --no-print-directory
 
 tool := $(PYTHON) scripts/bootstrap.py
-checkout = $(if $(BASE),--base '$(BASE)') $(if $(PYTORCH_SRC),--pytorch-src '$(PYTORCH_SRC)')
-stage = $(if $(STAGE),--stage '$(STAGE)')
-mode = $(if $(MODE),--mode '$(MODE)')
+# an option with what a variable says, quoted for the shell
+option = $(if $($(2)),$(1) '$(subst ','\'',$($(2)))')
+checkout = $(call option,--base,BASE) $(call option,--pytorch-src,PYTORCH_SRC)
+stage = $(call option,--stage,STAGE)
+mode = $(call option,--mode,MODE)
 
 .PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):\($$\|[^=].*\)/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -30,16 +35,22 @@ help:
 	@$(tool) help
 
 apply:
-	@$(tool) apply $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)')
+	@$(tool) apply $(stage) $(checkout) $(call option,--drop,DROP)
 
 rebase:
-	@$(tool) rebase $(if $(ONTO),--onto '$(ONTO)') $(stage) $(checkout) $(if $(DROP),--drop '$(DROP)') $(if $(DRY_RUN),--dry-run)
+	@$(tool) rebase $(call option,--onto,ONTO) $(stage) $(checkout) $(call option,--drop,DROP) $(if $(DRY_RUN),--dry-run)
 
 undo:
-	@$(tool) undo $(checkout) $(if $(STEPS),--steps '$(STEPS)')
+	@$(tool) undo $(checkout) $(call option,--steps,STEPS)
 
-continue abort:
-	@$(tool) $@ $(checkout)
+continue:
+	@$(tool) continue $(checkout) $(if $(EMPTY),--empty)
+
+abort:
+	@$(tool) abort $(checkout)
+
+resolutions:
+	@$(tool) resolutions $(call option,--show,SHOW) $(call option,--forget,FORGET) $(call option,--base,BASE)
 
 status:
 	@$(tool) status $(checkout) $(mode)
@@ -48,11 +59,11 @@ export:
 	@$(tool) export $(checkout)
 
 new:
-	@$(tool) new $(if $(CHANGE),--change '$(CHANGE)') $(if $(TITLE),--title '$(TITLE)') $(if $(AFTER),--after '$(AFTER)') \
-		$(if $(BASE),--base '$(BASE)')
+	@$(tool) new $(call option,--change,CHANGE) $(call option,--title,TITLE) $(call option,--after,AFTER) \
+		$(call option,--base,BASE)
 
 check:
-	@$(tool) check $(if $(BASE),--base '$(BASE)')
+	@$(tool) check $(call option,--base,BASE)
 
 build:
 	@$(tool) build $(stage) $(checkout) $(mode)
@@ -61,11 +72,11 @@ test:
 	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
 
 bisect:
-	@$(tool) bisect $(if $(TEST),--test '$(TEST)') $(if $(GOOD),--good '$(GOOD)') $(if $(BAD),--bad '$(BAD)') \
+	@$(tool) bisect $(call option,--test,TEST) $(call option,--good,GOOD) $(call option,--bad,BAD) \
 		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
-	@$(tool) sanitize $(stage) $(checkout) $(if $(WITH),--with $(WITH)) $(if $(AGAIN),--again)
+	@$(tool) sanitize $(stage) $(checkout) $(call option,--with,WITH) $(if $(AGAIN),--again)
 
 python:
 	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
@@ -89,16 +100,16 @@ bench:
 	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
 review:
-	@$(tool) review $(checkout) $(if $(SINCE),--since '$(SINCE)') $(if $(OUT),--out '$(OUT)')
+	@$(tool) review $(checkout) $(call option,--since,SINCE) $(call option,--out,OUT)
 
 mail:
-	@$(tool) mail $(checkout) $(if $(OUT),--out '$(OUT)')
+	@$(tool) mail $(checkout) $(call option,--out,OUT)
 
 submit:
-	@$(tool) submit $(stage) $(checkout) $(if $(BRANCH),--branch '$(BRANCH)') $(if $(DRY_RUN),--dry-run)
+	@$(tool) submit $(stage) $(checkout) $(call option,--branch,BRANCH) $(if $(DRY_RUN),--dry-run)
 
 doctor:
-	@$(tool) doctor $(if $(BASE),--base '$(BASE)')
+	@$(tool) doctor $(call option,--base,BASE)
 
 clean: ## Removes what was built; refuses while a conflict is unresolved.
 	@$(tool) clean

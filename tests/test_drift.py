@@ -60,7 +60,7 @@ Auto-merging aten/Context.h
 CONFLICT (content): Merge conflict in aten/Context.h
 error: Change 2 of 3, device/aten, does not fit the base.
   why: 1 file(s) in conflict; the checkout is as it was
-  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue PYTORCH_SRC=CHECKOUT, or make abort PYTORCH_SRC=CHECKOUT""",
+  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make -C PROJECT continue PYTORCH_SRC=CHECKOUT, or make -C PROJECT abort PYTORCH_SRC=CHECKOUT""",
     )
 
 
@@ -257,3 +257,22 @@ def test_without_the_release_a_conflict_says_so(project: Project) -> None:
     assert ended.code == 5
     assert "is not available here" in ended.err
     assert project.snapshot() == before
+
+
+def test_a_conflict_is_not_taken_for_a_change_that_is_there(fork: Project) -> None:
+    """A build file that looks like another one says nothing about the rest of the change."""
+    build = "".join(f"add_executable(test_number_{number})\n" for number in range(9))
+    files = {
+        f"c10_xpu/device/c10/xpu/File{n}.cpp": "".join(f"int a_{n}_{k};\n" for k in range(9))
+        for n in range(6)
+    }
+    write(fork.folder, files | {"c10_xpu/device/c10/xpu/test/CMakeLists.txt": build})
+    write(fork.folder, {"c10_xpu/device/c10/xpu/__init__.py": ""})
+    write(fork.checkout, {"c10/cuda/test/CMakeLists.txt": f"{build}# cuda\n", "a/__init__.py": ""})
+    drift(fork, "c10/CMakeLists.txt", CMAKE.replace("# line 20\n", "# twenty\n"))
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "c10/CMakeLists.txt:20-" in ended.err
+    assert "DROP=" not in ended.err
+    out = fork.ok("rebase", "--onto", "main", "--dry-run")
+    assert re.search(r"device/runtime │ conflict", out), out

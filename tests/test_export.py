@@ -121,9 +121,12 @@ def test_an_edit_of_a_file_that_no_change_touches_is_refused(applied: Project) -
     assert (applied.checkout / "other.txt").read_text() == "mine\n"
 
 
-def test_a_commit_of_no_change_is_refused(applied: Project) -> None:
+def test_a_commit_between_the_changes_is_refused(applied: Project) -> None:
+    tip = git(applied.checkout, "rev-parse", "HEAD").strip()
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~")
     write(applied.checkout, {"other.txt": "mine\n"})
     git(applied.checkout, "commit", "-qam", "Mine")
+    git(applied.checkout, "cherry-pick", tip)
     ended = applied.run("export")
     assert ended.code == 3
     assert "'Mine' has no XPU-Change trailer" in ended.err

@@ -113,6 +113,6 @@ def test_refuses_what_is_not_the_series(project: Project, tmp_path: Path) -> Non
         mails(project, tmp_path / "mail")
     assert refused.value.next == "make apply"
     project.ok("apply")
-    git(project.checkout, "commit", "-q", "--allow-empty", "-m", "mine")
+    git(project.checkout, "commit", "-q", "--allow-empty", "-m", "fixup! Add streams")
     with pytest.raises(ToolError, match="are of no change"):
         mails(project, tmp_path / "mail")

@@ -134,7 +134,7 @@ def test_an_untracked_file_in_the_way_is_refused(project: Project) -> None:
     before = project.snapshot()
     ended = project.run("rebase", "--onto", "newer")
     assert ended.code == 3
-    assert "mv new.txt new.txt.mine" in ended.err
+    assert "mv CHECKOUT/new.txt CHECKOUT/new.txt.mine" in ended.err
     assert project.snapshot() == before
 
 
@@ -221,7 +221,7 @@ Auto-merging aten/Context.h
 CONFLICT (content): Merge conflict in aten/Context.h
 error: Change 2 of 3, device/aten, does not fit the base.
   why: 1 file(s) in conflict; the checkout is as it was
-  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make continue PYTORCH_SRC=CHECKOUT, or make abort PYTORCH_SRC=CHECKOUT""",
+  next: cd PROJECT/.xpu/work/KEY/conflict # resolve, git add; then: make -C PROJECT continue PYTORCH_SRC=CHECKOUT, or make -C PROJECT abort PYTORCH_SRC=CHECKOUT""",
     )
     (worktree,) = (fork.folder / ".xpu/work").glob("*/conflict")
     write(worktree, {"aten/Context.h": LONG.replace("member_5;", "member_5; int xpu;")})

@@ -322,7 +322,8 @@ def test_a_message_that_could_not_be_read_again_is_refused(applied: Project) -> 
     git(applied.checkout, "commit", "-q", "--amend", "-m", text)
     ended = applied.run("export")
     assert ended.code == 6
-    assert "patches/texts/stream/stream.md: needs the sections" in ended.err
+    assert "cannot be the text of stream/stream." in ended.err
+    assert "needs the sections Motivation, Design, Additional Context" in ended.err
     assert changed(applied, before) == set()
 
 

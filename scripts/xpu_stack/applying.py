@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xpu_stack import conflict, edits, lock, moves, providers, returning, stack
+from xpu_stack import commands, conflict, edits, lock, moves, providers, returning, stack
 from xpu_stack.base import Base
-from xpu_stack.chain import AlreadyThere, Builder, Stop
+from xpu_stack.chain import AlreadyThere, Builder, Stop, merge
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.git import Commit, CommitId, TreeId
 from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
 from xpu_stack.series import NO_STAGE, Change, Series
 from xpu_stack.survey import Finding, survey
 from xpu_stack.switch import Switch
+from xpu_stack.text import own_text
 from xpu_stack.workspace import Workspace as Workspace
 
-_MEMO_FORM = "1"  # raise it when the same input would give other commits
+_MEMO_FORM = "2"  # raise it when the same input would give other commits
 
 
 @contextmanager
@@ -102,21 +103,56 @@ def refuse_unsafe(work: Workspace) -> None:
 def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     """Moves a safe checkout to a goal; whether anything had to be done."""
     repository = work.repository
-    base = goal.base or stack.read(repository).base
+    there = stack.read(repository)
+    base = goal.base or there.base
     made = expected(work, base, goal)
-    after = moves.State.of_stack(made[-1] if made else base, goal.dropped)
+    after = moves.State.of_stack(_carried(work, there, base, made), goal.dropped)
     if after == moves.current(repository):
+        left = {one.trailers.change for one in there.applied}
+        if moves.applied(repository) not in (None, left):
+            # a person moved the branch there; that this was asked for is to be known
+            moves.move(repository, verb, after)
         return False
     with progress(None, f"changing the checkout to '{goal.stage}'"):
         moves.move(repository, verb, after)
     return True
 
 
+def _carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
+    """The top when the person's own commits above the stack are put on new commits of it."""
+    repository, tip = work.repository, made[-1] if made else base
+    if there.above and not made:
+        why = "without the stack it would become a part of the base"
+        raise _not_carried(work, there, there.above[0], why)
+    if tip == there.tip:
+        return there.above[-1].id if there.above else tip
+    for commit in there.above:
+        merged = merge(repository, work.series.identity(0), tip, commit.id)
+        if merged.stages or len(commit.parents) > 1:
+            why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
+            raise _not_carried(work, there, commit, why)
+        if merged.tree == repository.tree_of(tip):
+            say(f"your own {stack.named(commit)} alters nothing there, and is left out")
+        else:
+            tip = repository.commit_again(commit.id, merged.tree, tip)
+    return tip
+
+
+def _not_carried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+    return ToolError(
+        f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
+        why=why,
+        next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
+        + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
+        code=ExitCode.CONFLICT,
+    )
+
+
 def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
     made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
-    return work.repository.tree_of(made[-1] if made else there.base)
+    return work.repository.tree_of(_carried(work, there, there.base, made))
 
 
 def adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -127,8 +163,9 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
     """
     there = stack.read(work.repository)
     goal = _goal_of(work, there)
-    tip = expected(work, there.base, goal)[-1]
-    if edit is not None or tip != there.tip:
+    made = expected(work, there.base, goal)
+    tip = _carried(work, there, there.base, made)
+    if edit is not None or made[-1] != there.tip:
         after = moves.State.of_stack(tip, goal.dropped)
         moves.move(work.repository, "export", after, edit, files=False)
 
@@ -138,6 +175,37 @@ def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
     return expected(work, there.base, _goal_of(work, there))
 
 
+def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
+    """The changes of which the series gives other files, or another text, than the commit has."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    here = [one for one in there.applied if one.trailers.change in changes]
+    if not here:
+        return frozenset()
+    goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
+    memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
+    made = set(memo.commits() or ())
+    builder = _local_builder(work)
+    return frozenset(
+        one.trailers.change
+        for one in here
+        if one.commit.id not in made and _differs(builder, changes[one.trailers.change], one.commit)
+    )
+
+
+def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
+    if own_text(commit.message) != change.text.message:
+        return True
+    return builder.attempt(commit.parents[0], change) != commit.tree
+
+
+def _local_builder(work: Workspace) -> Builder:
+    """What lays changes with what is here: nothing is fetched."""
+    release = work.layout.checkout(work.base.name) / ".git"
+    if release.exists():
+        return builder(work, lambda _: None)
+    return Builder(work.repository, work.series, lambda: None)
+
+
 def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
     return Goal(there.applied[-1].trailers.change, moves.dropped(work.repository))
 
@@ -145,7 +213,7 @@ def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
 def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
     """The commits that the series gives on `base`, made if they are not there."""
     changes = work.series.changes(goal.stage)
-    memo = _Memo(work.repository, base, changes, goal.dropped)
+    memo = _Memo(work, base, changes, goal.dropped)
     made = memo.commits()
     if made is None:
         made = _build(work, base, goal, changes)
@@ -154,15 +222,23 @@ def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
 
 
 def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
+    reason = None
     with progress(len(changes), "making the commits") as bar:
 
         def step(change: Change) -> None:
             bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
 
+        laying = builder(work, step)
+        made: list[CommitId] = []
         try:
-            return builder(work, step).build(base, changes, goal.dropped)
+            made = laying.build(base, changes, goal.dropped)
         except Stop as stop:
             reason = stop.reason
+    for change, used in laying.used.items():
+        for one in used:
+            say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
+    if reason is None:
+        return made
     found = findings(work, base, goal)
     if isinstance(reason, AlreadyThere):
         raise conflict.already_there(reason, goal, found)
@@ -176,6 +252,7 @@ def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
         work.series,
         lambda: providers.pristine_commit(work.layout, work.base, work.repository),
         step,
+        work.resolutions,
     )
 
 
@@ -206,12 +283,13 @@ class _Memo:
     """
 
     def __init__(
-        self, repository: Repository, base: CommitId, changes: list[Change], dropped: frozenset[str]
+        self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
     ) -> None:
         parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts.append(work.resolutions.digest())
         self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._path = repository.git_dir / "xpu-stack" / "memo.json"
-        self._repository = repository
+        self._path = work.repository.git_dir / "xpu-stack" / "memo.json"
+        self._repository = work.repository
 
     def commits(self) -> list[CommitId] | None:
         try:
@@ -241,5 +319,6 @@ def say_result(work: Workspace, stage: str, changed: bool) -> None:
     state = "is now" if changed else "is already"
     kind = "change" if "/" in stage else "stage"
     what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
-    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}")
+    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
+    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
     log.info("provider: %s", work.checkout.provider)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpu_stack import commands
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.layout import Layout
 from xpu_stack.yamlfile import Node
@@ -151,7 +152,9 @@ class Base:
             raise ToolError(
                 f"There is no base '{name}'.",
                 why=f"the bases there are: {', '.join(known)}",
-                next=f"make apply BASE={known[0]}" if known else f"add patches/{name}/base.yaml",
+                next=commands.make("apply", BASE=known[0])
+                if known
+                else f"write patches/{name}/base.yaml",
                 code=ExitCode.USAGE,
             )
         node = Node.load(folder / "base.yaml", f"patches/{name}/base.yaml")

@@ -17,7 +17,17 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import bench_page, compiling, cuda_peer, ninja, packages, plot, runtime, shell
+from xpu_stack import (
+    bench_page,
+    commands,
+    compiling,
+    cuda_peer,
+    ninja,
+    packages,
+    plot,
+    runtime,
+    shell,
+)
 from xpu_stack.build import Build, Sanitizer
 from xpu_stack.console import progress, say, show_table
 from xpu_stack.errors import ExitCode, ToolError
@@ -167,7 +177,7 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
         raise ToolError(
             f"The program {program.name} failed.",
             why=next((one for one in reversed(lines) if one.strip()), f"it ended with {code}"),
-            next=f"make test # then {program}",
+            next=f"make test # then {commands.line(program)}",
             code=ExitCode.TESTS,
             detail="\n".join(lines[-30:]),
         )
@@ -232,7 +242,7 @@ def _judge(figures: list[Figure], results: Path) -> None:
         raise ToolError(
             f"{len(missed)} figure(s) miss their bound.",
             why=missed[0],
-            next=f"less {results}",
+            next=commands.line("less", results),
             code=ExitCode.TESTS,
             detail="\n".join(missed),
         )

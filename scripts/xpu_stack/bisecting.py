@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xpu_stack import applying, cmake, conflict, onetest, pytests, testing, versions
+from xpu_stack import applying, cmake, commands, conflict, onetest, pytests, testing, versions
 from xpu_stack import build as building
 from xpu_stack.applying import Workspace
 from xpu_stack.console import say
@@ -249,7 +249,8 @@ def _between(judge: Judge, places: Sequence[Place], *, given: bool) -> Range | N
         raise ToolError(
             f"There is nothing to search: at {places[last].shown} the test {worst.verdict.value}.",
             why=worst.reason or "a search needs a place at which it fails",
-            next=f"make bisect TEST={judge.test.name} BAD=<where it fails> # AGAIN=1: runs it anew",
+            next=commands.make("bisect", TEST=judge.test.name, BAD="<where it fails>")
+            + " # AGAIN=1: runs it anew",
             code=ExitCode.USAGE,
         )
     judge.only(worst.failed_in)
@@ -260,7 +261,7 @@ def _between(judge: Judge, places: Sequence[Place], *, given: bool) -> Range | N
         raise ToolError(
             f"There is no good end: at {places[0].shown} the test {best.verdict.value}.",
             why="a search needs a place at which it passes",
-            next=f"make bisect TEST={judge.test.name} GOOD=<where it passes>",
+            next=commands.make("bisect", TEST=judge.test.name, GOOD="<where it passes>"),
             code=ExitCode.USAGE,
         )
     return search(0, last, lambda number: judge.passes(places[number]))

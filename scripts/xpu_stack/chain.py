@@ -9,8 +9,9 @@ into the tree and its patch applies as it is. On a fork that has drifted it is
 tried the same way first: a patch whose context is still there needs nothing
 else. When it does not apply, the fork and the change are merged three ways by
 git's own merge (which follows renames), with the pristine release as the
-common ground; for that the pristine chain is built once beside it. What even
-the merge cannot settle is a Conflict, and the caller decides. Files that the
+common ground; for that the pristine chain is built once beside it. What the merge
+cannot settle is looked up in the series' resolutions, see Note [Resolutions].
+What is not there either is a Conflict, and the caller decides. Files that the
 fork keeps in another form are merged as text, see Note [Files in another form].
 """
 
@@ -19,11 +20,10 @@ from dataclasses import dataclass, field, replace
 
 from xpu_stack.errors import SeriesError
 from xpu_stack.forms import PlainTree
-from xpu_stack.git import BlobId, CommitId, Repository, TreeId
+from xpu_stack.git import BlobId, CommitId, File, Identity, Repository, TreeId
+from xpu_stack.resolutions import Merge, Resolution, Resolutions
 from xpu_stack.series import Change, Series
 from xpu_stack.text import compose
-
-_RESOLVED = "refs/xpu-stack/resolved/"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Misfit:
     files: tuple[str, ...]
     merged: TreeId | None  # the merge with its markers
     messages: str
+    resolved: tuple[str, ...] = ()  # what known resolutions have changed in it
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,26 @@ class AlreadyThere:
     change: Change
     number: int
     of: int
+    resolved: tuple[Resolution, ...] = ()  # in the merge that gave nothing new
 
 
-def resolution_ref(repository: Repository, tip: str, pristine: CommitId) -> str:
-    """Where the tree is kept that a person made of a change's conflict with `tip`."""
-    return f"{_RESOLVED}{repository.tree_of(tip)}-{pristine}"
+def merge(repository: Repository, who: Identity, tip: str, theirs: CommitId) -> Merge:
+    """git's three-way merge of `tip` and what the commit `theirs` does."""
+    # git 2.39 finds the common ground from the history only: give the
+    # three trees one that has just this shape.
+    ground = repository.commit_tree(repository.tree_of(f"{theirs}^"), [], "ground", who)
+    ours_ = repository.commit_tree(repository.tree_of(tip), [ground], "ours", who)
+    theirs_ = repository.commit_tree(repository.tree_of(theirs), [ground], "theirs", who)
+    result = repository.run("merge-tree", "--write-tree", "-z", ours_, theirs_, check=False)
+    head, _, messages = result.text.partition("\0\0")
+    tree, *listed = head.split("\0")
+    stages: dict[str, dict[int, File]] = {}
+    for entry in filter(None, listed):
+        about, path = entry.split("\t", 1)
+        mode, blob, stage = about.split(" ")
+        stages.setdefault(path, {})[int(stage)] = File(int(mode, 8), BlobId(blob))
+    told = [text for text in messages.split("\0") if "\n" in text]
+    return Merge(TreeId(tree.strip()), stages, "".join(told))
 
 
 class Stop(Exception):
@@ -76,12 +92,15 @@ class Builder:
     pristine: gives the commit of the pristine release in this repository, for
     the three-way merge; it is asked only when a patch does not apply, and may
     answer None when the release cannot be had.
+    used: the resolutions that a change was laid with.
     """
 
     repository: Repository
     series: Series
     pristine: Callable[[], CommitId | None]
     step: Callable[[Change], None] = lambda _: None
+    resolutions: Resolutions | None = None
+    used: dict[str, tuple[Resolution, ...]] = field(default_factory=dict, init=False)
     _pristine_chain: dict[str, CommitId] | None = field(default=None, init=False)
 
     def build(
@@ -112,7 +131,7 @@ class Builder:
         if isinstance(tree, Misfit):
             raise Stop(Conflict(change, number, of, tip, tree))
         if tree == self.repository.tree_of(tip) and change.is_begun:
-            raise Stop(AlreadyThere(change, number, of))
+            raise Stop(AlreadyThere(change, number, of, self.used.get(change.id, ())))
         return tree
 
     def attempt(self, tip: CommitId, change: Change) -> TreeId | Misfit:
@@ -176,29 +195,17 @@ class Builder:
         if pristine is None:
             problem = self._why_not(tip, change)
             return Misfit(None, tuple(change.patched_paths()), None, problem)
-        resolved = self.repository.ask(
-            "rev-parse", "--verify", "--quiet", resolution_ref(self.repository, tip, pristine)
-        )
-        if resolved is not None:
-            return TreeId(resolved)
-        tree, files, messages = self._merge_trees(tip, pristine)
-        return Misfit(pristine, files, tree, messages) if files else tree
-
-    def _merge_trees(self, tip: str, theirs: CommitId) -> tuple[TreeId, tuple[str, ...], str]:
-        # git 2.39 finds the common ground from the history only: give the
-        # three trees one that has just this shape.
-        who = self.series.identity(0)
-        repository = self.repository
-        ground = repository.commit_tree(repository.tree_of(f"{theirs}^"), [], "ground", who)
-        ours_ = repository.commit_tree(repository.tree_of(tip), [ground], "ours", who)
-        theirs_ = repository.commit_tree(repository.tree_of(theirs), [ground], "theirs", who)
-        result = repository.run(
-            "merge-tree", "--write-tree", "--name-only", "-z", ours_, theirs_, check=False
-        )
-        head, _, messages = result.text.partition("\0\0")
-        tree, *files = head.split("\0")
-        told = [text for text in messages.split("\0") if "\n" in text]
-        return TreeId(tree.strip()), tuple(file for file in files if file), "".join(told)
+        merged = merge(self.repository, self.series.identity(0), tip, pristine)
+        if not merged.stages:
+            return merged.tree
+        if self.resolutions is None:
+            return Misfit(pristine, tuple(merged.stages), merged.tree, merged.messages)
+        replayed = self.resolutions.replay(self.repository, merged)
+        self.used[change.id] = replayed.used
+        if not replayed.left:
+            return replayed.tree
+        changed = tuple(one.path for one in self.repository.diff(merged.tree, replayed.tree))
+        return Misfit(pristine, replayed.left, replayed.tree, merged.messages, changed)
 
     def pristine_commit(self, change: Change) -> CommitId | None:
         """The change on the release that it was written for; None where that cannot be had."""

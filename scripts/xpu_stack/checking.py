@@ -118,5 +118,9 @@ def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> No
         first = found.text.splitlines()[0]
         path = first.split(":")[0]
         kept = {file.target: file.kept_at for file in change.files}
-        place = first.replace(path, kept.get(path, path), 1).split(": ")[0]
-        raise SeriesError(place, f"{change.id}: {first.split(': ', 1)[1]}")
+        place, _, problem = first.partition(": ")
+        if path in kept:
+            raise SeriesError(place.replace(path, kept[path], 1), f"{change.id}: {problem}")
+        assert change.patch is not None  # the file is PyTorch's: it is the patch's line
+        name = change.patch.relative_to(work.layout.repository).as_posix()
+        raise SeriesError(name, f"{change.id}: {place}: {problem}")

@@ -2,8 +2,8 @@
 
 The checkout stays as it was. The change is laid on the fork in a work tree
 beside it, with git's own conflict markers and index, where every tool for
-conflicts works. `make continue` keeps what was made of it under
-refs/xpu-stack/resolved/, so that the same conflict is never asked twice.
+conflicts works. `make continue` keeps the answer with the series, see
+Note [Resolutions], so that the same conflict is not asked twice.
 """
 
 import json
@@ -11,12 +11,16 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xpu_stack.chain import AlreadyThere, Conflict, resolution_ref
+from xpu_stack import commands, resolutions, transaction
+from xpu_stack.chain import AlreadyThere, Conflict, Misfit, merge
+from xpu_stack.console import say
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
 from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
+from xpu_stack.resolutions import Merge, Resolution
 from xpu_stack.survey import Finding
+from xpu_stack.workspace import Workspace
 
 _PENDING = "refs/xpu-stack/pending"
 
@@ -63,10 +67,20 @@ def refuse_pending(repository: Repository) -> None:
 
 
 def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> ToolError:
+    drop = goal.command(drop=[reason.change.id, *_there(findings)])
+    if reason.resolved:
+        ids = ", ".join(one.id[:12] for one in reason.resolved)
+        return ToolError(
+            f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
+            why=f"its conflict was resolved so before: {ids}",
+            next=f"{drop} # or, to be asked again: "
+            + commands.make("resolutions", FORGET=reason.resolved[0].id[:12]),
+            code=ExitCode.CONFLICT,
+        )
     return ToolError(
         f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
         why="applied to it, the change alters nothing",
-        next=goal.command(drop=[reason.change.id, *_there(findings)]),
+        next=drop,
         code=ExitCode.CONFLICT,
         detail="\n".join(_told(findings)),
     )
@@ -107,7 +121,7 @@ def report(
             detail=misfit.messages,
         )
     worktree = layout.for_checkout(repository.folder) / "conflict"
-    _set_up(repository, conflict.onto, misfit.pristine, worktree)
+    _set_up(repository, conflict.onto, misfit, worktree)
     places = [place for file in misfit.files for place in _places(worktree, file)]
     _record(repository).write_text(
         json.dumps(
@@ -122,23 +136,36 @@ def report(
     )
     there = _told(findings)
     if there:
-        there += [f"to skip it: make abort && {goal.command(drop=_there(findings))}", ""]
+        without = f"make abort && {goal.command(drop=_there(findings))}"
+        there += [commands.as_typed(f"to skip it: {without}"), ""]
     return ToolError(
         what,
         why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
-        next=f"cd {worktree} # resolve, git add; then: make continue, or make abort",
+        next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
+        f"{commands.elsewhere('make continue')}, or {commands.elsewhere('make abort')}",
         code=ExitCode.CONFLICT,
         detail="\n".join([*there, *places, "", misfit.messages.strip()]).strip(),
     )
 
 
-def _set_up(repository: Repository, onto: CommitId, pristine: CommitId, worktree: Path) -> None:
+def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Path) -> None:
+    assert misfit.pristine is not None
+    assert misfit.merged is not None
     _remove(repository, worktree)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     # Keeps the commits laid so far from git's garbage collection.
     repository.run("update-ref", _PENDING, onto)
     repository.run("worktree", "add", "--quiet", "--detach", str(worktree), onto)
-    Repository(worktree).run("cherry-pick", "--no-commit", "--allow-empty", pristine, check=False)
+    work = Repository(worktree)
+    # a person's own rerere would take the markers out of files that are still to be resolved
+    words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
+    work.run(*words, misfit.pristine, check=False)
+    there = repository.files(misfit.merged, list(misfit.resolved))
+    for path in misfit.resolved:
+        if path in there:
+            work.run("checkout", misfit.merged, "--", f":(literal){path}")
+        else:
+            work.run("rm", "--quiet", "--force", "--", f":(literal){path}")
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
@@ -172,9 +199,53 @@ def _places(worktree: Path, file: str) -> list[str]:
     return hunks or [f"{file}: no markers, see below"]
 
 
-def resolve(repository: Repository) -> Goal:
-    """Takes what a person made of the conflict; what to go on with."""
+def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolution]]:
+    """Keeps what a person made of the conflict; what to go on with, and what was kept.
+
+    empty: an answer that has nothing of either side is meant.
+    """
+    repository = work.repository
     waiting = _waiting(repository)
+    answer = _answer(waiting)
+    who = work.series.identity(0)
+    merged = merge(repository, who, waiting.onto, waiting.pristine)
+    _refuse_nothing_left(repository, waiting, merged, answer, empty=empty)
+    contents = work.resolutions.record(repository, waiting.change, merged, answer)
+    transaction.write(work.layout, contents)
+    _forget(repository, waiting)
+    paths = list(merged.stages)
+    now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
+    for path in paths:
+        if now.get(path) == before.get(path):
+            say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
+    folders = {path.parent for path in contents}
+    return waiting.goal, [one for one in work.resolutions.all() if one.folder in folders]
+
+
+def _refuse_nothing_left(
+    repository: Repository, waiting: Pending, merged: Merge, answer: TreeId, *, empty: bool
+) -> None:
+    if answer == repository.tree_of(waiting.onto):
+        raise ToolError(
+            f"Nothing of {waiting.change} is left in the answer.",
+            why="the files are as they are without the change",
+            next=f"make abort && {waiting.goal.command(drop=[waiting.change])} "
+            "# or put the change's edits in, git add, and make continue",
+            code=ExitCode.CONFLICT,
+        )
+    places = [] if empty else resolutions.emptied(repository, merged, answer)
+    if places:
+        raise ToolError(
+            "The answer has nothing of either side of a conflict.",
+            why=f"all lines were removed: {', '.join(places)}",
+            next="put in what is missing, git add, and make continue; "
+            "or, if it is meant: make continue EMPTY=1",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def _answer(waiting: Pending) -> TreeId:
+    """The tree of a conflict that has been resolved."""
     work = Repository(waiting.worktree)
     if not work.folder.is_dir():
         raise ToolError(
@@ -195,14 +266,12 @@ def resolve(repository: Repository) -> Goal:
         raise ToolError(
             f"The conflict of {waiting.change} is not resolved yet.",
             why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
-            next=f"fix them, git -C {waiting.worktree} add <file>, then: make continue",
+            next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
+            "then: make continue",
             code=ExitCode.CONFLICT,
         )
     work.run("add", "--update")
-    tree = TreeId(work.line("write-tree"))
-    repository.run("update-ref", resolution_ref(repository, waiting.onto, waiting.pristine), tree)
-    _forget(repository, waiting)
-    return waiting.goal
+    return TreeId(work.line("write-tree"))
 
 
 def abort(repository: Repository) -> str:

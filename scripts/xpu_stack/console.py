@@ -1,9 +1,7 @@
 """What the program prints: one console for people, one log file for the rest."""
 
 import logging
-import re
-import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from xpu_stack.commands import as_typed
 from xpu_stack.errors import ToolError
 
 out = Console(highlight=False, soft_wrap=True)
@@ -28,8 +27,6 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 log = logging.getLogger("xpu_stack")
 log.addHandler(logging.NullHandler())  # until a file is opened
 _UNBOUNDED = 10_000  # characters: wider than any table
-# A command that is shown: its verb, its variables; <...> is for the person to fill in.
-_COMMAND = re.compile(r"\bmake ([a-z-]+)(?: [A-Z_]+=(?:<[^>]*>|'[^']*'|[^\s;]*[^\s;,.])?)*")
 
 
 def start_log(folder: Path, verb: str) -> Path:
@@ -53,29 +50,6 @@ def leave_output_to_a_program() -> None:
     """From now on only errors and progress are shown, and nothing on standard output."""
     global _talks
     _talks = False
-
-
-_own_checkout: tuple[str, Collection[str]] | None = None
-
-
-def works_in(pytorch_src: str, verbs: Collection[str]) -> None:
-    """From now on commands of these verbs are shown with the checkout that they are for."""
-    global _own_checkout
-    _own_checkout = pytorch_src, verbs
-
-
-def as_typed(text: str) -> str:
-    """A text whose commands work on the checkout that this one works on."""
-    if _own_checkout is None:
-        return text
-    folder, verbs = _own_checkout
-
-    def command(found: re.Match[str]) -> str:
-        if found[1] not in verbs or "PYTORCH_SRC=" in found[0]:
-            return found[0]
-        return f"{found[0]} PYTORCH_SRC={shlex.quote(folder)}"
-
-    return _COMMAND.sub(command, text)
 
 
 def say(text: str) -> None:

@@ -68,11 +68,13 @@ class ToolError(Exception):
 class SeriesError(ToolError):
     """The series is wrong at a place in a file."""
 
-    def __init__(self, place: str, problem: str, *, next: str = "make check") -> None:
+    def __init__(
+        self, place: str, problem: str, *, do: str = "fix", next: str = "make check"
+    ) -> None:
         super().__init__(
             "The series is not valid.",
             why=f"{place}: {problem}",
-            next=f"fix {place.split(':')[0]}, then {next}",
+            next=f"{do} {place.split(':')[0]}, then {next}",
             code=ExitCode.SERIES,
         )
         self.place = place

@@ -10,11 +10,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from xpu_stack import applying, edits, moves, stack
+from xpu_stack import applying, commands, edits, moves, stack
 from xpu_stack.chain import Builder
 from xpu_stack.console import say
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import BlobId, Commit, CommitId, Entry, Identity, Repository, TreeId
+from xpu_stack.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.git import Commit, CommitId, Entry, File, Identity, Repository, TreeId
 from xpu_stack.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
 from xpu_stack.seriesfile import SeriesFile
 from xpu_stack.text import SECTIONS, ChangeText, own_text, template, trailers
@@ -50,9 +50,11 @@ def export(work: Workspace) -> list[Path]:
     there = stack.read(repository)
     _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)
-    commits = with_edits(repository, [applied.commit for applied in there.applied])
+    commits = with_edits(repository, there)
     differing = [source for source in _with_shape(work, commits) if source.differs]
     _say_untracked(repository)
+    for commit in there.above:
+        say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
         wanted = {
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
@@ -65,12 +67,17 @@ def export(work: Workspace) -> list[Path]:
 
 
 def _say_untracked(repository: Repository) -> None:
-    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text.split("\0")
-    names = [name for name in listed if name]
+    names = untracked_files(repository)
     for name in names[:_SHOWN]:
-        say(f"not exported: {name} is not tracked; git add it, and amend its change")
+        add = commands.git(repository.folder, "add", "--", name)
+        say(f"not exported: {name} is not tracked; {add}, and amend its change")
     if len(names) > _SHOWN:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
+
+
+def untracked_files(repository: Repository) -> list[str]:
+    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text
+    return [name for name in listed.split("\0") if name]
 
 
 def _adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -83,8 +90,8 @@ def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
     """What the texts, patches and payload must be to give these commits."""
     changes = {change.id: change for change in work.series.all_changes()}
     found: dict[Path, Source] = {}
-    for id_, commit in _by_change(commits).items():
-        change = changes.get(id_) or _begun(id_, commit)
+    for id_, commit in _by_change(work.repository, commits).items():
+        change = changes.get(id_) or _begun(work.repository, id_, commit)
         for source in _sources_of(work, change, commit):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
@@ -92,7 +99,7 @@ def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
     return list(found.values())
 
 
-def _by_change(commits: list[Commit]) -> dict[str, Commit]:
+def _by_change(repository: Repository, commits: list[Commit]) -> dict[str, Commit]:
     """Change -> its commit, in order."""
     found: dict[str, Commit] = {}
     for commit in commits:
@@ -102,20 +109,26 @@ def _by_change(commits: list[Commit]) -> dict[str, Commit]:
             raise ToolError(
                 f"Two commits belong to the change {told.change}.",
                 why=f"{found[told.change].id[:12]} and {commit.id[:12]}",
-                next="squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
+                next=f"{_reorder(repository, commits)} "
+                "# squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
             )
         found[told.change] = commit
     return found
 
 
-def _begun(id_: str, commit: Commit) -> Change:
+def _reorder(repository: Repository, commits: list[Commit]) -> str:
+    return commands.git(repository.folder, "rebase", "-i", commits[0].parents[0][:12])
+
+
+def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     """A change that the series does not have yet: a person has made its commit."""
     parts = split_id(id_)
     if parts is None:
         raise ToolError(
             f"'{id_}' is not a valid name for a change.",
             why=f"{commit.id[:12]} says XPU-Change: {id_}",
-            next="reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
+            next=f"{commands.git(repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
+            "# reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
             code=ExitCode.SERIES,
         )
     title, _, body = own_text(commit.message).partition("\n")
@@ -124,7 +137,7 @@ def _begun(id_: str, commit: Commit) -> Change:
 
 def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
-    applied = list(_by_change(commits))
+    applied = list(_by_change(work.repository, commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = moves.dropped(work.repository)
@@ -139,7 +152,7 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
             for path in _files_of(work, change):
                 written.setdefault(path, Source(path, None))
     file = SeriesFile.read(work.layout.series_file)
-    file.arrange(_order(ids, applied, gone))
+    file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owners)
     return [*written.values(), Source(file.path, file.text.encode())]
 
@@ -184,9 +197,16 @@ def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
     return text, patch
 
 
-def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
-    """The commits with the work tree's edits in the changes that they belong to."""
-    edited = _edited(repository)
+def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
+    """The changes' commits with the work tree's edits in those that they belong to."""
+    commits = [applied.commit for applied in there.applied]
+    own = _touched_above(repository, there)
+    edited = {}
+    for path in edited_files(repository):
+        if path in own:
+            say(f"not exported: the edit of {path}, which your own {own[path]} touches")
+        else:
+            edited[path] = repository.store_edited(path)
     if not edited:
         return commits
     touched = [
@@ -200,23 +220,40 @@ def with_edits(repository: Repository, commits: list[Commit]) -> list[Commit]:
             raise ToolError(
                 f"No change of the series touches {path}.",
                 why="an edit goes to the last change that touches its file",
-                next=f"cd {repository.folder} && git add {path} && git commit --fixup <commit> "
-                "&& git rebase --autosquash <base>",
+                next=_into_a_change(repository, path, commits[0].parents[0]),
             )
         owner[path] = numbers[-1]
     return _squashed(repository, commits, edited, owner)
 
 
+def _touched_above(repository: Repository, there: stack.Stack) -> dict[str, str]:
+    """The files that the commits above the stack touch, and by which."""
+    return {
+        entry.path: stack.named(commit)
+        for commit in there.above
+        for entry in repository.diff(commit.parents[0], commit.id)
+    }
+
+
+def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:
+    """What puts an edit of a file into a change that the person names."""
+    options = ("-c", "sequence.editor=true", "rebase", "--interactive", "--autosquash")
+    steps = [("add", "--", path), ("commit", "--fixup=<commit>"), (*options, base)]
+    return " && ".join(commands.git(repository.folder, *step) for step in steps)
+
+
 def _squashed(
     repository: Repository,
     commits: list[Commit],
-    edited: dict[str, tuple[int, BlobId]],
+    edited: dict[str, File],
     owner: dict[str, int],
 ) -> list[Commit]:
     done: list[Commit] = []
     for number, commit in enumerate(commits):
         # No later change touches the file: from its owner on, it is the edited one.
-        edits = [(path, *edited[path]) for path in edited if owner[path] <= number]
+        edits = [
+            (path, file.mode, file.blob) for path, file in edited.items() if owner[path] <= number
+        ]
         with repository.index(commit.tree) as index:
             index.put(edits)
             tree = index.write()
@@ -231,13 +268,11 @@ def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: 
     return repository.commit_tree(tree, [parent], like.message, who)
 
 
-def _edited(repository: Repository) -> dict[str, tuple[int, BlobId]]:
-    """Path -> (mode, blob) of the tracked files that differ from HEAD; mode 0: gone."""
+def edited_files(repository: Repository) -> list[str]:
+    """The tracked files that differ from HEAD."""
     # a submodule's own commits and edits are not the series'
     words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
-    listed = repository.run("diff", *words, "HEAD").text
-    files = {path: repository.store_edited(path) for path in filter(None, listed.split("\0"))}
-    return {path: (file.mode, file.blob) for path, file in files.items()}
+    return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
 def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]:
@@ -247,7 +282,7 @@ def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]
     text, patch = _places(work, change)
     return [
         Source(text, _text_of(work, change, commit, text)),
-        Source(patch, patch_text(work.repository, commit, altered) if altered else None),
+        Source(patch, _patch_of(work.repository, commit, altered)),
         *_payload_of(work, change, commit, brought),
     ]
 
@@ -257,30 +292,22 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
     if change.number == 0 and not any(section in told.splitlines() for section in SECTIONS):
         told = template(change.text.title, change.text.body)
     shown = path.relative_to(work.layout.repository).as_posix()
-    ChangeText.parse(told, shown)  # refuses what could not be read again
+    try:
+        ChangeText.parse(told, shown)
+    except SeriesError as error:  # it could not be read again
+        raise ToolError(
+            f"The message of {commit.id[:12]} cannot be the text of {change.id}.",
+            why=error.problem,
+            next=f"{commands.git(work.repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
+            "# reword it",
+            code=ExitCode.SERIES,
+        ) from None
     return f"{told.rstrip()}\n".encode()
 
 
-def patch_text(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes:
-    """The patch of these paths, the same on every machine and with every git."""
-    return repository.run(
-        "diff-tree",
-        "-p",
-        "--binary",  # what is in it, and not only that it differs
-        "--full-index",  # ids do not grow with the repository
-        "--no-renames",  # nor does a threshold decide what is shown
-        "--no-color",
-        "--no-ext-diff",  # a person's own differ stays out
-        "--no-textconv",
-        "--diff-algorithm=histogram",
-        "--unified=3",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        commit.parents[0],
-        commit.id,
-        "--",
-        *[entry.path for entry in altered],
-    ).output
+def _patch_of(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes | None:
+    paths = [entry.path for entry in altered]
+    return repository.patch(commit.parents[0], commit.id, paths) if paths else None
 
 
 def _payload_of(
@@ -315,7 +342,8 @@ def _new_place(work: Workspace, change: Change, target: str) -> Path:
 def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
     stack.refuse_others(
         there,
-        next=f"cd {repository.folder} && git rebase -i {there.base[:12]} # squash it into one, "
+        next=f"{commands.git(repository.folder, 'rebase', '-i', there.base[:12])} "
+        "# squash it into one, "
         "or give it the trailer XPU-Change: <stage>/<new name>",
     )
     if not there.applied:
@@ -342,7 +370,8 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",
-                next="git stash && make export && git stash pop",
+                next=f"{commands.git(work.layout.repository, 'stash')} && make export && "
+                + commands.git(work.layout.repository, "stash", "pop"),
             )
 
 

@@ -190,6 +190,27 @@ class Repository:
             )
         return entries
 
+    def patch(self, old: str, new: str, paths: list[str]) -> bytes:
+        """The patch of these paths, the same on every machine and with every git."""
+        return self.run(
+            "diff-tree",
+            "-p",
+            "--binary",  # what is in it, and not only that it differs
+            "--full-index",  # ids do not grow with the repository
+            "--no-renames",  # nor does a threshold decide what is shown
+            "--no-color",
+            "--no-ext-diff",  # a person's own differ stays out
+            "--no-textconv",
+            "--diff-algorithm=histogram",
+            "--unified=3",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+            old,
+            new,
+            "--",
+            *paths,
+        ).output
+
     def blob_at(self, tree: str, path: str) -> bytes | None:
         result = self.run("cat-file", "blob", f"{tree}:{path}", check=False)
         return result.output if result.code == 0 else None
@@ -258,6 +279,17 @@ class Repository:
                 env=who.environment(),
             ).text.strip()
         )
+
+    def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
+        """A commit as it is, author, dates and message, but with this tree on this parent."""
+        form = "%an%x00%ae%x00@%ad%x00%cn%x00%ce%x00@%cd"
+        told = self.line("show", "-s", "--date=raw", f"--format={form}", commit)
+        roles, parts = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL", "DATE")
+        keys = [f"GIT_{role}_{part}" for role in roles for part in parts]
+        env = dict(zip(keys, told.split("\0"), strict=True))
+        message = self.run("cat-file", "commit", commit).output.partition(b"\n\n")[2]
+        made = self.run("commit-tree", tree, "-p", parent, "-F", "-", input=message, env=env)
+        return CommitId(made.text.strip())
 
     @contextmanager
     def index(self, tree: str) -> Iterator["Index"]:

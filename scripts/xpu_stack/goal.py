@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from xpu_stack import commands
 from xpu_stack.git import CommitId
 
 
@@ -24,7 +25,5 @@ class Goal:
 
     def command(self, drop: Iterable[str] = ()) -> str:
         """What to type for this goal, doing without further changes."""
-        words = ["make", self.verb, *([f"ONTO={self.onto}"] if self.onto else [])]
-        words.append(f"STAGE={self.stage}")
         without = ",".join(sorted(self.dropped.union(drop)))
-        return " ".join([*words, *([f"DROP={without}"] if without else [])])
+        return commands.make(self.verb, ONTO=self.onto, STAGE=self.stage, DROP=without)

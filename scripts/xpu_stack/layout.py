@@ -55,6 +55,9 @@ class Layout:
     def base_folder(self, base: str) -> Path:
         return self.patches / base
 
+    def resolutions(self, base: str) -> Path:
+        return self.base_folder(base) / "resolutions"
+
     def checkout(self, base: str) -> Path:
         """The checkout that the tool makes itself, without PYTORCH_SRC."""
         return self.state / f"pytorch-{base}"

@@ -41,8 +41,8 @@ class Likeness:
 
     @property
     def is_other(self) -> bool:
-        """Whether the base has something else in the places of its new files."""
-        return self.files_there > 0
+        """Whether the base has something else in the places of most of its new files."""
+        return self.files > 0 and self.files_there > _MOST * self.files
 
     def __str__(self) -> str:
         files = f"{self.files_there} of its {self.files} new file(s), " if self.files else ""
@@ -84,7 +84,7 @@ class Base:
         """Where the base has a file, at its path or elsewhere, and how many of the lines."""
         if file.path in self._blobs:
             return file.path, self._common(file.path, added)
-        if file.status != "new":
+        if file.status != "new" or not added:  # an empty file is everywhere
             return None, 0
         blob = BlobId(self._repository.line("rev-parse", f"{commit.id}:{file.path}"))
         if blob in self._with_content:

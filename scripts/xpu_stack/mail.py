@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from xpu_stack import stack
+from xpu_stack import commands, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.stack import Stack
@@ -112,7 +112,7 @@ def _refuse_other(out: Path) -> None:
         raise ToolError(
             f"{out} is not replaced.",
             why="it is not a folder of mails alone",
-            next=f"mv {out} {out}.mine",
+            next=commands.line("mv", out, f"{out}.mine"),
         )
 
 

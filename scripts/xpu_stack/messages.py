@@ -133,7 +133,19 @@ def _text(node: _Node) -> str:
     if isinstance(node, ast.IfExp):
         parts = (_text(node.body), _text(node.orelse))
         return "; or ".join(filter(None, parts)) if all(map(_is_text, parts)) else parts[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _command_of(node, node.func) or _name(node)
     return _name(node)
+
+
+def _command_of(call: ast.Call, function: ast.Attribute) -> str:
+    """The command that a call of commands.py shows; empty for another call."""
+    if not (isinstance(function.value, ast.Name) and function.value.id == "commands"):
+        return ""
+    words = {"git": ["git", "-C"], "make": ["make"]}.get(function.attr, [])
+    words += [_text(one) for one in call.args]
+    words += [f"{one.arg}={_text(one.value)}" for one in call.keywords if one.arg]
+    return " ".join(words)
 
 
 def _is_text(part: str) -> bool:

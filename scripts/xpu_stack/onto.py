@@ -8,7 +8,7 @@ database. Where a stack of the series is there, its base is meant.
 
 from pathlib import Path
 
-from xpu_stack import stack
+from xpu_stack import commands, stack
 from xpu_stack.base import SourcePackage
 from xpu_stack.console import progress
 from xpu_stack.errors import ExitCode, ToolError
@@ -34,7 +34,7 @@ def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
             raise ToolError(
                 f"ONTO={onto} is neither a commit of the checkout nor a folder.",
                 why=f"{repository.folder} has no ref or commit of that name",
-                next=f"git -C {repository.folder} branch --all",
+                next=commands.git(repository.folder, "branch", "--all"),
                 code=ExitCode.USAGE,
             )
         commit = found
@@ -62,7 +62,8 @@ def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
         raise ToolError(
             f"{folder} has no commit.",
             why="the series is put on a commit",
-            next=f"git -C {folder} add -A && git -C {folder} commit -m base",
+            next=f"{commands.git(folder, 'add', '-A')} && "
+            f"{commands.git(folder, 'commit', '-m', 'base')}",
         )
     if repository.commit_id(commit) is None:
         repository.run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(folder), ref)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xpu_stack import conflict, console, stack
+from xpu_stack import commands, conflict, stack
 from xpu_stack.errors import ToolError
 from xpu_stack.git import CommitId, Repository
 from xpu_stack.layout import Layout
@@ -17,7 +17,8 @@ def refuse_conflicts(layout: Layout) -> None:
         waiting = conflict.pending(checkout) if checkout else None
         if checkout and waiting and waiting.worktree == worktree:
             if checkout.folder.parent != layout.state:
-                console.works_in(str(checkout.folder), ["continue", "abort"])
+                verbs = ["continue", "abort"]
+                commands.works_in("PYTORCH_SRC", str(checkout.folder), verbs)
             conflict.refuse_pending(checkout)
 
 
@@ -29,13 +30,13 @@ def refuse_checkouts(layout: Layout) -> None:
 
 
 def _refuse(repository: Repository) -> None:
-    git = f"git -C {repository.folder}"
+    git = commands.git(repository.folder)
     untracked = repository.run("ls-files", "--others", "--exclude-standard").text.splitlines()
     if untracked:
         raise _found(
             repository,
             f"{len(untracked)} file(s) are not tracked, the first is {untracked[0]}",
-            f"{git} clean -ni # shows them",
+            f"{git} clean -nd # shows them",
         )
     if repository.commit_id("refs/stash"):
         raise _found(repository, "it has a stash", f"{git} stash show -p > my.patch")

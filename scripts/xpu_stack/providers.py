@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import shell, source_package
+from xpu_stack import commands, shell, source_package
 from xpu_stack.base import Base
 from xpu_stack.console import log, progress, say
 from xpu_stack.errors import ExitCode, ToolError
@@ -55,7 +55,8 @@ def _given(folder: Path) -> Checkout:
         raise ToolError(
             f"PYTORCH_SRC={folder} is not a git repository of its own.",
             why="each change becomes a commit on its base commit",
-            next=f"cd {folder} && git init && git add -A -f && git commit -m base",
+            next=f"{commands.line('cd', folder)} && git init && git add -A -f && "
+            "git commit -m base",
             code=ExitCode.USAGE,
         )
     return Checkout(repository, f"PYTORCH_SRC={folder}", own=False)

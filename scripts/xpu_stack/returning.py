@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
-from xpu_stack import conflict, moves, stack
+from xpu_stack import commands, conflict, moves, stack
 from xpu_stack.console import progress, say
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Repository
@@ -93,7 +93,7 @@ def _go_back(repository: Repository) -> None:
             raise ToolError(
                 "The checkout could not be put back where it was before the search.",
                 why=f"it was edited meanwhile: {error.why}",
-                next=f"git -C {repository.folder} stash && make status # puts it back",
+                next=f"{commands.git(repository.folder, 'stash')} && make status # puts it back",
             ) from error
     with progress(None, "putting the checkout back"):
         moves.put_back(repository, to, length)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from xpu_stack import commands
 from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import Identity
 from xpu_stack.layout import Layout
@@ -138,7 +139,7 @@ class Series:
             raise ToolError(
                 f"There is no stage '{stage}'.",
                 why=f"the stages there are: {', '.join(self.stage_names)}",
-                next=f"make apply STAGE={self.stage_names[-1]}",
+                next=commands.make("apply", STAGE=self.stage_names[-1]),
                 code=ExitCode.USAGE,
             )
         return self.stages[: self.stage_names.index(stage) + 1]

@@ -134,14 +134,17 @@ class SeriesFile:
     def ids(self) -> list[str]:
         return [f"{stage.name}/{one.name}" for stage in self.stages for one in stage.changes]
 
-    def arrange(self, ids: list[str]) -> None:
-        """Makes `ids` the changes there are, in this order; what is new gets lines."""
+    def arrange(self, ids: list[str], next: str = "make status") -> None:
+        """Makes `ids` the changes there are, in this order; what is new gets lines.
+
+        next: what a person can do where the order cannot be.
+        """
         stages: list[StageBlock] = []
         for id_ in ids:
             stage, _, name = id_.partition("/")
             if not stages or stages[-1].name != stage:
                 if stage in [one.name for one in stages]:
-                    raise _interleaved(id_, stages[-1].name)
+                    raise _interleaved(id_, stages[-1].name, next)
                 known = self.stage(stage)
                 head = known.head if known else self._new_head(stage)
                 stages.append(StageBlock(stage, head, []))
@@ -199,11 +202,11 @@ def _indent(lines: list[str]) -> str:
     return " " * _depth(item)
 
 
-def _interleaved(id_: str, stage: str) -> ToolError:
+def _interleaved(id_: str, stage: str, next: str) -> ToolError:
     return ToolError(
         f"The order of the commits splits the stage '{id_.partition('/')[0]}'.",
         why=f"{id_} comes after a change of '{stage}'",
-        next="git rebase -i # keep the changes of a stage together",
+        next=f"{next} # keep the changes of a stage together",
         code=ExitCode.SERIES,
     )
 

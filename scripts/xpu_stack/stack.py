@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpu_stack import commands
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Commit, CommitId, Repository
 from xpu_stack.text import Trailers, is_as_made, trailers
 
 BRANCH = "xpu-stack"
+_TO_SQUASH = ("fixup! ", "squash! ", "amend! ")
 _DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
 
 
@@ -26,7 +28,8 @@ class Stack:
 
     base: CommitId
     applied: tuple[Applied, ...]
-    foreign: tuple[Commit, ...]  # other commits on top of or between the series'
+    foreign: tuple[Commit, ...]  # other commits, between the series'
+    above: tuple[Commit, ...] = ()  # the person's own on top of them, oldest first
 
     @property
     def tip(self) -> CommitId:
@@ -44,19 +47,26 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
         raise ToolError(
             f"{repository.folder} has no commit.",
             why="a stack needs a base commit to stand on",
-            next=f"git -C {repository.folder} add -A && git -C {repository.folder} commit -m base",
+            next=f"{commands.git(repository.folder, 'add', '-A')} && "
+            + commands.git(repository.folder, "commit", "-m", "base"),
         )
     history = repository.history(head, _DEEPEST)
     lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
     ours = history[: lowest + 1]
-    foreign = tuple(commit for commit in ours if not trailers(commit.message))
+    top = next((n for n, commit in enumerate(ours) if _is_for_a_change(commit)), 0)
+    foreign = tuple(commit for commit in ours[top:] if not trailers(commit.message))
     applied = tuple(
         Applied(commit, found, is_as_made(commit))
         for commit in reversed(ours)
         if (found := trailers(commit.message))
     )
     base = ours[-1].parents[0] if ours else head
-    return Stack(base, applied, foreign)
+    return Stack(base, applied, foreign, tuple(reversed(ours[:top])))
+
+
+def _is_for_a_change(commit: Commit) -> bool:
+    """Whether it is a change's, or waits to be squashed into one."""
+    return bool(trailers(commit.message)) or commit.message.startswith(_TO_SQUASH)
 
 
 def refuse_unsafe(repository: Repository, branch: str) -> None:
@@ -69,27 +79,37 @@ def refuse_unsafe(repository: Repository, branch: str) -> None:
         raise ToolError(
             f"The checkout is not on the stack's branch '{branch}'.",
             why=f"HEAD is on {where}, and '{branch}' exists",
-            next=f"git -C {repository.folder} switch {branch}",
+            next=commands.git(repository.folder, "switch", branch),
         )
 
 
 def refuse_others(stack: Stack, next: str) -> None:
-    """Refuses a stack with commits in it that are of no change."""
+    """Refuses a stack with commits between its own that are of no change."""
     if stack.foreign:
         one = stack.foreign[0]
         raise ToolError(
-            f"{len(stack.foreign)} commit(s) on the stack are of no change.",
-            why=f"{one.id[:12]} '{one.message.splitlines()[0]}' has no XPU-Change trailer",
+            f"{len(stack.foreign)} commit(s) in the stack are of no change.",
+            why=f"{named(one)} has no XPU-Change trailer",
             next=next,
         )
+
+
+def named(commit: Commit) -> str:
+    return f"{commit.id[:12]} '{commit.message.splitlines()[0]}'"
+
+
+def set_aside(repository: Repository, stack: Stack) -> str:
+    """What keeps the commits above the stack on a branch, and takes them off it."""
+    branch = commands.git(repository.folder, "branch", "mine")
+    return f"{branch} && {commands.git(repository.folder, 'reset', '--keep', stack.tip[:12])}"
 
 
 def refuse_foreign(repository: Repository, stack: Stack) -> None:
     """Refuses a stack with commits in it that the tool did not make."""
     refuse_others(
         stack,
-        next=f"git -C {repository.folder} branch mine && "
-        f"git -C {repository.folder} reset --keep {stack.tip[:12]}",
+        next=f"{commands.git(repository.folder, 'rebase', '-i', stack.base[:12])} "
+        "# move them above the stack, where they are carried along",
     )
     changed = [applied for applied in stack.applied if not applied.as_made]
     if changed:
@@ -97,8 +117,8 @@ def refuse_foreign(repository: Repository, stack: Stack) -> None:
         raise ToolError(
             f"The commit of {changed[0].trailers.change} was changed by hand.",
             why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
-            next=f"git -C {repository.folder} branch -m mine && "
-            f"git -C {repository.folder} switch --detach {stack.base[:12]}",
+            next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+            + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
         )
 
 
@@ -111,7 +131,7 @@ def _refuse_dirty(repository: Repository) -> None:
         raise ToolError(
             "The checkout has changes that are not committed.",
             why=f"{len(listed.splitlines())} file(s), the first is {first}",
-            next=f"git -C {repository.folder} stash",
+            next=commands.git(repository.folder, "stash"),
         )
 
 
@@ -128,5 +148,5 @@ def refuse_operation(repository: Repository) -> None:
             raise ToolError(
                 f"A {words} is under way in the checkout.",
                 why=f"{repository.git_path(name)} is there",
-                next=f"git -C {repository.folder} {words} --continue # or --abort",
+                next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
             )

@@ -1,17 +1,18 @@
 """What a checkout holds: the table of stages and changes."""
 
+from dataclasses import dataclass
+
 from rich.markup import escape
 from rich.table import Table
 
-from xpu_stack import conflict, stack, submitted
+from xpu_stack import applying, conflict, export, moves, stack, submitted
 from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
 from xpu_stack.console import say, show_table
-from xpu_stack.git import Commit
 from xpu_stack.results import Outcome, Record, Results
-from xpu_stack.series import Change
-from xpu_stack.stack import Applied
+from xpu_stack.stack import Applied, Stack
 
+_SHOWN = 5  # files that are named
 _COLUMNS = ("stage", "change", "title", "commit", "applied", "built", "tested")
 
 
@@ -19,6 +20,7 @@ def show(work: Workspace, results: Results, mode: Mode) -> None:
     """Prints the table of stages and changes: applied, built, tested."""
     there = stack.read(work.repository)
     applied = {one.trailers.change: one for one in there.applied}
+    state = _State.of(work, there)
     tip = results.get(work.repository.tree_of("HEAD"))
     table = Table(title=f"{work.repository.folder}, built in the {mode.value} mode")
     entries = submitted.Record.load(work.layout, work.base.name).entries
@@ -34,7 +36,7 @@ def show(work: Workspace, results: Results, mode: Mode) -> None:
                 change.name,
                 escape(change.text.title),
                 one.commit.id[:12] if one else "",
-                _applied(change, one),
+                state.of_change(change.id, one),
                 _yes(record.built) if one else "",
                 _tested(change.id, record) if one else "",
                 *([_pull_request(entries.get(change.id), one)] if entries else []),
@@ -44,7 +46,7 @@ def show(work: Workspace, results: Results, mode: Mode) -> None:
     if entries:
         say("their states on GitHub: make submit DRY_RUN=1")
     say(f"base: {there.base} ({work.checkout.provider})")
-    _say_more(work, list(there.foreign))
+    _say_more(work, there)
 
 
 def _record_of(results: Results, one: Applied, tip: Record, tip_id: str) -> Record:
@@ -53,13 +55,28 @@ def _record_of(results: Results, one: Applied, tip: Record, tip_id: str) -> Reco
     return own if own.tests is not None or one.commit.id == tip_id else tip
 
 
-def _applied(change: Change, one: Applied | None) -> str:
-    if one is None:
-        return "no"
-    if not one.as_made:
-        return "[yellow]changed by hand[/]"
-    current = one.commit.message.startswith(change.text.message)
-    return "yes" if current else "[yellow]older[/]"
+@dataclass(frozen=True)
+class _State:
+    """What became of changes that are not just applied."""
+
+    outdated: frozenset[str]
+    dropped: frozenset[str]
+    left: frozenset[str]  # applied by the last move
+
+    @classmethod
+    def of(cls, work: Workspace, there: Stack) -> "_State":
+        left = moves.applied(work.repository) or frozenset()
+        dropped = moves.dropped(work.repository)
+        return cls(applying.outdated(work, there), dropped, left if there.applied else frozenset())
+
+    def of_change(self, change: str, one: Applied | None) -> str:
+        if one is None:
+            if change in self.dropped:
+                return "[yellow]dropped[/]"
+            return "[yellow]taken out[/]" if change in self.left else "no"
+        if not one.as_made:
+            return "[yellow]changed by hand[/]"
+        return "[yellow]older[/]" if change in self.outdated else "yes"
 
 
 def _pull_request(entry: submitted.Entry | None, one: Applied | None) -> str:
@@ -85,10 +102,25 @@ def _tested(change: str, record: Record) -> str:
     return f"{outcome.passed} passed" + (f", {outcome.skipped} skipped" if outcome.skipped else "")
 
 
-def _say_more(work: Workspace, foreign: list[Commit]) -> None:
-    for commit in foreign:
-        say(f"not part of the series: {commit.id[:12]} {commit.message.splitlines()[0]}")
+def _say_more(work: Workspace, there: Stack) -> None:
+    for commit in there.foreign:
+        say(f"not part of the series: {stack.named(commit)}")
+    for commit in there.above:
+        say(f"your own, kept above the stack: {stack.named(commit)}")
+    known = {change.id for change in work.series.all_changes()}
+    for one in there.applied:
+        if one.trailers.change not in known:
+            name = stack.named(one.commit)
+            say(f"of a change that the series does not have, {one.trailers.change}: {name}")
+    _say_files("edited, not exported", export.edited_files(work.repository))
+    _say_files("not tracked, not exported", export.untracked_files(work.repository))
     waiting = conflict.pending(work.repository)
     if waiting is not None:
         say(f"a conflict of {waiting.change} waits in {waiting.worktree}")
         say("make continue, or make abort")
+
+
+def _say_files(what: str, names: list[str]) -> None:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    if names:
+        say(f"{what}: {', '.join(names[:_SHOWN])}{more}")

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from xpu_stack import session, shell
+from xpu_stack import commands, session, shell
 from xpu_stack.console import log
 from xpu_stack.errors import ToolError
 from xpu_stack.git import ZERO, CommitId, Entry, File, Repository
@@ -164,7 +164,8 @@ class Switch:
                 raise ToolError(
                     "Another program holds the checkout's index; the checkout is as it was.",
                     why=f"{self._lock} exists, and it did not go within {_WAIT:.0f} seconds",
-                    next=f"rm {self._lock} # when no other git is running; then the same command",
+                    next=f"{commands.line('rm', self._lock)} # when no other git is running; "
+                    "then the same command",
                 )
             log.debug("waiting for %s to go", self._lock)
             time.sleep(0.05)
@@ -196,10 +197,11 @@ class Switch:
             shown = self._in_the_way(Path(entry.path), going)
             if shown is None:
                 continue
+            path = self._repository.folder / shown
             raise ToolError(
                 f"An untracked file is in the way: {shown}",
                 why="the move puts a file there, and yours would be lost",
-                next=f"mv {shown} {shown}.mine",
+                next=commands.line("mv", path, f"{path}.mine"),
             )
 
     def _in_the_way(self, target: Path, going: set[Path]) -> Path | None:
@@ -233,7 +235,7 @@ class Switch:
                 raise ToolError(
                     f"{entry.path} was edited meanwhile; the checkout is as it was.",
                     why="the move changes that file, and the edit would be lost",
-                    next=f"git -C {self._repository.folder} stash",
+                    next=commands.git(self._repository.folder, "stash"),
                 )
             found.add(entry.path)
         return found

@@ -47,7 +47,9 @@ class ChangeText:
         try:
             return cls.parse(path.read_text(encoding="utf-8"), shown)
         except FileNotFoundError:
-            raise SeriesError(shown, "every change has a text; this one is not there") from None
+            raise SeriesError(
+                shown, "every change has a text; this one is not there", do="write"
+            ) from None
         except UnicodeDecodeError:
             raise SeriesError(shown, "is not UTF-8") from None
 

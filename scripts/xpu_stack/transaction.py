@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import lock, session
+from xpu_stack import commands, lock, session
 from xpu_stack.console import log, say
 from xpu_stack.errors import ToolError
 from xpu_stack.layout import Layout
@@ -52,7 +52,8 @@ class Renames:
                 raise ToolError(
                     f"{what} could not be changed; it is as it was.",
                     why=f"nothing can be written in {folder}",
-                    next=f"ls -ld {folder}; lsattr -d {folder} # then the same command again",
+                    next=f"{commands.line('ls', '-ld', folder)}; "
+                    f"{commands.line('lsattr', '-d', folder)} # then the same command again",
                 )
 
     def forward(self) -> None:

@@ -6,7 +6,7 @@ a redo. What a person has done since the last move is never undone with it.
 
 from pathlib import Path
 
-from xpu_stack import conflict, edits, moves, stack
+from xpu_stack import commands, conflict, edits, moves, stack
 from xpu_stack.console import progress
 from xpu_stack.edits import Content, Edit
 from xpu_stack.errors import ExitCode, ToolError
@@ -25,7 +25,7 @@ def undo(work: Workspace, steps: int) -> Move:
         raise ToolError(
             "There is no move to undo.",
             why="the log has none" if last is None else f"the log has less than {steps} moves",
-            next=f"git -C {repository.folder} reflog {moves.LOG}",
+            next=commands.git(repository.folder, "reflog", moves.LOG),
             code=ExitCode.USAGE,
         )
     _refuse_work_since(repository, last)
@@ -56,7 +56,7 @@ def _edit(work: Workspace, steps: int) -> Edit | None:
         raise ToolError(
             "The series was edited since the move that is to be undone.",
             why=f"{differing.relative_to(work.layout.repository)} is not as the move left it",
-            next=f"git -C {work.layout.repository} stash # then: make undo",
+            next=f"{commands.git(work.layout.repository, 'stash')} # then: make undo",
         )
     return edit.undone if after else None
 
@@ -69,8 +69,8 @@ def _refuse_work_since(repository: Repository, last: Move) -> None:
         "The checkout has moved since the tool's last move.",
         why=f"'{last.verb}' left HEAD at {last.after.commit[:12]}, and it is now at "
         f"{now.commit[:12]}",
-        next=f"git -C {repository.folder} branch mine && "
-        f"git -C {repository.folder} reset --keep {last.after.commit[:12]}",
+        next=f"{commands.git(repository.folder, 'branch', 'mine')} && "
+        + commands.git(repository.folder, "reset", "--keep", last.after.commit[:12]),
     )
 
 
@@ -83,6 +83,7 @@ def _refuse_moved_branch(repository: Repository, to: State) -> None:
         raise ToolError(
             f"The branch '{to.head}' has moved since.",
             why=f"it was at {to.commit[:12]}, and is " + (f"at {there[:12]}" if there else "gone"),
-            next=f"git -C {repository.folder} switch {to.head if there else '--detach'}"
-            + ("" if there else f" {to.commit[:12]}"),
+            next=commands.git(repository.folder, "switch", to.head)
+            if there
+            else commands.git(repository.folder, "branch", to.head, to.commit[:12]),
         )

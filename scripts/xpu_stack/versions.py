@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xpu_stack import applying, moves
+from xpu_stack import applying, commands, moves
 from xpu_stack.applying import Workspace
 from xpu_stack.base import Base
 from xpu_stack.chain import Stop
@@ -58,7 +58,7 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
         raise ToolError(
             f"The version {good} does not come before {bad or 'HEAD'}.",
             why="the search goes from GOOD up to BAD",
-            next=f"git log --oneline {good} {bad or 'HEAD'}",
+            next=commands.git(repository.folder, "log", "--oneline", good, bad or "HEAD"),
             code=ExitCode.USAGE,
         )
     with _folder(work) as folder:

@@ -6,6 +6,7 @@ from xpu_stack.base import Base
 from xpu_stack.git import Repository
 from xpu_stack.layout import Layout
 from xpu_stack.providers import Checkout
+from xpu_stack.resolutions import Resolutions
 from xpu_stack.series import Series
 
 
@@ -21,3 +22,7 @@ class Workspace:
     @property
     def repository(self) -> Repository:
         return self.checkout.repository
+
+    @property
+    def resolutions(self) -> Resolutions:
+        return Resolutions(self.layout.resolutions(self.base.name))

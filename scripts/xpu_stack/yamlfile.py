@@ -25,7 +25,7 @@ class Node:
         try:
             value = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise SeriesError(shown, "there is no such file") from None
+            raise SeriesError(shown, "there is no such file", do="write") from None
         except UnicodeDecodeError as error:
             raise SeriesError(shown, f"is not UTF-8: {error.reason}") from None
         except MarkedYAMLError as error:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from rich.markup import escape
 
-from xpu_stack import console, session, transaction
+from xpu_stack import commands, console, session, transaction
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
@@ -67,7 +68,7 @@ def _defect(error: Exception, log_file: Path | None) -> ToolError:
     return ToolError(
         "The tool itself failed.",
         why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-        next=f"less {log_file}",
+        next=commands.line("less", log_file or ""),
         code=ExitCode.INTERNAL,
     )
 
@@ -94,7 +95,7 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.err.print(_interrupted())
+        console.err.print(escape(commands.as_typed(_interrupted())))
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

@@ -1,11 +1,13 @@
-"""Verbs for the series itself: new, export, check."""
+"""Verbs for the series itself: new, export, check, resolutions."""
 
 import click
 
-from xpu_stack import applying, beginning, checking, console, lock
+from xpu_stack import applying, beginning, checking, commands, console, lock, transaction
 from xpu_stack import export as exporting
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
+from xpu_stack.git import Repository
 from xpu_stack.layout import Layout
+from xpu_stack.resolutions import Resolutions
 
 
 @cli.command(epilog=EPILOG)
@@ -38,7 +40,8 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
     with lock.held(layout.state / "lock", "new", str(layout.state)):
         for path in beginning.begin(layout, base, change, title, after):
             console.say(f"wrote {path.relative_to(layout.repository)}")
-    console.say(f"next: make apply STAGE={change}, edit, git add, git commit --amend, make export")
+    apply = commands.make("apply", STAGE=change)
+    console.say(f"next: {apply}, edit, git add, git commit --amend, make export")
 
 
 @cli.command(epilog=EPILOG)
@@ -49,3 +52,29 @@ def check(base: str) -> None:
         release = work.repository.commit_id("refs/heads/base")
         assert release is not None
         console.say(f"{checking.check(work, release)} change(s) are in order")
+
+
+@cli.command("resolutions", epilog=EPILOG)
+@click.option(
+    "--show", metavar="<id>", help="What was made of a conflict: an id, or its beginning."
+)
+@click.option("--forget", metavar="<id>", help="The next apply asks again.")
+@base_option
+def resolutions_(base: str, show: str | None, forget: str | None) -> None:
+    """Lists how conflicts were resolved; shows or forgets one."""
+    layout = Layout.current()
+    kept = Resolutions(layout.resolutions(base))
+    if forget is not None:
+        one = kept.one(forget)
+        transaction.write(layout, kept.without(one))
+        console.say(f"forgotten: {one}")
+    elif show is not None:
+        one = kept.one(show)
+        console.say(str(one))
+        console.say(one.shown(Repository(layout.repository)))
+        console.say(f"to change it, edit what is in {one.folder.relative_to(layout.repository)}")
+    else:
+        found = kept.all()
+        for one in found:
+            console.say(str(one))
+        console.say(f"{len(found)} conflict(s) of the series on {base} have been resolved")

@@ -75,10 +75,13 @@ def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
 
 @cli.command("continue", epilog=EPILOG)
 @checkout_options
-def continue_(base: str, pytorch_src: str | None) -> None:
+@click.option("--empty", is_flag=True, help="Accept an answer that keeps nothing of either side.")
+def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
     """Continues after a conflict was resolved."""
     with applying.opened(Layout.current(), base, pytorch_src, "continue") as work:
-        goal = conflict.resolve(work.repository)
+        goal, kept = conflict.resolve(work, empty=empty)
+        for one in kept:
+            console.say(f"kept with the series: {one}")
         applying.refuse_unsafe(work)
         changed = applying.reach(work, goal, goal.verb)
         applying.say_result(work, goal.stage, changed)

@@ -1,15 +1,16 @@
 """The root of the command line, and the options that several verbs have."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from xpu_stack import build as building
-from xpu_stack import console
+from xpu_stack import commands
 from xpu_stack.base import DEFAULT_BASE
 from xpu_stack.errors import ExitCode
-from xpu_stack.layout import Layout
+from xpu_stack.layout import REPOSITORY, Layout
 from xpu_stack.series import Series
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
@@ -28,10 +29,6 @@ stage_option = click.option(
     "Default: the last stage.",
 )
 
-base_option = click.option(
-    "--base", default=DEFAULT_BASE, show_default=True, help="The PyTorch release."
-)
-
 mode_option = click.option(
     "--mode",
     type=click.Choice([mode.value for mode in building.Mode]),
@@ -43,16 +40,29 @@ mode_option = click.option(
 
 
 def _show_it_in_commands(
-    _: click.Context, option: click.Parameter, pytorch_src: str | None
+    _: click.Context, option: click.Parameter, value: str | None
 ) -> str | None:
-    if pytorch_src is not None:
+    if value is not None and value != option.default:
         takes = [name for name, verb in cli.commands.items() if _takes(verb, option)]
-        console.works_in(pytorch_src, takes)
-    return pytorch_src
+        assert option.name is not None
+        # make reads a path from the project's folder
+        from_here = option.name == "pytorch_src" and Path.cwd() != REPOSITORY
+        shown = str(Path(value).expanduser().absolute()) if from_here else value
+        commands.works_in(option.name.upper(), shown, takes)
+    return value
 
 
 def _takes(verb: click.Command, option: click.Parameter) -> bool:
     return any(one.name == option.name for one in verb.params)
+
+
+base_option = click.option(
+    "--base",
+    default=DEFAULT_BASE,
+    show_default=True,
+    callback=_show_it_in_commands,
+    help="The PyTorch release.",
+)
 
 
 def checkout_options(function: _Command) -> _Command:

@@ -73,7 +73,7 @@ def targets(makefile: Path) -> list[Target]:
 def _target(name: str, text: str, recipe: str, shared: dict[str, str]) -> Target:
     for short, long in shared.items():
         recipe = recipe.replace(f"$({short})", long)
-    used = dict.fromkeys(re.findall(r"\$\(([A-Z_]+)\)", recipe))
+    used = dict.fromkeys(re.findall(r"\$\((?:call option,--[a-z-]+,)?([A-Z_]+)\)", recipe))
     called = _RECIPE.search(recipe)
     verb = called[1].replace("$@", name) if called else None
     known = {**_HANDED_ON, **(options(verb) if verb else {})}

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from xpu_stack import moves, versions
+from xpu_stack import commands, moves, versions
 from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
@@ -61,7 +61,7 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
                 f"'{name}' is not an earlier version of the stack.",
                 why="SINCE names a commit of this repository, a version of the series, "
                 "or the tip of another stack in the checkout",
-                next="git log --oneline -- patches c10_xpu aten_xpu torch_xpu_py",
+                next=commands.git(work.layout.repository, "log", "--oneline"),
                 code=ExitCode.USAGE,
             )
         found = Earlier(name, tip, _changes(work.repository, tip))

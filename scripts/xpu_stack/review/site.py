@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from xpu_stack import commands
 from xpu_stack.applying import Workspace
 from xpu_stack.console import progress
 from xpu_stack.diff import FileDiff, Line
@@ -52,7 +53,7 @@ def _refuse_other(out: Path) -> None:
         raise ToolError(
             f"{out} is not replaced.",
             why="it has files in it that are not the review's",
-            next=f"mv {out} {out}.mine",
+            next=commands.line("mv", out, f"{out}.mine"),
         )
 
 

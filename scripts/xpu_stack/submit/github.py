@@ -11,6 +11,7 @@ import ghstack.github
 import ghstack.github_utils
 import ghstack.shell
 
+from xpu_stack import commands
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.scratch import Scratch
@@ -58,7 +59,9 @@ class GitHub:
             raise ToolError(
                 f"{owner}/{name} is a fork.",
                 why="ghstack's branches must be in the repository that the changes are to land in",
-                next=f"git remote set-url {account.remote} <the address of that repository>",
+                next=commands.git(
+                    scratch.checkout, "remote", "set-url", account.remote, "<its address>"
+                ),
             )
         return cls(account.endpoint, account.host, owner, name, info["default_branch"])
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import ghstack.submit
 
+from xpu_stack import commands
 from xpu_stack.errors import ToolError
 from xpu_stack.git import Commit, TreeId
 from xpu_stack.submit.github import GitHub, PullRequest
@@ -186,7 +187,7 @@ def _refuse_closed(change: str, pull_request: PullRequest) -> None:
         raise ToolError(
             f"The pull request of {change} is closed.",
             why=f"{pull_request.url} was merged, or closed by hand",
-            next=f"merged: move the stack onto it and make apply DROP={change}; "
+            next=f"merged: move the stack onto it and {commands.make('apply', DROP=change)}; "
             "else reopen it, or take it out of submitted.yaml for a new one",
         )
 

@@ -10,7 +10,7 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack import applying, conflict, moves, stack
+from xpu_stack import applying, commands, conflict, moves, stack
 from xpu_stack.applying import Workspace
 from xpu_stack.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.git import Commit, CommitId, Repository
@@ -32,6 +32,7 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
     _refuse_doubled(there)
     _refuse_reordered(work, there)
     _refuse_edited(there)
+    _refuse_own(repository, there)
     stack.refuse_foreign(repository, there)
     _refuse_empty(repository, there)
     commits = _as_series_gives(work, there)
@@ -43,14 +44,14 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
 def _refuse_damaged(repository: Repository, there: Stack) -> None:
     """A commit with half of its trailers is of the series, and no longer known as such."""
     below = repository.history(there.base, 1)
-    for commit in [*(one.commit for one in there.applied), *there.foreign, *below]:
+    for commit in [*(one.commit for one in there.applied), *there.foreign, *there.above, *below]:
         found = _OWN_LINE.findall(commit.message)
         if found and sorted(found) != sorted(_OWN):
             raise ToolError(
                 f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
                 why=f"it must have each of {', '.join(_OWN)} once, and has {', '.join(found)}",
-                next=f"git -C {repository.folder} branch -m mine && git -C {repository.folder} "
-                "switch --detach <base> && make apply",
+                next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+                f"{commands.git(repository.folder, 'switch', '--detach', '<base>')} && make apply",
             )
 
 
@@ -90,12 +91,21 @@ def _refuse_reordered(work: Workspace, there: Stack) -> None:
 
 def _refuse_edited(there: Stack) -> None:
     for one in there.applied:
-        if not one.as_made and not there.foreign:
+        if not one.as_made and not (there.foreign or there.above):
             raise ToolError(
                 f"The commit of {one.trailers.change} was changed by hand.",
                 why=f"{one.commit.id[:12]} is not what the series gives",
                 next="make export # then make submit",
             )
+
+
+def _refuse_own(repository: Repository, there: Stack) -> None:
+    if there.above:
+        raise ToolError(
+            f"{len(there.above)} commit(s) on the stack are of no change.",
+            why=f"{stack.named(there.above[0])} would not be submitted",
+            next=stack.set_aside(repository, there),
+        )
 
 
 def _refuse_empty(repository: Repository, there: Stack) -> None:
@@ -138,7 +148,7 @@ def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> 
         raise ToolError(
             f"The checkout stops before '{stage}'.",
             why=f"it is at {there.applied[-1].trailers.change}",
-            next=f"make apply STAGE={stage}",
+            next=commands.make("apply", STAGE=stage),
         )
     return chosen
 
@@ -186,15 +196,15 @@ def refuse_unready(repository: Repository, remote: str) -> None:
         raise ToolError(
             f"The checkout has no remote '{remote}'.",
             why="ghstack pushes to the repository in which the pull requests are opened",
-            next=f"git -C {repository.folder} remote add {remote} <address> && "
-            f"git -C {repository.folder} fetch {remote}",
+            next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
+            + commands.git(repository.folder, "fetch", remote),
             code=ExitCode.MISSING,
         )
     if repository.line("rev-parse", "--is-shallow-repository") == "true":
         raise ToolError(
             "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
-            next=f"git -C {repository.folder} fetch --unshallow {remote}",
+            next=commands.git(repository.folder, "fetch", "--unshallow", remote),
         )
     if repository.ask("var", "GIT_COMMITTER_IDENT") is None:
         raise ToolError(
@@ -208,7 +218,7 @@ def refuse_unready(repository: Repository, remote: str) -> None:
 def tracked(repository: Repository, remote: str, branch: str, base: CommitId) -> CommitId:
     """The remote's branch as fetched last; the stack's base must be in it."""
     tip = repository.commit_id(f"refs/remotes/{remote}/{branch}")
-    fetch = f"git -C {repository.folder} fetch {remote} {branch}"
+    fetch = commands.git(repository.folder, "fetch", remote, branch)
     if tip is None:
         raise ToolError(
             f"The checkout does not know the branch '{branch}' of '{remote}'.",

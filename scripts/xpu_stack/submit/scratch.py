@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import shell
+from xpu_stack import commands, shell
 from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
 
@@ -31,6 +31,7 @@ class Scratch:
 
     repository: Repository
     remote: str
+    checkout: Path
 
     def fetch(self, user: str) -> None:
         """Brings the branches that ghstack has made for `user` up to date."""
@@ -46,7 +47,15 @@ class Scratch:
             check=False,
         )
         if result.code:
-            raise unreachable(self.remote, result)
+            raise self._unreachable(result)
+
+    def _unreachable(self, result: shell.Result) -> ToolError:
+        return ToolError(
+            f"The remote '{self.remote}' cannot be read.",
+            why=_reason(result),
+            next=f"{commands.git(self.checkout, 'fetch', self.remote)} # says more",
+            code=ExitCode.MISSING,
+        )
 
     def refuse_unwritable(self, user: str, commit: CommitId) -> None:
         """A push that is not carried out: the remote has to agree to receive it."""
@@ -111,16 +120,7 @@ def beside(checkout: Repository, remote: str) -> Iterator[Scratch]:
             "maintenance.auto=false",
         ):
             repository.run("config", *setting.split("=", 1))
-        yield Scratch(repository, remote)
-
-
-def unreachable(remote: str, result: shell.Result) -> ToolError:
-    return ToolError(
-        f"The remote '{remote}' cannot be read.",
-        why=_reason(result),
-        next=f"git fetch {remote} # in the checkout, says more",
-        code=ExitCode.MISSING,
-    )
+        yield Scratch(repository, remote, checkout.folder)
 
 
 def _reason(result: shell.Result) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpu_stack import packages, pytests, shell
+from xpu_stack import commands, packages, pytests, shell
 from xpu_stack.applying import Workspace
 from xpu_stack.build import Mode
 from xpu_stack.console import progress, say
@@ -91,7 +91,7 @@ def _find(work: Workspace, identity: Identity) -> Path:
         raise ToolError(
             f"There is no wheel of the stage '{identity.stage}' as it is now.",
             why=f"its version would be {identity.version}",
-            next=f"make wheel STAGE={identity.stage} MODE={identity.mode.value}",
+            next=commands.make("wheel", STAGE=identity.stage, MODE=identity.mode.value),
             code=ExitCode.MISSING,
         )
     return found[0]
@@ -236,7 +236,8 @@ def _run_configuration(this: Trial, configuration: Configuration) -> None:
         raise ToolError(
             f"Tests fail on the installed wheel, {configuration.name}.",
             why=(lines or ["pytest said nothing"])[-1],
-            next=f"make test STAGE={this.identity.stage} # do they pass in the checkout?",
+            next=f"{commands.make('test', STAGE=this.identity.stage)} "
+            "# do they pass in the checkout?",
             code=ExitCode.TESTS,
             detail="\n".join(lines[-_SHOWN:]),
         )

@@ -16,7 +16,6 @@ namespace c10::xpu::XPUCachingAllocator {
 
 namespace {
 
-using impl::Block;
 using impl::DeviceAllocator;
 
 struct SyclBackend final : impl::MemoryBackend {
@@ -112,9 +111,9 @@ DeviceAllocator& at(int device) {
   return all[device];
 }
 
-Block* findBlock(const void* ptr) {
+impl::Block* findBlock(const void* ptr) {
   const State* const s = state.load(std::memory_order_acquire);
-  Block* const block = s == nullptr ? nullptr : s->shared.table.find(ptr);
+  auto* const block = s == nullptr ? nullptr : s->shared.table.find(ptr);
   TORCH_CHECK(
       block,
       c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
@@ -136,7 +135,7 @@ struct NativeAllocator final : XPUAllocator {
     }
     const DeviceIndex device = stream.device_index();
     DeviceAllocator& allocator = at(device);
-    Block* const block = allocator.allocate(size, stream);
+    auto* const block = allocator.allocate(size, stream);
     if (C10_LIKELY(block != nullptr)) {
       return block->ptr;
     }
@@ -144,7 +143,7 @@ struct NativeAllocator final : XPUAllocator {
     for (DeviceIndex i = 0; i < DeviceIndex(devices().size()); ++i) {
       if (i != device && get_root_device(i) == get_root_device(device)) {
         at(i).emptyCache();
-        if (Block* const found = allocator.allocate(size, stream)) {
+        if (auto* const found = allocator.allocate(size, stream)) {
           return found->ptr;
         }
       }

@@ -362,9 +362,9 @@ Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
   if (C10_UNLIKELY(blocks.num_pending.load(std::memory_order_relaxed) != 0)) {
     processPending(blocks, /*wait=*/false, /*most=*/1);
   }
-  Block* block = withLocked(blocks, [&](bool exclusive) {
-    return blocks.allocate(size, requested, exclusive);
-  });
+  std::unique_lock<SpinLock> lock(blocks.lock);
+  Block* block = blocks.allocate(size, requested, /*exclusive=*/false);
+  lock.unlock();
   if (C10_UNLIKELY(block == nullptr)) {
     block = allocateSlow(blocks, size, requested);
   }
@@ -449,8 +449,10 @@ void DeviceAllocator::settle() {
       peak_[t][i] = std::max(peak_[t][i], current_[t][i]);
       for (const auto& blocks : streams_) {
         const int64_t room = peak_[t][i] - current_[t][i];
-        blocks->limit[t][i] =
-            blocks->current[t][i] + (shares(blocks) ? room / count : 0);
+        blocks->limit[t][i] = blocks->current[t][i];
+        if (room != 0 && shares(blocks)) {
+          blocks->limit[t][i] += count == 1 ? room : room / count;
+        }
       }
     }
   }

@@ -148,8 +148,7 @@ class C10_XPU_API DeviceAllocator {
   static void free(Block* block, void* ptr);
   static void recordStream(Block* block, void* ptr, XPUStream stream);
 
-  /// Gives back the cache, or that of one stream.
-  void emptyCache(const StreamBlocks* of = nullptr);
+  void emptyCache(const StreamBlocks* of = nullptr); // null: of all streams
   XPUCachingAllocator::DeviceStats stats();
   void resetPeakStats();
   void resetAccumulatedStats();

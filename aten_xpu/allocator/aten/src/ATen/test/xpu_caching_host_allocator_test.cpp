@@ -381,7 +381,13 @@ TEST_F(XPUCachingHostAllocatorTest, ExternalQueueMayEndBeforeTheBlock) {
   }
   data = HostAlloc(4096);
   EXPECT_EQ(data.get(), address);
-  EXPECT_TRUE(weak.expired());
+  // On some backends SYCL itself keeps a queue that had a host task.
+  auto other = makeQueue();
+  const WeakQueue unrelated(*other);
+  other->submit([](sycl::handler& handler) { handler.host_task([] {}); });
+  other->wait();
+  other.reset();
+  EXPECT_TRUE(weak.expired() || !unrelated.expired());
 }
 
 TEST_F(XPUCachingHostAllocatorTest, ABlockInUseDoesNotKeepAllExternalQueues) {

@@ -4,13 +4,13 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
+#include <c10/xpu/impl/XPUInternal.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/usm.hpp>
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 
 namespace c10::xpu::XPUCachingAllocator {
 
@@ -27,7 +27,7 @@ struct SyclBackend final : impl::MemoryBackend {
     try {
       ptr = sycl::aligned_alloc_device(align, size, raw, context);
     } catch (const sycl::exception& error) {
-      // Lack of memory is reported by a null pointer or by this code.
+      // Lack of memory is a null pointer or this code.
       if (error.code() != sycl::errc::memory_allocation) {
         C10_XPU_CHECK(throw);
       }
@@ -83,7 +83,7 @@ struct State {
   SyclBackend backend;
   impl::SharedState shared{backend};
   std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards; // by first ordinal
-  std::deque<DeviceAllocator> devices;
+  std::vector<std::unique_ptr<DeviceAllocator>> devices;
 };
 
 std::atomic<State*> state{nullptr};
@@ -92,23 +92,22 @@ std::mutex init_mutex;
 auto& out_of_memory_observers = *new std::vector<OutOfMemoryObserver>;
 std::mutex observers_mutex;
 
-// Empty before `init`, and in a forked child.
-std::deque<DeviceAllocator>& devices() {
-  static std::deque<DeviceAllocator> none;
+DeviceAllocator& at(int device) {
   State* const s = state.load(std::memory_order_acquire);
-  return C10_LIKELY(s != nullptr && !is_in_bad_fork()) ? s->devices : none;
+  TORCH_CHECK(
+      s, "Call c10::xpu::XPUCachingAllocator::init(device_count) first");
+  const auto index = static_cast<DeviceIndex>(device);
+  impl::checkIndex(index == device ? index : DeviceIndex(-1)); // or forked
+  return *s->devices[device];
 }
 
-DeviceAllocator& at(int device) {
-  auto& all = devices();
-  if (C10_UNLIKELY(device < 0 || device >= int(all.size()))) {
-    check_device_index(0); // raises in a forked child
-    TORCH_CHECK(
-        false,
-        c10::str("The XPU caching allocator has no device ", device),
-        ". Call c10::xpu::XPUCachingAllocator::init(device_count) first");
+// Of nothing before `init`, and in a forked child.
+template <class Visitor>
+void forEachDevice(Visitor visit) {
+  State* const s = state.load(std::memory_order_acquire);
+  for (size_t i = 0; s && !is_in_bad_fork() && i < s->devices.size(); ++i) {
+    visit(*s->devices[i], static_cast<DeviceIndex>(i));
   }
-  return all[device];
 }
 
 impl::Block* findBlock(const void* ptr) {
@@ -121,11 +120,11 @@ impl::Block* findBlock(const void* ptr) {
 }
 
 DeviceIndex ownerOf(void* ptr) {
-  auto& all = devices();
-  const auto owner = std::find_if(
-      all.begin(), all.end(), [&](auto& each) { return each.owns(ptr); });
-  return static_cast<DeviceIndex>(
-      owner == all.end() ? -1 : owner - all.begin());
+  DeviceIndex owner = -1;
+  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex i) {
+    owner = allocator.owns(ptr) ? i : owner;
+  });
+  return owner;
 }
 
 struct NativeAllocator final : XPUAllocator {
@@ -140,7 +139,7 @@ struct NativeAllocator final : XPUAllocator {
       return block->ptr;
     }
     // Other ordinals over the same card may have cached what is needed.
-    for (DeviceIndex i = 0; i < DeviceIndex(devices().size()); ++i) {
+    for (DeviceIndex i = 0; i < device_count(); ++i) {
       if (i != device && get_root_device(i) == get_root_device(device)) {
         at(i).emptyCache();
         if (auto* const found = allocator.allocate(size, stream)) {
@@ -159,7 +158,7 @@ struct NativeAllocator final : XPUAllocator {
   }
 
   void raw_delete(void* ptr) override {
-    if (C10_LIKELY(ptr != nullptr && !is_in_bad_fork())) {
+    if (C10_LIKELY(ptr != nullptr && impl::known_count != impl::kForked)) {
       DeviceAllocator::free(findBlock(ptr), ptr);
     }
   }
@@ -173,9 +172,7 @@ struct NativeAllocator final : XPUAllocator {
   }
 
   void emptyCache() override {
-    for (auto& device : devices()) {
-      device.emptyCache();
-    }
+    forEachDevice([](auto& allocator, DeviceIndex) { allocator.emptyCache(); });
   }
 };
 
@@ -226,7 +223,7 @@ void init(int device_count) {
   for (DeviceIndex i = 0; i < xpu::device_count(); ++i) {
     auto& card = s->cards[get_root_device(i)];
     card.total = get_device_properties(i).global_mem_size;
-    s->devices.emplace_back(s->shared, card, i);
+    s->devices.push_back(std::make_unique<DeviceAllocator>(s->shared, card, i));
   }
   state = s.release();
   set_pointer_owner_lookup(&ownerOf);
@@ -271,9 +268,8 @@ void resetAccumulatedStats(int device) {
 
 std::vector<SegmentInfo> snapshot() {
   std::vector<SegmentInfo> result;
-  for (auto& device : devices()) {
-    device.snapshot(result);
-  }
+  forEachDevice(
+      [&](auto& allocator, DeviceIndex) { allocator.snapshot(result); });
   return result;
 }
 

@@ -33,16 +33,14 @@ struct C10_XPU_API XPUAllocator : public Allocator {
 };
 
 /// The current allocator, which is registered for kXPU: memory for the current
-/// stream of the current device. A DataPtr of it frees its block when it is
-/// destroyed.
+/// stream of the current device.
 C10_XPU_API XPUAllocator* get();
 
 /// Replaces the native allocator by one that lives as long as the process.
 /// Raises if `init` was called, since the native one may own memory then.
 C10_XPU_API void set(XPUAllocator* allocator);
 
-/// Memory for the given stream, of that stream's device, 512-byte aligned; for
-/// 0 bytes nullptr.
+/// 512-byte aligned memory for the stream, on its device; for 0 bytes nullptr.
 inline void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) {
   return get()->raw_alloc_with_stream(nbytes, stream);
 }

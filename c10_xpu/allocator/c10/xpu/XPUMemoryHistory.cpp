@@ -28,16 +28,14 @@ void record(const TraceEvent& event) {
   std::unique_lock<std::mutex> lock(all.mutex);
   const auto recorder = all.recorder;
   const auto when = all.when;
-  // Events of segments come with the allocator's locks held, and the end of a
-  // free has no caller of its own.
   const bool gathers = event.action == TraceEvent::FREE_REQUESTED
       ? when >= RecordContext::ALL
       : when >= RecordContext::STATE &&
           (event.action == TraceEvent::ALLOC ||
            event.action == TraceEvent::OOM);
   std::shared_ptr<GatheredContext> context;
-  if (gathers && recorder != nullptr) {
-    lock.unlock(); // it runs code of others
+  if (gathers && recorder != nullptr) { // others hold locks, or have no caller
+    lock.unlock();
     context = recorder();
     lock.lock();
   }

@@ -24,8 +24,7 @@ struct GatheredContext {
   virtual ~GatheredContext() = default;
 };
 
-/// Called by the thread that allocates or frees, which holds no lock of the
-/// allocator; may return null.
+/// Called by who allocates or frees, without locks; may return null.
 using CreateContextFn = std::shared_ptr<GatheredContext> (*)();
 
 struct TraceEntry : TraceEvent {

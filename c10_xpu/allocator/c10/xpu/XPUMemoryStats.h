@@ -54,7 +54,6 @@ struct DeviceStats {
   int64_t max_split_size = 0; // -1: no limit
 };
 
-/// A contiguous part of a segment.
 struct BlockInfo {
   int64_t size = 0;
   int64_t requested_size = 0; // 0 unless allocated
@@ -78,8 +77,7 @@ struct SegmentInfo {
   std::vector<BlockInfo> blocks;
 };
 
-/// What the allocator did. A block that no other stream uses is requested to be
-/// freed and freed at once.
+/// What the allocator did. A free is completed once no stream uses the block.
 struct TraceEvent {
   enum Action {
     ALLOC,

@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-// The blocks of the XPU caching allocator, and how one is found: by its size
-// among the free ones, by its address among the allocated ones.
+// The blocks of the XPU caching allocator, found by size or by address.
 
 namespace c10::xpu::impl {
 
@@ -41,8 +40,7 @@ enum class BlockState : uint8_t {
 struct alignas(64) Block {
   char* ptr = nullptr;
   size_t size = 0; // bytes
-  // The neighbours in the segment. The first block of a segment stays its
-  // first block as long as the segment exists.
+  // The neighbours in the segment, whose first block never changes.
   Block* prev = nullptr;
   Block* next = nullptr;
   // Fixed for life, and has the lock that guards everything else here.
@@ -89,8 +87,7 @@ class SpinLock {
 };
 
 /// The free blocks of one pool of one stream, in bins of equal width with a
-/// bitmap of those that are not empty. The bins of the small pool hold one
-/// size each. The last bin holds everything beyond the others.
+/// bitmap of those that are not empty. The last one has all that is larger.
 class FreeBlocks {
  public:
   /// Bins are 2^bin_shift bytes wide.
@@ -124,6 +121,20 @@ class FreeBlocks {
       if (words_[bin / 64] == 0) {
         summary_ &= ~bit(bin / 64);
       }
+    }
+  }
+
+  /// `by` takes the place of `old`; faster where it belongs to the same bin.
+  void replace(Block* old, Block* by) {
+    const size_t bin = binOf(old->size);
+    if (bin != binOf(by->size)) {
+      erase(old);
+      return insert(by);
+    }
+    const auto [prev, next] = by->free_list = old->free_list;
+    (prev != nullptr ? prev->free_list.next : bins_[bin]) = by;
+    if (next != nullptr) {
+      next->free_list.prev = by;
     }
   }
 
@@ -189,9 +200,6 @@ class FreeBlocks {
 /// checked under the lock of the block's owner.
 class BlockTable {
  public:
-  BlockTable() = default;
-  BlockTable(const BlockTable&) = delete;
-  BlockTable& operator=(const BlockTable&) = delete;
   ~BlockTable() {
     for (const auto& leaf : leaves_) {
       std::free(leaf); // NOLINT(cppcoreguidelines-no-malloc)
@@ -220,7 +228,10 @@ class BlockTable {
       }
       // NOLINTEND(cppcoreguidelines-no-malloc)
     }
-    leaf[indexOf(block->ptr)].store(block, std::memory_order_release);
+    Entry& entry = leaf[indexOf(block->ptr)];
+    if (entry.load(std::memory_order_relaxed) != block) {
+      entry.store(block, std::memory_order_release);
+    }
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,15 +29,11 @@ size_t typeOf(bool is_small) {
   return size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
 
-// For messages: "1.50 MiB".
 std::string formatSize(size_t size) {
-  const int unit = size < (1 << 20) ? 0 : size < (1 << 30) ? 1 : 2;
-  const auto count =
-      static_cast<double>(size) / static_cast<double>(1024U << (10 * unit));
   std::ostringstream text;
   text.precision(2);
-  text << std::fixed << count << ' ' << "KMG"[unit] << "iB";
-  return size < 1024 ? c10::str(size, " bytes") : text.str();
+  text << std::fixed << static_cast<double>(size) / (1 << 20) << " MiB";
+  return text.str();
 }
 
 void link(Block* left, Block* right) {
@@ -112,20 +109,15 @@ struct StreamBlocks {
   std::deque<std::pair<Block*, StreamUses>> pending;
   std::atomic<size_t> num_pending{0};
 
-  bool isOversize(size_t size) const {
-    return size >= max_split_size;
-  }
-
   // Tells those who record what the allocator does.
   void trace(TraceEvent::Action action, const void* ptr, size_t size) const {
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
     const TraceFn fn = trace_fn.load(std::memory_order_acquire);
     if (C10_UNLIKELY(fn != nullptr)) {
-      const auto address = reinterpret_cast<int64_t>(ptr);
-      fn({action, device.device_, address, int64_t(size), id});
+      fn({action, device.device_, int64_t(address), int64_t(size), id});
     }
     const auto* gpu = c10::impl::GPUTrace::get_trace();
     if (C10_UNLIKELY(gpu != nullptr)) {
-      const auto address = reinterpret_cast<uintptr_t>(ptr);
       if (action == TraceEvent::ALLOC) {
         (*gpu)->trace_gpu_memory_allocation(address);
       } else if (action == TraceEvent::FREE_REQUESTED) {
@@ -158,7 +150,7 @@ struct StreamBlocks {
       counts[kAllocation] += times;
       counts[kAllocatedBytes] += bytes;
       counts[kRequestedBytes] += times * static_cast<int64_t>(requested);
-      counts[kOversizeAllocation] += isOversize(size) ? times : 0;
+      counts[kOversizeAllocation] += size >= max_split_size ? times : 0;
     }
   }
 
@@ -211,9 +203,9 @@ struct StreamBlocks {
       return nullptr;
     }
     // An oversize block serves only requests of about its size, whole.
-    const bool oversize = isOversize(block->size);
+    const bool oversize = block->size >= max_split_size;
     if (C10_UNLIKELY(oversize) &&
-        (!isOversize(size) || block->size - size >= kLargeBuffer)) {
+        (size < max_split_size || block->size - size >= kLargeBuffer)) {
       return nullptr;
     }
     const size_t taken = oversize ? block->size : size;
@@ -223,7 +215,6 @@ struct StreamBlocks {
     add(by, rest == 0 ? 0 : 1, BlockState::Free, rest);
     add(by, block->isSplit() ? -1 : 0, BlockState::Free, block->size);
 
-    // First what may throw.
     device.shared_.table.insert(block);
     Block* const remaining = rest == 0 ? nullptr : newBlock();
     if (C10_UNLIKELY(!charge(is_small, by, exclusive))) {
@@ -232,16 +223,17 @@ struct StreamBlocks {
       }
       return nullptr;
     }
-    free.erase(block);
-    if (remaining != nullptr) {
+    if (remaining == nullptr) {
+      free.erase(block);
+    } else {
       remaining->ptr = block->ptr + taken;
       remaining->size = rest;
       remaining->is_small = is_small;
       remaining->state = BlockState::Free;
+      free.replace(block, remaining);
       link(remaining, block->next);
       link(block, remaining);
       block->size = taken;
-      free.insert(remaining);
     }
     block->state = BlockState::Allocated;
     block->has_uses = false;
@@ -273,10 +265,6 @@ struct StreamBlocks {
       return false;
     }
     FreeBlocks& free = free_blocks[block->is_small];
-    if (after != nullptr) {
-      free.erase(after);
-      recycle(after);
-    }
     if (before != nullptr) {
       free.erase(before);
       recycle(block);
@@ -285,7 +273,12 @@ struct StreamBlocks {
     link(first, end);
     first->state = BlockState::Free;
     first->freed_at = device.epoch_.load(std::memory_order_relaxed);
-    free.insert(first);
+    if (after != nullptr) {
+      free.replace(after, first);
+      recycle(after);
+    } else {
+      free.insert(first);
+    }
     return true;
   }
 
@@ -315,7 +308,7 @@ struct StreamBlocks {
     Counts by{};
     by[kSegment] = times;
     by[kReservedBytes] = times * static_cast<int64_t>(segment->size);
-    by[kOversizeSegment] = isOversize(segment->size) ? times : 0;
+    by[kOversizeSegment] = segment->size >= max_split_size ? times : 0;
     charge<kNumCounters>(segment->is_small, by, /*exclusive=*/true);
   }
 
@@ -353,12 +346,16 @@ auto DeviceAllocator::withLocked(StreamBlocks& blocks, Operation operation) {
   return withAllLocked([&] { return operation(/*exclusive=*/true); });
 }
 
-Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
+Block* DeviceAllocator::allocate(size_t requested, const XPUStream& stream) {
   if (C10_UNLIKELY(requested > AllocatorConfig::kMaxRequest)) {
     return nullptr;
   }
   const size_t size = shared_.config.roundSize(requested);
-  StreamBlocks& blocks = blocksOf(stream);
+  const StreamId id = stream.id();
+  StreamBlocks* const direct = id >= 0 && id < kNumDirect
+      ? direct_[id].load(std::memory_order_acquire)
+      : nullptr;
+  StreamBlocks& blocks = C10_LIKELY(direct) ? *direct : findOrMake(stream);
   if (C10_UNLIKELY(blocks.num_pending.load(std::memory_order_relaxed) != 0)) {
     processPending(blocks, /*wait=*/false, /*most=*/1);
   }
@@ -383,15 +380,10 @@ Block* DeviceAllocator::allocateSlow(
     size_t size,
     size_t requested) {
   const Guard guard(mutex_);
-  const double part = shared_.config.garbage_collection_threshold;
   ++epoch_;
   for (const int attempt : {0, 1, 2}) {
     if (attempt == 0) {
       processPending(blocks, /*wait=*/false);
-      if (part > 0) {
-        const auto all = std::min(card_.limit.load(), card_.total);
-        releaseIdle(size_t(part * double(all)));
-      }
     } else { // first the cache of the stream, then all that the device has
       emptyCache(attempt == 1 ? &blocks : nullptr);
     }
@@ -408,16 +400,9 @@ Block* DeviceAllocator::allocateSlow(
   return nullptr;
 }
 
-StreamBlocks& DeviceAllocator::blocksOf(XPUStream stream) {
-  StreamId id = stream.id();
-  const bool direct = id >= 0 && id < kNumDirect;
-  if (C10_LIKELY(direct)) {
-    if (auto* const blocks = direct_[id].load(std::memory_order_acquire)) {
-      return *blocks;
-    }
-  } else if (shared_.backend.externalQueue(stream)) {
-    id = kExternalStreams;
-  }
+StreamBlocks& DeviceAllocator::findOrMake(const XPUStream& stream) {
+  const bool external = shared_.backend.externalQueue(stream).has_value();
+  const StreamId id = external ? kExternalStreams : stream.id();
   const Guard guard(mutex_);
   for (const auto& blocks : streams_) {
     if (blocks->id == id) {
@@ -425,7 +410,7 @@ StreamBlocks& DeviceAllocator::blocksOf(XPUStream stream) {
     }
   }
   streams_.push_back(std::make_shared<StreamBlocks>(*this, stream, id));
-  if (direct) {
+  if (id >= 0 && id < kNumDirect) {
     direct_[id].store(streams_.back().get(), std::memory_order_release);
   }
   return *streams_.back();
@@ -439,27 +424,30 @@ void DeviceAllocator::settle() {
   };
   const auto count = std::count_if(streams_.begin(), streams_.end(), shares);
   current_ = increased_ = {};
-  for (size_t t = 0; t < peak_.size(); ++t) {
-    for (size_t i = 0; i < kNumCounters; ++i) {
-      for (const auto& blocks : streams_) {
+  for (const auto& blocks : streams_) {
+    for (size_t t = 0; t < peak_.size(); ++t) {
+      for (size_t i = 0; i < kNumCounters; ++i) {
         current_[t][i] += blocks->current[t][i];
         increased_[t][i] += blocks->increased[t][i];
         increased_[kAggregate][i] += blocks->increased[t][i];
       }
+    }
+  }
+  for (size_t t = 0; t < peak_.size(); ++t) {
+    for (size_t i = 0; i < kNumCounters; ++i) {
       peak_[t][i] = std::max(peak_[t][i], current_[t][i]);
+      const int64_t room = peak_[t][i] - current_[t][i];
+      const int64_t share = count > 1 ? room / count : room;
       for (const auto& blocks : streams_) {
-        const int64_t room = peak_[t][i] - current_[t][i];
-        blocks->limit[t][i] = blocks->current[t][i];
-        if (room != 0 && shares(blocks)) {
-          blocks->limit[t][i] += count == 1 ? room : room / count;
-        }
+        blocks->limit[t][i] =
+            blocks->current[t][i] + (shares(blocks) ? share : 0);
       }
     }
   }
 }
 
-// Several times what is needed, up to a part of what is reserved already: that
-// keeps segments few, and lets their blocks merge to serve other sizes.
+// Several times what is needed, up to a part of what is reserved, so that
+// segments are few, and their blocks merge to serve other sizes.
 size_t DeviceAllocator::segmentSize(size_t size) const {
   if (size <= kSmallSize) {
     return kSmallBuffer;
@@ -474,11 +462,16 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
   return size < max_split_size && rounded >= max_split_size ? size : rounded;
 }
 
-// A block at the start of a new segment.
+// A block at the start of a new segment, after garbage is collected.
 Block* DeviceAllocator::allocateSegment(
     StreamBlocks& blocks,
     size_t size,
     size_t requested) {
+  const double part = shared_.config.garbage_collection_threshold;
+  if (part > 0) {
+    const auto all = std::min(card_.limit.load(), card_.total);
+    releaseIdle(size_t(part * double(all)));
+  }
   const bool is_small = size <= kSmallSize;
   size_t segment = segmentSize(size);
   void* ptr = obtain(segment);
@@ -528,31 +521,40 @@ void DeviceAllocator::free(Block* block, void* ptr) {
       blocks.trace(TraceEvent::FREE_COMPLETED, ptr, block->size);
     }
   }
-  int64_t size = 0;
-  StreamUses uses;
-  self.withLocked(blocks, [&](bool exclusive) {
-    blocks.checkAllocated(block, ptr);
-    size = static_cast<int64_t>(block->size);
-    if (C10_UNLIKELY(block->has_uses)) {
-      uses = blocks.setPending(block);
-      return true;
-    }
-    return blocks.free(block, exclusive);
-  });
-  if (C10_UNLIKELY(!uses.empty())) {
-    {
-      const std::lock_guard<std::mutex> lock(blocks.pending_mutex);
-      blocks.pending.emplace_front(block, std::move(uses));
-      ++blocks.num_pending;
-    }
-    try {
-      self.processPending(blocks, /*wait=*/false, /*most=*/1);
-    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
-      // A use without a fence stays. Whoever needs memory tries again, and
-      // raises.
-    }
+  std::unique_lock<SpinLock> lock(blocks.lock);
+  blocks.checkAllocated(block, ptr);
+  const auto size = static_cast<int64_t>(block->size);
+  const bool freed =
+      !block->has_uses && blocks.free(block, /*exclusive=*/false);
+  lock.unlock();
+  if (C10_UNLIKELY(!freed)) {
+    self.freeSlow(blocks, block, ptr);
   }
   self.reportToProfiler(ptr, -size);
+}
+
+void DeviceAllocator::freeSlow(StreamBlocks& blocks, Block* block, void* ptr) {
+  StreamUses uses;
+  withLocked(blocks, [&](bool exclusive) {
+    blocks.checkAllocated(block, ptr);
+    if (block->has_uses) {
+      uses = blocks.setPending(block);
+    }
+    return !uses.empty() || blocks.free(block, exclusive);
+  });
+  if (uses.empty()) {
+    return;
+  }
+  std::unique_lock<std::mutex> lock(blocks.pending_mutex);
+  blocks.pending.emplace_front(block, std::move(uses));
+  ++blocks.num_pending;
+  lock.unlock();
+  try {
+    processPending(blocks, /*wait=*/false, /*most=*/1);
+  } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+    // A use without a fence stays. Whoever needs memory tries again, and
+    // raises.
+  }
 }
 
 void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
@@ -614,18 +616,18 @@ void DeviceAllocator::processPending(
   }
 }
 
-// Gives back the segments that are one free block, those idle for longest
-// first, until no more than `target` bytes of the card are reserved.
+// Gives back segments, those idle for longest first, until no more than
+// `target` bytes of the card are reserved.
 void DeviceAllocator::releaseIdle(size_t target, const StreamBlocks* of) {
-  std::vector<std::pair<uint32_t, Block*>> idle; // by age
+  std::vector<std::pair<int32_t, Block*>> idle;
   for (const auto& entry : segments_) {
     Block* const first = entry.second;
     const SpinGuard lock(first->owner->lock);
     if ((of == nullptr || first->owner == of) && first->isFreeSegment()) {
-      idle.emplace_back(epoch_ - first->freed_at, first);
+      idle.emplace_back(first->freed_at - epoch_, first);
     }
   }
-  std::sort(idle.begin(), idle.end(), std::greater<>());
+  std::sort(idle.begin(), idle.end());
   for (const auto& entry : idle) {
     if (card_.reserved > target) {
       release(entry.second);
@@ -759,7 +761,8 @@ void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
 }
 
 void DeviceAllocator::reportToProfiler(void* ptr, int64_t size) {
-  if (C10_LIKELY(!memoryProfilingEnabled())) {
+  if (C10_LIKELY(!ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE)) ||
+      !memoryProfilingEnabled()) {
     return;
   }
   const DeviceStats now = stats();

@@ -17,9 +17,8 @@
 #include <mutex>
 #include <vector>
 
-// The core of the XPU caching allocator: the memory of one device. All it knows
-// of the SYCL runtime is MemoryBackend, so that a test can put a model in its
-// place.
+// The core of the XPU caching allocator: the memory of one device. A test can
+// put a model in place of the SYCL runtime, which it knows as MemoryBackend.
 
 namespace c10::xpu::impl {
 
@@ -29,10 +28,9 @@ using Fence = std::function<bool(bool wait)>;
 
 // Note [Stream uses]
 // ~~~~~~~~~~~~~~~~~~
-// recordStream notes which other streams use a block. A block that is freed
-// stays pending until each of them has passed a fence that was submitted after
-// the free. Each allocation looks at one pending block, and one that needs
-// memory at all of them.
+// A block that other streams use stays pending after its free until each of
+// them has passed a fence that was submitted then. Each allocation looks at one
+// pending block, and one that needs memory at all of them.
 //
 // The owner of an external queue may destroy it, and another may follow at the
 // same address. So a use keeps a copy of the queue, and a block for an external
@@ -65,7 +63,7 @@ struct MemoryBackend {
 /// The settings of PYTORCH_XPU_ALLOC_CONF: key:value pairs between commas.
 struct C10_XPU_API AllocatorConfig {
   static constexpr size_t kUnlimited = ~size_t{0};
-  /// No request above this can succeed; rounding cannot overflow below it.
+  /// No larger request can succeed, and rounding cannot overflow.
   static constexpr size_t kMaxRequest = size_t{1} << 60;
 
   /// max_split_size_mb, more than 20; here in bytes. Larger blocks are neither
@@ -108,15 +106,13 @@ struct Card {
 
 // Note [Exact peaks]
 // ~~~~~~~~~~~~~~~~~~
-// The peak of, say, the allocated bytes of a device is the maximum over time of
-// a sum over its streams. A shared counter would give it, and make every
-// allocation of every thread write the same cache line. Instead each stream has
-// counters of its own with limits, which together are at most the known peak:
-// no peak is missed as long as each stream stays within its limits.
-//
-// An operation that would exceed a limit is done with all streams of the device
-// locked. Then the sum is known, the peak is raised to it if it is higher, and
-// what lies between the two is dealt out to the limits again.
+// A peak of a device is the maximum over time of a sum over its streams. With a
+// shared counter every allocation of every thread would write the same cache
+// line. Instead each stream has counters of its own with limits, which together
+// are at most the known peak: none is missed while streams stay within limits.
+// What would exceed a limit is done with all streams of the device locked. Then
+// the sum is known, the peak is raised to it if it is higher, and what lies
+// between the two is dealt out to the limits again.
 
 enum Counter : size_t {
   kAllocation,
@@ -143,7 +139,7 @@ class C10_XPU_API DeviceAllocator {
 
   /// A block of at least `size` bytes, not 0; null if there is not enough
   /// memory even after the cache was given back.
-  Block* allocate(size_t size, XPUStream stream);
+  Block* allocate(size_t size, const XPUStream& stream);
   /// Frees the block that starts at `ptr`, of whichever device.
   static void free(Block* block, void* ptr);
   static void recordStream(Block* block, void* ptr, XPUStream stream);
@@ -171,11 +167,12 @@ class C10_XPU_API DeviceAllocator {
 
   Block* allocateSlow(StreamBlocks&, size_t size, size_t requested);
   Block* allocateSegment(StreamBlocks&, size_t size, size_t requested);
-  C10_HIDDEN StreamBlocks& blocksOf(XPUStream stream);
+  StreamBlocks& findOrMake(const XPUStream& stream);
   size_t segmentSize(size_t size) const;
   void* obtain(size_t size);
 
   C10_HIDDEN void reportToProfiler(void* ptr, int64_t size);
+  void freeSlow(StreamBlocks&, Block* block, void* ptr);
   void processPending(StreamBlocks&, bool wait, size_t most = ~size_t{0});
 
   void releaseIdle(size_t target, const StreamBlocks* of = nullptr);

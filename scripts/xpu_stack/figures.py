@@ -124,7 +124,6 @@ ROWS = (
         "allocator.trace.large.segments",
         "segments made meanwhile",
         cpu=_value(0),
-        gpu=_value(0),
         unit="",
     ),
     Row("allocator.miss", "allocate 32 MiB that are not cached", cpu=_raw(1.05), gpu=_raw(1.05)),

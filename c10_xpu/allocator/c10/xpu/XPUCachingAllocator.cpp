@@ -101,7 +101,6 @@ DeviceAllocator& at(int device) {
   return *s->devices[device];
 }
 
-// Of nothing before `init`, and in a forked child.
 template <class Visitor>
 void forEachDevice(Visitor visit) {
   State* const s = state.load(std::memory_order_acquire);

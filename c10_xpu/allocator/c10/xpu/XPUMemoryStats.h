@@ -31,12 +31,11 @@ using StatArray = std::array<Stat, static_cast<size_t>(StatType::NUM_TYPES)>;
 /// Statistics of one device. Every peak is the exact maximum over time of the
 /// sum over all streams, see Note [Exact peaks].
 struct DeviceStats {
-  // Counts.
   StatArray allocation; // blocks that client code holds
   StatArray segment; // allocations from the SYCL runtime
   StatArray active; // blocks that client code holds or a stream still uses
   StatArray inactive_split; // free blocks that are not a whole segment
-  // Their sizes, rounded as the allocator does.
+  // The sizes of these, rounded as the allocator does.
   StatArray allocated_bytes;
   StatArray reserved_bytes;
   StatArray active_bytes;

@@ -89,7 +89,6 @@ std::string describeSearch(const std::string& mapping, const Devices& all) {
       : c10::str(text, ". OCL_ICD_FILENAMES=", opencl, " shows no CPU device");
 }
 
-/// Picks the devices of a mapping.
 Devices select(const std::string& mapping, Devices all) {
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return rankOf(a) < rankOf(b);
@@ -158,7 +157,6 @@ int countDevices() {
   return known_count;
 }
 
-/// See Note [One context for all devices]
 sycl::context makeContext(const Devices& devices) {
   const auto shared = sycl::queue(devices.front()).get_context();
   // With SYCL_ENABLE_DEFAULT_CONTEXTS=0 it has only this device.

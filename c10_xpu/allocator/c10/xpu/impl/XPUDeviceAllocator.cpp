@@ -98,7 +98,7 @@ struct StreamBlocks {
   CountsByType current{};
   CountsByType limit{}; // of `current`, see Note [Exact peaks]
   CountsByType increased{}; // of each pool: the sums of all increases
-  // By whether they are small, which have one size to a bin.
+  // The large ones, and the small ones, with one size to a bin.
   std::array<FreeBlocks, 2> free_blocks{FreeBlocks(16), FreeBlocks(9)};
   std::unordered_map<Block*, StreamUses> stream_uses;
   std::deque<Block> blocks; // which do not move
@@ -325,6 +325,7 @@ template <class Operation>
 auto DeviceAllocator::withAllLocked(Operation operation) {
   const Guard guard(mutex_);
   std::vector<std::unique_lock<SpinLock>> locks;
+  locks.reserve(streams_.size());
   for (const auto& blocks : streams_) {
     locks.emplace_back(blocks->lock);
   }
@@ -573,8 +574,8 @@ void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   }
 }
 
-// Frees those of the `most` first pending blocks that no stream uses any more;
-// the others become the last.
+// Frees, of the `most` first pending blocks, those that no stream uses any
+// more.
 void DeviceAllocator::processPending(
     StreamBlocks& blocks,
     bool wait,
@@ -635,9 +636,9 @@ void DeviceAllocator::releaseIdle(size_t target, const StreamBlocks* of) {
   }
 }
 
-// Gives a segment back if it is idle. A block is free for reuse on its stream
-// as soon as client code has freed it, but may go back to the runtime only when
-// the stream has done the work that used it.
+// A block is free for reuse on its stream once client code has freed it, but
+// may go back to the runtime only when the stream has done the work that used
+// it.
 void DeviceAllocator::release(Block* segment) {
   StreamBlocks& blocks = *segment->owner;
   FreeBlocks& free_blocks = blocks.free_blocks[segment->is_small];

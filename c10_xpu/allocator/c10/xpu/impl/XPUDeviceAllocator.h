@@ -93,7 +93,7 @@ struct C10_XPU_API AllocatorConfig {
 /// What the allocators of all devices share.
 struct SharedState {
   MemoryBackend& backend;
-  AllocatorConfig config;
+  AllocatorConfig config{};
   BlockTable table{};
 };
 
@@ -186,7 +186,7 @@ class C10_XPU_API DeviceAllocator {
   // without.
   static constexpr StreamId kNumDirect = 512;
   std::array<std::atomic<StreamBlocks*>, kNumDirect> direct_{};
-  // Counts the segments asked for: the clock of the garbage collection.
+  // Counts slow allocations: the clock of the garbage collection.
   std::atomic<uint32_t> epoch_{0};
 
   // Guards everything below. Not taken on a hit; taken before the locks of

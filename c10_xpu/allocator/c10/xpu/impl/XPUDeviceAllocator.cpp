@@ -347,7 +347,7 @@ auto DeviceAllocator::withLocked(StreamBlocks& blocks, Operation operation) {
   return withAllLocked([&] { return operation(/*exclusive=*/true); });
 }
 
-Block* DeviceAllocator::allocate(size_t requested, const XPUStream& stream) {
+Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
   if (C10_UNLIKELY(requested > AllocatorConfig::kMaxRequest)) {
     return nullptr;
   }

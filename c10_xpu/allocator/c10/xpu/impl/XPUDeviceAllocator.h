@@ -139,7 +139,7 @@ class C10_XPU_API DeviceAllocator {
 
   /// A block of at least `size` bytes, not 0; null if there is not enough
   /// memory even after the cache was given back.
-  Block* allocate(size_t size, const XPUStream& stream);
+  Block* allocate(size_t size, XPUStream stream);
   /// Frees the block that starts at `ptr`, of whichever device.
   static void free(Block* block, void* ptr);
   static void recordStream(Block* block, void* ptr, XPUStream stream);

@@ -26,7 +26,7 @@ inline void checkIndex(DeviceIndex device) {
 
 /// `device` after a check; for -1 the current device.
 inline DeviceIndex deviceOrCurrent(DeviceIndex device) {
-  if (device == -1 && known_count.load(std::memory_order_acquire) > 0) {
+  if (C10_LIKELY(device == -1 && known_count > 0)) {
     return thread_device; // checked when it was set
   }
   device = device == -1 ? thread_device : device;

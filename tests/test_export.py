@@ -9,13 +9,13 @@ from xpu_stack.series import Series
 
 
 def kept(project: Project) -> dict[str, bytes]:
-    """Every file of the series."""
+    """Every file of the series; what a killed export was still preparing is none."""
     folders = ["patches", "c10_xpu", "aten_xpu", "torch_xpu_py"]
     return {
         path.relative_to(project.folder).as_posix(): path.read_bytes()
         for folder in folders
         for path in sorted((project.folder / folder).rglob("*"))
-        if path.is_file()
+        if path.is_file() and ".transaction" not in path.parts
     }
 
 

@@ -507,6 +507,7 @@ def test_an_export_killed_at_random_moments(project: Project) -> None:
         assert kept(project) in (before["series"], after["series"]), "neither before nor after"
         project.ok("export")
         assert all_of(project) == after
+        assert not (project.folder / "patches" / ".transaction").exists()
     whole(project)
 
 

@@ -8,6 +8,7 @@ Note [Resolutions], so that the same conflict is not asked twice.
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from xpu_stack.errors import ExitCode, ToolError
 from xpu_stack.git import CommitId, Repository, TreeId
 from xpu_stack.goal import Goal
 from xpu_stack.layout import Layout
-from xpu_stack.resolutions import Merge, Resolution
+from xpu_stack.resolutions import Hunks, Resolution
 from xpu_stack.survey import Finding
 from xpu_stack.workspace import Workspace
 
@@ -209,8 +210,9 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     answer = _answer(waiting)
     who = work.series.identity(0)
     merged = merge(repository, who, waiting.onto, waiting.pristine)
-    _refuse_nothing_left(repository, waiting, merged, answer, empty=empty)
-    contents = work.resolutions.record(repository, waiting.change, merged, answer)
+    hunks = resolutions.hunks_of(repository, merged)
+    _refuse_nothing_left(repository, waiting, hunks, answer, empty=empty)
+    contents = work.resolutions.record(repository, waiting.change, merged, hunks, answer)
     transaction.write(work.layout, contents)
     _forget(repository, waiting)
     paths = list(merged.stages)
@@ -223,7 +225,12 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
 
 
 def _refuse_nothing_left(
-    repository: Repository, waiting: Pending, merged: Merge, answer: TreeId, *, empty: bool
+    repository: Repository,
+    waiting: Pending,
+    hunks: Mapping[str, Hunks],
+    answer: TreeId,
+    *,
+    empty: bool,
 ) -> None:
     if answer == repository.tree_of(waiting.onto):
         raise ToolError(
@@ -233,7 +240,7 @@ def _refuse_nothing_left(
             "# or put the change's edits in, git add, and make continue",
             code=ExitCode.CONFLICT,
         )
-    places = [] if empty else resolutions.emptied(repository, merged, answer)
+    places = [] if empty else resolutions.emptied(repository, hunks, answer)
     if places:
         raise ToolError(
             "The answer has nothing of either side of a conflict.",

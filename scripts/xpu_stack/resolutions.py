@@ -90,7 +90,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class _Hunks:
+class Hunks:
     """The lines in conflict of a file: git's id of them, and the file as rerere keeps it."""
 
     id: str
@@ -167,7 +167,7 @@ class Resolutions:
         merge: Merge,
         path: str,
         stages: Mapping[int, File],
-        hunks: _Hunks | None,
+        hunks: Hunks | None,
     ) -> Iterator[tuple[str, Content]]:
         """The answers for a file, each with its id; that to just these versions comes first."""
         id_ = _id_of_stages(repository, path, stages)
@@ -179,7 +179,7 @@ class Resolutions:
             if content is not None:
                 yield hunks.id, (repository.files(merge.tree, [path])[path].mode, content)
 
-    def _of_hunks(self, repository: Repository, hunks: _Hunks) -> bytes | None:
+    def _of_hunks(self, repository: Repository, hunks: Hunks) -> bytes | None:
         variants = _variants(self.folder / hunks.id)
         for preimage, postimage in variants.values():
             if preimage.read_bytes() == hunks.preimage:
@@ -193,10 +193,17 @@ class Resolutions:
     # -- keeping them --------------------------------------------------------------
 
     def record(
-        self, repository: Repository, change: str, merge: Merge, answer: TreeId
+        self,
+        repository: Repository,
+        change: str,
+        merge: Merge,
+        hunks: Mapping[str, Hunks],
+        answer: TreeId,
     ) -> dict[Path, Content]:
-        """What is to be written so that this merge has this answer from now on."""
-        hunks = hunks_of(repository, merge)
+        """What is to be written so that this merge has this answer from now on.
+
+        hunks: the merge's, from hunks_of.
+        """
         answers = repository.files(answer, list(merge.stages))
         modes = repository.files(merge.tree, list(merge.stages))
         written: dict[Path, Content] = {}
@@ -283,7 +290,7 @@ def _variants(folder: Path) -> dict[int, tuple[Path, Path]]:
     return found
 
 
-def _with_variant(folder: Path, hunks: _Hunks, content: bytes) -> dict[Path, Content]:
+def _with_variant(folder: Path, hunks: Hunks, content: bytes) -> dict[Path, Content]:
     variants = _variants(folder)
     number = next(
         (n for n, (preimage, _) in variants.items() if preimage.read_bytes() == hunks.preimage),
@@ -311,7 +318,7 @@ def is_marked(content: bytes) -> bool:
     return any(line.startswith(_MARKER) or line == _MARKER[:-1] for line in content.splitlines())
 
 
-def hunks_of(repository: Repository, merge: Merge) -> dict[str, _Hunks]:
+def hunks_of(repository: Repository, merge: Merge) -> dict[str, Hunks]:
     """The lines in conflict, by file, as `git rerere` finds them in a repository of their own."""
     marked = {}
     for path, stages in merge.stages.items():
@@ -325,7 +332,7 @@ def hunks_of(repository: Repository, merge: Merge) -> dict[str, _Hunks]:
         return _rerere(Repository(Path(folder)), merge, marked)
 
 
-def _rerere(scratch: Repository, merge: Merge, marked: Mapping[str, bytes]) -> dict[str, _Hunks]:
+def _rerere(scratch: Repository, merge: Merge, marked: Mapping[str, bytes]) -> dict[str, Hunks]:
     scratch.run("init", "--quiet", "--template=")
     listed = b"".join(_listed(path, merge.stages[path]) for path in marked)
     scratch.run("update-index", "-z", "--index-info", input=listed.replace(b"\n", b"\0"))
@@ -341,14 +348,14 @@ def _rerere(scratch: Repository, merge: Merge, marked: Mapping[str, bytes]) -> d
             name, path = record.split("\t", 1)
             id_, dot, variant = name.partition(".")
             preimage = scratch.git_dir / "rr-cache" / id_ / f"preimage{dot}{variant}"
-            found[path] = _Hunks(id_, preimage.read_bytes())
+            found[path] = Hunks(id_, preimage.read_bytes())
     return found
 
 
-def emptied(repository: Repository, merge: Merge, answer: TreeId) -> list[str]:
+def emptied(repository: Repository, conflicts: Mapping[str, Hunks], answer: TreeId) -> list[str]:
     """The conflicts for which the answer has nothing of either side: file and line there."""
     found = []
-    for path, hunks in hunks_of(repository, merge).items():
+    for path, hunks in conflicts.items():
         content = repository.blob_at(answer, path)
         if content is None:
             found.append(path)

@@ -12,8 +12,8 @@ are compared:
 - each class in these headers: its layout and its virtual functions, as the
   compiler sees them in both trees.
 
-An inline function whose body differs is no reason to refuse. But its new body
-takes effect only in what is compiled here, so these functions are listed.
+Inline functions with different bodies are allowed. Their new bodies take effect
+only in what is compiled here, so these functions are listed.
 """
 
 import dataclasses

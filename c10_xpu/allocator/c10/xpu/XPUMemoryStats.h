@@ -85,7 +85,7 @@ struct TraceEvent {
     SEGMENT_ALLOC,
     SEGMENT_FREE,
     OOM,
-    SNAPSHOT // for whoever takes a snapshot
+    SNAPSHOT // not an event of the allocator: marks a snapshot
   };
   Action action;
   int device;

@@ -22,8 +22,8 @@ using AllocFn = void*(size_t size, int device, sycl::queue* queue);
 /// Frees them; the queue may still have work that uses them.
 using FreeFn = void(void* ptr, size_t size, int device, sycl::queue* queue);
 
-/// Calls the two functions from any thread. There is no cache, so that
-/// recordStream and emptyCache do nothing.
+/// Calls the two functions, from any thread. Nothing is cached: recordStream
+/// and emptyCache do nothing.
 class PluggableAllocator final : public XPUAllocator {
  public:
   PluggableAllocator(std::function<AllocFn> alloc, std::function<FreeFn> free)

@@ -553,8 +553,8 @@ void DeviceAllocator::freeSlow(StreamBlocks& blocks, Block* block, void* ptr) {
   try {
     processPending(blocks, /*wait=*/false, /*most=*/1);
   } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
-    // A use without a fence stays. Whoever needs memory tries again, and
-    // raises.
+    // The block stays pending. A later allocation submits the fence again, and
+    // raises if that fails.
   }
 }
 

@@ -109,7 +109,7 @@ TEST_F(XPUFirstUseTest, WhatIsSetForOpenCLIsLeftAloneAndNamed) {
     passes(
         {kCPU, kOne, {"OCL_ICD_VENDORS", ""}, {"OCL_ICD_FILENAMES", library}},
         [&] {
-          // 2025.0 raises where there is no platform; later releases find no
+          // Without a platform, SYCL 2025.0 raises and later releases find no
           // device.
           const auto text = errorOf([] { current_device(); });
           const char* set = std::getenv("OCL_ICD_FILENAMES");

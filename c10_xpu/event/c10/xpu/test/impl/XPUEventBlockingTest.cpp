@@ -20,7 +20,7 @@ void withBlocking(const char* value, const std::function<void()>& body) {
       {{"TORCH_XPU_LAUNCH_BLOCKING", value}});
 }
 
-/// A stream whose work has failed, which nobody was told yet.
+/// A stream whose work has failed; the error has not been raised yet.
 XPUStream failedStream(const char* text) {
   const XPUStream stream = getStreamFromPool();
   submitFailure(stream.queue(), text);

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from project import Project, release
 from real import Home
-from xpu_stack.layout import Layout
+from xpu_stack.core.system.layout import Layout
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -261,7 +261,7 @@ def test_one_run_at_a_time(project: Project) -> None:
     lock = project.checkout / ".git/xpu-stack/lock"
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-        "from xpu_stack import lock\n"
+        "from xpu_stack.core.system import lock\n"
         "with lock.held(Path(sys.argv[2]), 'test', 'it'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from test_figures import HEADER, line
-from xpu_stack.bench_page import counts_table, of_results, publish, render
-from xpu_stack.figures import from_json
+from xpu_stack.bench.figures import from_json
+from xpu_stack.bench.page import counts_table, of_results, publish, render
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.glob("bench*.json"))

@@ -18,8 +18,8 @@ from expecttest import assert_expected_inline
 from hypothesis import given
 from hypothesis import strategies as st
 from project import TEXT, Project, git, write
-from xpu_stack.bisecting import search
-from xpu_stack.packages import missing_apt
+from xpu_stack.build.packages import missing_apt
+from xpu_stack.testing.bisecting import search
 
 MISSING = missing_apt(["g++", "libgtest-dev"])
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")

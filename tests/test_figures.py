@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from xpu_stack.figures import (
+from xpu_stack.bench.figures import (
     ROWS,
     Bound,
     Figure,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from project import Project, git, write
 from workspace import workspace
-from xpu_stack import mail
-from xpu_stack.errors import ToolError
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.report import mail
 
 
 def mails(project: Project, out: Path) -> list[Path]:

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from xpu_stack import ninja
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.build import ninja
+from xpu_stack.core.system.errors import ExitCode, ToolError
 
 
 def failing(folder: Path, output: str) -> ToolError:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from project import ROOT, cpu_seconds, git
 from real import Home
-from xpu_stack.layout import Layout
-from xpu_stack.series import Series
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.layout import Layout
 
 pytestmark = pytest.mark.real
 

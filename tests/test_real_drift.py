@@ -3,11 +3,11 @@
 import pytest
 from project import ROOT, git
 from real import Home
-from xpu_stack import onto
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import Repository
-from xpu_stack.layout import Layout
-from xpu_stack.series import Series
+from xpu_stack.core.checkout import new_base
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.layout import Layout
 
 pytestmark = pytest.mark.real
 
@@ -19,7 +19,7 @@ def drifted(home: Home) -> Home:
     home.ok("apply")
     state = Layout(ROOT, home.folder)
     try:
-        onto.resolve(state, Repository(home.checkout), ONTO)
+        new_base.resolve(state, Repository(home.checkout), ONTO)
     except ToolError as error:
         if error.code != ExitCode.MISSING:
             raise

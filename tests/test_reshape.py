@@ -6,8 +6,8 @@ import pytest
 from expecttest import assert_expected_inline
 from project import SERIES, Project, git, write
 from test_export import changed, kept, settled
-from xpu_stack.errors import ToolError
-from xpu_stack.seriesfile import SeriesFile
+from xpu_stack.core.series.series_file import SeriesFile
+from xpu_stack.core.system.errors import ToolError
 
 STREAM = "c10_xpu/stream/c10/xpu/Stream.cpp"
 

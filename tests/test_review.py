@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from project import TEXT, Project, git, write
 from workspace import workspace
-from xpu_stack import build, review, stack
-from xpu_stack.diff import differing
-from xpu_stack.errors import ToolError
-from xpu_stack.results import Outcome, Record
+from xpu_stack import review
+from xpu_stack.build.configuration import Mode, results_of
+from xpu_stack.build.results import Outcome, Record
+from xpu_stack.core.checkout import stack
+from xpu_stack.core.system.diff import differing
+from xpu_stack.core.system.errors import ToolError
 from xpu_stack.review.model import Review, gather
 from xpu_stack.review.site import bar, fenced
 
@@ -188,7 +190,7 @@ def test_evidence_is_of_the_tree_it_names(project: Project, tmp_path: Path) -> N
     project.ok("apply")
     with workspace(project) as work:
         applied = stack.read(work.repository).applied
-        results = build.results_of(work, build.Mode.FAST)
+        results = results_of(work, Mode.FAST)
         outcome = Outcome(passed=3, skipped=1, reasons={"no <GPU> here": 1})
         results.put(applied[0].commit.tree, Record(True, {"device/runtime": outcome}))
         failed = Outcome(failed=1, failures=["Stream.runs"])

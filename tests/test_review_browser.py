@@ -8,8 +8,9 @@ from browser import Browser, chromium
 from project import Project, git
 from test_review import edit, pages
 from workspace import workspace
-from xpu_stack import build, stack
-from xpu_stack.results import Outcome, Record
+from xpu_stack.build.configuration import Mode, results_of
+from xpu_stack.build.results import Outcome, Record
+from xpu_stack.core.checkout import stack
 
 NAMES = ["index", "device-runtime", "device-aten", "stream-stream"]
 LONG = "int " + "_".join(["a_very_long_name"] * 20) + ";\n"
@@ -32,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for one in stack.read(work.repository).applied:
             outcome = Outcome(passed=3, skipped=1, reasons={"x" * 200: 1}, failures=["y" * 200])
             record = Record(True, {one.trailers.change: outcome})
-            build.results_of(work, build.Mode.FAST).put(one.commit.tree, record)
+            results_of(work, Mode.FAST).put(one.commit.tree, record)
     return pages(project, folder / "review", "first")
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from xpu_stack import runtime
-from xpu_stack.build import Build, Mode, Sanitizer
-from xpu_stack.packages import Sycl
+from xpu_stack.build import runtime
+from xpu_stack.build.configuration import Build, Mode, Sanitizer
+from xpu_stack.build.packages import Sycl
 
 
 def built(folder: Path) -> Build:

@@ -8,9 +8,9 @@ import pytest
 from expecttest import assert_expected_inline
 from project import SERIES, TEXT, Project, write
 from test_export import changed, kept
-from xpu_stack.errors import SeriesError
-from xpu_stack.layout import Layout
-from xpu_stack.series import Series
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.errors import SeriesError
+from xpu_stack.core.system.layout import Layout
 
 
 def load(project: Project) -> Series:

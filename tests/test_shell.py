@@ -8,7 +8,7 @@ import sys
 
 FOLLOW = """\
 import sys
-from xpu_stack import shell
+from xpu_stack.core.system import shell
 shell.follow(["sh", "-c", "echo $$; exec sleep 600"], lambda line: print(line, flush=True))
 """
 

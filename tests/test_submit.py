@@ -11,7 +11,7 @@ import ghstack.submit
 import pytest
 from project import TEXT, Project, git, write
 from upstream import USER, Upstream, lost
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError
 
 CHANGES = ["device/runtime", "device/aten", "stream/stream"]
 FIRST = {500: "Add devices", 501: "Add hooks", 502: "Add streams"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from project import ROOT, Project, git
 from upstream import Upstream
-from xpu_stack.layout import Layout
-from xpu_stack.series import PAYLOAD_FOLDERS, Series
+from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Series
+from xpu_stack.core.system.layout import Layout
 
 pytestmark = pytest.mark.real
 

@@ -9,9 +9,9 @@ from project import Project, git, write
 from upstream import USER, Upstream
 from workspace import workspace
 from xpu_stack import submit
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import Repository
-from xpu_stack.submitted import Journal
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Repository
+from xpu_stack.report.pull_requests import Journal
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from project import Project, git, write
 from workspace import workspace
-from xpu_stack import applying, compiling, headers, packages
-from xpu_stack.base import Headers
-from xpu_stack.build import Mode
-from xpu_stack.errors import ToolError
-from xpu_stack.layout import Layout
+from xpu_stack.build import compilers, packages, release_headers
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.series.base import Headers
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.layout import Layout
 from xpu_stack.wheel import fast, identity, tree
 from xpu_stack.wheel.identity import Identity
 
@@ -264,7 +265,7 @@ def test_headers_come_out_of_the_release(
     release: tuple[Layout, Callable[[str], Headers]],
 ) -> None:
     layout, wanted = release
-    found = headers.fetched(layout, wanted(""))
+    found = release_headers.fetched(layout, wanted(""))
     assert {name: path.read_text() for name, path in found.items()} == {
         "third_party/p/p.h": "// p\n",
         "third_party/p/LICENSE": "// p\n",
@@ -276,7 +277,7 @@ def test_another_file_of_that_name_is_refused(
 ) -> None:
     layout, wanted = release
     with pytest.raises(ToolError, match=r"p-1\.tar\.gz, which has p\.h, is not available"):
-        headers.fetched(layout, wanted("0" * 64))
+        release_headers.fetched(layout, wanted("0" * 64))
     assert not (layout.downloads / "p-1.tar.gz").exists()
 
 
@@ -286,25 +287,25 @@ def test_another_file_of_that_name_is_refused(
 def test_jobs_stay_within_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JOBS", raising=False)
     monkeypatch.delenv("DISTCC", raising=False)
-    monkeypatch.setattr(compiling, "_available_memory", lambda: 5 << 30)
-    assert compiling.jobs() == min(2, len(os.sched_getaffinity(0)))
-    monkeypatch.setattr(compiling, "_available_memory", lambda: 1 << 20)
-    assert compiling.jobs() == 1
+    monkeypatch.setattr(compilers, "_available_memory", lambda: 5 << 30)
+    assert compilers.jobs() == min(2, len(os.sched_getaffinity(0)))
+    monkeypatch.setattr(compilers, "_available_memory", lambda: 1 << 20)
+    assert compilers.jobs() == 1
     monkeypatch.setenv("JOBS", "7")
-    assert compiling.jobs() == 7
+    assert compilers.jobs() == 7
 
 
 def test_a_containers_limit_counts_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JOBS", raising=False)
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(compiling, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
-    monkeypatch.setattr(compiling, "_free_memory", lambda: 64 << 30)
+    monkeypatch.setattr(compilers, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
+    monkeypatch.setattr(compilers, "_free_memory", lambda: 64 << 30)
     all_cores = len(os.sched_getaffinity(0))
-    assert compiling.local_jobs() == all_cores
+    assert compilers.local_jobs() == all_cores
     limit.write_text("max\n")
-    assert compiling.local_jobs() == all_cores
+    assert compilers.local_jobs() == all_cores
     limit.write_text(f"{2 << 30}\n")
-    assert compiling.local_jobs() == 1
+    assert compilers.local_jobs() == 1
 
 
 def test_one_variable_each_shares_what_is_compiled(
@@ -313,10 +314,10 @@ def test_one_variable_each_shares_what_is_compiled(
     monkeypatch.setattr(packages, "need_apt", lambda _: None)
     for name in ("CCACHE_REMOTE", "DISTCC"):
         monkeypatch.delenv(name, raising=False)
-    alone = compiling.environment(tmp_path, tmp_path / "checkout")
+    alone = compilers.environment(tmp_path, tmp_path / "checkout")
     monkeypatch.setenv("CCACHE_REMOTE", "redis://host")
     monkeypatch.setenv("DISTCC", "one/2 two/8")
-    shared = compiling.environment(tmp_path, tmp_path / "checkout")
+    shared = compilers.environment(tmp_path, tmp_path / "checkout")
     assert dict(shared.items() - alone.items()) == {
         "CCACHE_REMOTE_STORAGE": "redis://host",
         "CCACHE_PREFIX": "distcc",

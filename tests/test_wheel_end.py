@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from project import ROOT, Project, write
 from workspace import workspace
-from xpu_stack import cmake, ninja, packages, shell
-from xpu_stack.base import Base
-from xpu_stack.build import Mode
-from xpu_stack.errors import ToolError
-from xpu_stack.layout import Layout
+from xpu_stack.build import cmake, ninja, packages
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.layout import Layout
 from xpu_stack.wheel import carry, finish, full, packing, rehearsal, setuppy
 from xpu_stack.wheel.identity import Identity
 from xpu_stack.wheel.packing import Order

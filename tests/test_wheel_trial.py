@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from project import Project, write
 from workspace import workspace
-from xpu_stack import packages, shell
-from xpu_stack.base import Base
-from xpu_stack.build import Mode
-from xpu_stack.layout import Layout
+from xpu_stack.build import packages
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.layout import Layout
 from xpu_stack.wheel import trial
 from xpu_stack.wheel.identity import Identity
 from xpu_stack.wheel.trial import Trial

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from project import Project
-from xpu_stack import applying
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.system.layout import Layout
 
 
 @contextmanager

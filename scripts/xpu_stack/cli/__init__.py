@@ -1,4 +1,7 @@
-"""The command line. The verbs are in the other modules; here errors become messages."""
+"""The command line. The verbs are in the other modules; here errors become messages.
+
+May import: everything.
+"""
 
 import errno
 import os
@@ -9,7 +12,6 @@ from typing import NoReturn
 import click
 from rich.markup import escape
 
-from xpu_stack import commands, console, session, transaction
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
@@ -21,8 +23,9 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     upkeep,
 )
 from xpu_stack.cli.options import cli
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.layout import Layout
+from xpu_stack.core.system import commands, console, critical, transaction
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.layout import Layout
 
 _TOOL = "python3 scripts/bootstrap.py"
 
@@ -74,7 +77,7 @@ def _defect(error: Exception, log_file: Path | None) -> ToolError:
 
 
 def _interrupted() -> str:
-    if session.finished:
+    if critical.finished:
         return "interrupted, after a change of the checkout or the series: make status, make undo"
     return "interrupted; the checkout is as it was"
 

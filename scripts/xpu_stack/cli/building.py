@@ -2,8 +2,9 @@
 
 import click
 
-from xpu_stack import applying, bench, bisecting, console, testing, tidy
-from xpu_stack import build as building
+from xpu_stack.bench import run
+from xpu_stack.build import build as building
+from xpu_stack.build.configuration import Mode, Sanitizer, results_of
 from xpu_stack.cli.options import (
     EPILOG,
     checkout_options,
@@ -12,9 +13,12 @@ from xpu_stack.cli.options import (
     stage_option,
     stage_or_last,
 )
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.layout import Layout
-from xpu_stack.series import NO_STAGE
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.system import console
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.testing import bisecting, runner, tidy
 
 
 @cli.command("build", epilog=EPILOG)
@@ -27,7 +31,7 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "build") as work:
         applying.say_result(work, chosen, applying.apply(work, chosen))
-        this = building.prepare(work, chosen, building.Mode(mode))
+        this = building.prepare(work, chosen, Mode(mode))
         steps = building.build(this, work.series.changes(chosen))
         console.say(f"built '{chosen}' in {steps} step(s): {this.folder}")
 
@@ -59,29 +63,29 @@ def test_(
             console.say(f"-- {point} ({number}/{len(points)})")
             applying.apply(work, point)
             brief = number < len(points)
-            none = building.Sanitizer.NONE
-            _test_tree(work, point, building.Mode(mode), none, brief=brief, again=again)
+            none = Sanitizer.NONE
+            _test_tree(work, point, Mode(mode), none, brief=brief, again=again)
         console.say(f"'{chosen}' and all below it pass")
 
 
 def _test_tree(
     work: applying.Workspace,
     stage: str,
-    mode: building.Mode,
-    sanitizer: building.Sanitizer,
+    mode: Mode,
+    sanitizer: Sanitizer,
     *,
     brief: bool,
     again: bool,
 ) -> None:
     tree = work.repository.tree_of("HEAD")
-    known = building.results_of(work, mode, sanitizer).get(tree)
+    known = results_of(work, mode, sanitizer).get(tree)
     if not again and known.passed and (brief or known.whole):
         console.say(f"{stage}: passed before on this tree ({tree[:12]})")
         return
     this = building.prepare(work, stage, mode, sanitizer)
     changes = work.series.changes(stage)
     building.build(this, changes)
-    testing.test(this, changes, brief=brief, again=again)
+    runner.test(this, changes, brief=brief, again=again)
 
 
 @cli.command("bisect", epilog=EPILOG)
@@ -116,7 +120,7 @@ def bisect_(
     layout = Layout.current()
     ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage), again)
     with applying.opened(layout, base, pytorch_src, "bisect") as work:
-        bisecting.bisect(work, name, building.Mode(mode), ends)
+        bisecting.bisect(work, name, Mode(mode), ends)
 
 
 @cli.command(epilog=EPILOG)
@@ -125,7 +129,7 @@ def bisect_(
 @click.option(
     "--with",
     "sanitizers",
-    type=click.Choice([one.value for one in building.Sanitizer if one.value]),
+    type=click.Choice([one.value for one in Sanitizer if one.value]),
     multiple=True,
     help="Only this sanitizer. Default: both.",
 )
@@ -138,13 +142,13 @@ def sanitize(
     """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
-    wanted = sanitizers or tuple(one.value for one in building.Sanitizer if one.value)
+    wanted = sanitizers or tuple(one.value for one in Sanitizer if one.value)
     with applying.opened(layout, base, pytorch_src, "sanitize") as work:
         applying.apply(work, chosen)
         for name in wanted:
             console.say(f"-- {name} sanitizer")
-            kind = building.Sanitizer(name)
-            _test_tree(work, chosen, building.Mode.FAST, kind, brief=True, again=again)
+            kind = Sanitizer(name)
+            _test_tree(work, chosen, Mode.FAST, kind, brief=True, again=again)
 
 
 @cli.command("tidy", epilog=EPILOG)
@@ -156,7 +160,7 @@ def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "tidy") as work:
         applying.apply(work, chosen)
-        this = building.prepare(work, chosen, building.Mode.FAST)
+        this = building.prepare(work, chosen, Mode.FAST)
         # tidy reads headers that the build generates
         building.build(this, work.series.changes(chosen))
         console.say(f"{tidy.check(this, work.series.changes(chosen))} files are tidy")
@@ -176,10 +180,10 @@ def bench_(
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "bench") as work:
         applying.apply(work, chosen)
-        this = building.prepare(work, chosen, building.Mode.FAST)
+        this = building.prepare(work, chosen, Mode.FAST)
         building.build(this, work.series.changes(chosen))
         if no_run:
             console.say(f"built in: {this.folder}")
-            console.say(f"built in: {bench.compile(this).parent}")
+            console.say(f"built in: {run.compile(this).parent}")
         else:
-            bench.run(this, quick, publish)
+            run.run(this, quick, publish)

@@ -2,12 +2,14 @@
 
 import click
 
-from xpu_stack import applying, beginning, checking, commands, console, lock, transaction
-from xpu_stack import export as exporting
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
-from xpu_stack.git import Repository
-from xpu_stack.layout import Layout
-from xpu_stack.resolutions import Resolutions
+from xpu_stack.core.checkout import applying, checking
+from xpu_stack.core.checkout import export as exporting
+from xpu_stack.core.checkout.resolutions import Resolutions
+from xpu_stack.core.series import new_change
+from xpu_stack.core.system import commands, console, lock, transaction
+from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.layout import Layout
 
 
 @cli.command(epilog=EPILOG)
@@ -38,7 +40,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
     """Adds an empty change to the series, and its stage if that is new."""
     layout = Layout.current()
     with lock.held(layout.state / "lock", "new", str(layout.state)):
-        for path in beginning.begin(layout, base, change, title, after):
+        for path in new_change.begin(layout, base, change, title, after):
             console.say(f"wrote {path.relative_to(layout.repository)}")
     apply = commands.make("apply", STAGE=change)
     console.say(f"next: {apply}, edit, git add, git commit --amend, make export")

@@ -2,12 +2,13 @@
 
 import click
 
-from xpu_stack import applying, conflict, console, stack
-from xpu_stack import rebase as rebasing
-from xpu_stack import undo as undoing
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option, stage_or_last
-from xpu_stack.layout import Layout
-from xpu_stack.series import NO_STAGE
+from xpu_stack.core.checkout import applying, conflicts, stack
+from xpu_stack.core.checkout import rebase as rebasing
+from xpu_stack.core.checkout import undo as undoing
+from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.system import console
+from xpu_stack.core.system.layout import Layout
 
 _drop_option = click.option(
     "--drop", default="", help="Changes to skip, because the base already has them."
@@ -79,7 +80,7 @@ def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
 def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
     """Continues after a conflict was resolved."""
     with applying.opened(Layout.current(), base, pytorch_src, "continue") as work:
-        goal, kept = conflict.resolve(work, empty=empty)
+        goal, kept = conflicts.resolve(work, empty=empty)
         for one in kept:
             console.say(f"kept with the series: {one}")
         applying.refuse_unsafe(work)
@@ -92,5 +93,5 @@ def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
 def abort(base: str, pytorch_src: str | None) -> None:
     """Discards a conflict; the checkout stays as it is."""
     with applying.opened(Layout.current(), base, pytorch_src, "abort") as work:
-        change = conflict.abort(work.repository)
+        change = conflicts.abort(work.repository)
         console.say(f"the conflict of {change} is discarded; the checkout is as it was")

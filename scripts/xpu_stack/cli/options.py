@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from xpu_stack import build as building
-from xpu_stack import commands
-from xpu_stack.base import DEFAULT_BASE
-from xpu_stack.errors import ExitCode
-from xpu_stack.layout import REPOSITORY, Layout
-from xpu_stack.series import Series
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.series.base import DEFAULT_BASE
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode
+from xpu_stack.core.system.layout import REPOSITORY, Layout
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
 
@@ -31,8 +31,8 @@ stage_option = click.option(
 
 mode_option = click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in building.Mode]),
-    default=building.Mode.FAST.value,
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.FAST.value,
     show_default=True,
     help="fast: unchanged code comes from the distribution's PyTorch packages, after a check that "
     "both builds are ABI-compatible. full: everything is compiled.",

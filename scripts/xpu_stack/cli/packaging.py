@@ -4,8 +4,7 @@ from contextlib import ExitStack
 
 import click
 
-from xpu_stack import applying
-from xpu_stack.build import Mode
+from xpu_stack.build.configuration import Mode
 from xpu_stack.cli.options import (
     EPILOG,
     checkout_options,
@@ -13,7 +12,8 @@ from xpu_stack.cli.options import (
     stage_option,
     stage_or_last,
 )
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.system.layout import Layout
 
 wheel_mode_option = click.option(
     "--mode",

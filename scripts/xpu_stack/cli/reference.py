@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from xpu_stack import messages
+from xpu_stack.cli import error_list
 from xpu_stack.cli.options import cli
-from xpu_stack.errors import ExitCode
+from xpu_stack.core.system.errors import ExitCode
 
 # What has no option: words that are handed on, and the environment.
 _HANDED_ON = {"ARGS": "What Python or pytest is given: a program's path, or options."}
@@ -164,7 +164,7 @@ def pages(repository: Path) -> dict[Path, str]:
     """The generated pages, and the generated part of one, as they should be."""
     troubles = repository / "docs" / "troubleshooting.md"
     written, mark, _ = troubles.read_text().partition(_MARK)
-    table = messages.table(messages.collect(repository / "scripts"))
+    table = error_list.table(error_list.collect(repository / "scripts"))
     return {
         repository / "docs" / "reference.md": page(repository / "Makefile"),
         troubles: f"{written}{mark}\n\n{table}",

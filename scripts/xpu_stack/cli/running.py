@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import click
 
-from xpu_stack import applying, console, interpreter, owntests
-from xpu_stack import build as building
-from xpu_stack.build import Build, Mode
+from xpu_stack.build import build as building
+from xpu_stack.build import interpreter
+from xpu_stack.build.configuration import Build, Mode
 from xpu_stack.cli.options import (
     EPILOG,
     checkout_options,
@@ -16,7 +16,10 @@ from xpu_stack.cli.options import (
     stage_option,
     stage_or_last,
 )
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.system import console
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.testing import pytorch_tests
 
 
 def _run(
@@ -68,4 +71,4 @@ def own_tests(stage: str | None, base: str, pytorch_src: str | None, mode: str) 
         patched = interpreter.prepared(work, chosen, Mode(mode))
         unpatched = building.baseline_of(patched)
         building.build(unpatched, [], python=True)
-        owntests.compare(patched, unpatched)
+        pytorch_tests.compare(patched, unpatched)

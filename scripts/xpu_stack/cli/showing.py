@@ -4,12 +4,14 @@ from pathlib import Path
 
 import click
 
-from xpu_stack import applying, console, status
-from xpu_stack import build as building
-from xpu_stack import mail as mailing
 from xpu_stack import review as reviewing
+from xpu_stack.build.configuration import Mode, results_of
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, mode_option
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.system import console
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.report import mail as mailing
+from xpu_stack.report import status
 
 
 @cli.command("status", epilog=EPILOG)
@@ -19,7 +21,7 @@ def status_(base: str, pytorch_src: str | None, mode: str) -> None:
     """Shows stages and changes: applied, built, tested."""
     layout = Layout.current()
     with applying.opened_to_read(layout, base, pytorch_src, "status") as work:
-        status.show(work, building.results_of(work, building.Mode(mode)), building.Mode(mode))
+        status.show(work, results_of(work, Mode(mode)), Mode(mode))
 
 
 @cli.command("review", epilog=EPILOG)

@@ -2,9 +2,9 @@
 
 import click
 
-from xpu_stack import applying
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import applying
+from xpu_stack.core.system.layout import Layout
 
 
 @cli.command("submit", epilog=EPILOG)

@@ -4,10 +4,11 @@ import shutil
 
 import click
 
-from xpu_stack import doctor, ownwork
-from xpu_stack.base import Base
+from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
-from xpu_stack.layout import Layout
+from xpu_stack.core.checkout import unsaved_work
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.system.layout import Layout
 
 
 @cli.command("doctor", epilog=EPILOG)
@@ -32,9 +33,9 @@ def clean(everything: bool) -> None:
     edits, files, commits, stashes or worktrees of yours in it.
     """
     layout = Layout.current()
-    ownwork.refuse_conflicts(layout)
+    unsaved_work.refuse_conflicts(layout)
     if everything:
-        ownwork.refuse_checkouts(layout)
+        unsaved_work.refuse_checkouts(layout)
     for path in [layout.state] if everything else [layout.state / "work"]:
         shutil.rmtree(path, ignore_errors=True)
         print(f"removed {path}")

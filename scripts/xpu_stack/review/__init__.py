@@ -1,4 +1,7 @@
-"""The pages on which a stack is read: HTML for a browser, Markdown to paste."""
+"""The pages on which a stack is read: HTML for a browser, Markdown to paste.
+
+May import: core, build.
+"""
 
 from xpu_stack.review.site import build
 

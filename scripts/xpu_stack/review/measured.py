@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from xpu_stack.applying import Workspace
-from xpu_stack.console import log
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system.console import log
 
 
 @dataclass(frozen=True)

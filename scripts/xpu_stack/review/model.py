@@ -3,18 +3,19 @@
 import re
 from dataclasses import dataclass
 
-from xpu_stack import build, stack
-from xpu_stack.applying import Workspace
-from xpu_stack.diff import FileDiff, parse
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, TreeId
-from xpu_stack.results import Outcome
+from xpu_stack.build.configuration import Mode, Sanitizer, results_of
+from xpu_stack.build.results import Outcome
+from xpu_stack.core.checkout import stack
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.checkout.stack import Applied, Stack
+from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.system.diff import FileDiff, parse
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.review import measured
 from xpu_stack.review import since as comparing
 from xpu_stack.review.measured import Measured
 from xpu_stack.review.since import Earlier, Since
-from xpu_stack.stack import Applied, Stack
-from xpu_stack.text import own_text
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 # What a change binds to Python, as the stubs name it, and a use of such a name.
@@ -224,9 +225,9 @@ def _found(pattern: re.Pattern[str], file: FileDiff) -> list[str]:
 def _evidence(work: Workspace, there: Stack) -> dict[str, tuple[Evidence, ...]]:
     """What is known of each change's tests, in each way of building."""
     found: dict[str, list[Evidence]] = {one.trailers.change: [] for one in there.applied}
-    for mode in build.Mode:
-        for sanitizer in build.Sanitizer:
-            results = build.results_of(work, mode, sanitizer)
+    for mode in Mode:
+        for sanitizer in Sanitizer:
+            results = results_of(work, mode, sanitizer)
             name = mode.value + (f", {sanitizer.value} sanitizer" if sanitizer.value else "")
             # The highest tree that was tested speaks for all below it.
             trees = [one.commit.tree for one in there.applied if results.get(one.commit.tree).tests]

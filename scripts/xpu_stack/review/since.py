@@ -8,12 +8,13 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from xpu_stack import commands, moves, versions
-from xpu_stack.applying import Workspace
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import Commit, CommitId, Repository
-from xpu_stack.stack import Stack
-from xpu_stack.text import trailers
+from xpu_stack.core.checkout import moves, series_versions
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Commit, CommitId, Repository
 
 _DEEPEST = 1000
 _PAIR = re.compile(r"^\s*\d+:\s+[0-9a-f]+ (=|!) \s*\d+:\s+[0-9a-f]+")
@@ -55,7 +56,7 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
     found = _other(work.repository, work.repository.commit_id(name), name, now)
     if found is None:
         top = there.applied[-1].trailers.change
-        tip = versions.tip(work, name, there.base, top)
+        tip = series_versions.tip(work, name, there.base, top)
         if tip is None:
             raise ToolError(
                 f"'{name}' is not an earlier version of the stack.",

@@ -8,12 +8,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from xpu_stack import commands
-from xpu_stack.applying import Workspace
-from xpu_stack.console import progress
-from xpu_stack.diff import FileDiff, Line
-from xpu_stack.errors import ToolError
-from xpu_stack.git import Repository
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.console import progress
+from xpu_stack.core.system.diff import FileDiff, Line
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.git import Repository
 from xpu_stack.review import graph, highlight
 from xpu_stack.review.model import Page, Review, gather
 

@@ -3,7 +3,9 @@
 Before anything is sent: the checkout must hold the series' own commits and
 nothing else (preflight.py), the remote must take a push (scratch.py), and what
 GitHub has must be what the series knows of (plan.py). Then ghstack runs, beside
-the checkout (run.py), and what came of it goes into the series (../submitted.py).
+the checkout (run.py), and what came of it goes into the series (../report/pull_requests.py).
+
+May import: core, report.
 
 Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
 """
@@ -11,11 +13,12 @@ Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
 import asyncio
 from dataclasses import dataclass
 
-from xpu_stack import stack, submitted
-from xpu_stack.applying import Workspace
-from xpu_stack.console import progress, say
-from xpu_stack.errors import ToolError
-from xpu_stack.git import Commit
+from xpu_stack.core.checkout import stack
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.git import Commit
+from xpu_stack.report import pull_requests
 from xpu_stack.submit import plan as planning
 from xpu_stack.submit import preflight, run, scratch, table
 from xpu_stack.submit.account import Account, configured
@@ -49,8 +52,8 @@ async def _submit(
     commits: list[Commit],
     beside: scratch.Scratch,
 ) -> Plan:
-    known = submitted.Record.load(work.layout, work.base.name)
-    journal = submitted.Journal(work.repository)
+    known = pull_requests.Record.load(work.layout, work.base.name)
+    journal = pull_requests.Journal(work.repository)
     base = stack.read(work.repository).base
     with progress(None, "looking at the remote and its pull requests"):
         github = await GitHub.of(account, beside)
@@ -63,7 +66,7 @@ async def _submit(
             known,
             journal.trees(),
             frozenset(change.id for change in work.series.all_changes()),
-            submitted.numbers_of_other_bases(work.layout, work.base.name),
+            pull_requests.numbers_of_other_bases(work.layout, work.base.name),
         )
         plan = await planning.make(
             commits, work.repository.tree_of(base), facts, beside, github, account.username
@@ -83,7 +86,7 @@ async def _submit(
     return plan
 
 
-def _branch(known: submitted.Record, request: Request, github: GitHub) -> str:
+def _branch(known: pull_requests.Record, request: Request, github: GitHub) -> str:
     if known.branch and request.branch not in (None, known.branch):
         raise ToolError(
             f"The stack was submitted for '{known.branch}'.",
@@ -95,17 +98,17 @@ def _branch(known: submitted.Record, request: Request, github: GitHub) -> str:
 
 def _keep(
     work: Workspace,
-    known: submitted.Record,
+    known: pull_requests.Record,
     plan: Plan,
     onto: str,
-    done: dict[str, submitted.Entry],
+    done: dict[str, pull_requests.Entry],
 ) -> None:
     """Writes the record: in the order of the series, and what is left over last."""
     gone = {change for change, state, _ in plan.others if state is State.GONE}
     entries = {**known.entries, **done}
     order = [change.id for change in work.series.all_changes() if change.id in entries]
     order += [change for change in entries if change not in order and change not in gone]
-    fresh = submitted.Record(onto, {change: entries[change] for change in order})
+    fresh = pull_requests.Record(onto, {change: entries[change] for change in order})
     if fresh != known:
         path = fresh.save(work.layout, work.base.name)
         say(f"wrote {path.relative_to(work.layout.repository)}: commit it with the series")

@@ -11,7 +11,7 @@ import ghstack.config
 import ghstack.github
 import ghstack.github_real
 
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import ghstack.github
 import ghstack.github_utils
 import ghstack.shell
 
-from xpu_stack import commands
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.scratch import Scratch
 

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 import ghstack.submit
 
-from xpu_stack import commands
-from xpu_stack.errors import ToolError
-from xpu_stack.git import Commit, TreeId
+from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.report.pull_requests import Entry, Record
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.preflight import change_of
 from xpu_stack.submit.scratch import Scratch
-from xpu_stack.submitted import Entry, Record
-from xpu_stack.text import trailers
 
 _HEAD = re.compile(r"(gh/[^/]+/[0-9]+)/head\Z")
 

@@ -10,12 +10,13 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack import applying, commands, conflict, moves, stack
-from xpu_stack.applying import Workspace
-from xpu_stack.errors import ExitCode, SeriesError, ToolError
-from xpu_stack.git import Commit, CommitId, Repository
-from xpu_stack.stack import Stack
-from xpu_stack.text import own_text, trailers
+from xpu_stack.core.checkout import applying, conflicts, moves, stack
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.series.change_text import own_text, trailers
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.git import Commit, CommitId, Repository
 
 _GHSTACK = re.compile(r"^(ghstack-source-id|Pull-Request): (.+)$", re.M)
 _OWN = ("XPU-Change", "XPU-Stage", "XPU-Digest")
@@ -25,7 +26,7 @@ _OWN_LINE = re.compile(rf"^({'|'.join(_OWN)}): ", re.M)
 def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
     """The series' commits in the checkout, up to `stage`, oldest first."""
     repository = work.repository
-    conflict.refuse_pending(repository)
+    conflicts.refuse_pending(repository)
     stack.refuse_unsafe(repository, stack.BRANCH)
     there = stack.read(repository)
     _refuse_damaged(repository, there)

@@ -11,16 +11,16 @@ import ghstack.shell
 import ghstack.submit
 import ghstack.trailers
 
-from xpu_stack.console import log
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, TreeId
-from xpu_stack.series import Series
+from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.console import log
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import CommitId, TreeId
+from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.plan import Item, Plan
 from xpu_stack.submit.scratch import Scratch
-from xpu_stack.submitted import Entry
-from xpu_stack.text import trailers
 
 
 class _Shell(ghstack.shell.Shell):

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack import commands, shell
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.git import CommitId, Repository, TreeId
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import CommitId, Repository, TreeId
 
 
 @dataclass(frozen=True)

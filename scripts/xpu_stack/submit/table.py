@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from xpu_stack.console import log, show_table
+from xpu_stack.core.system.console import log, show_table
+from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.plan import Plan, State
-from xpu_stack.submitted import Entry
 
 
 def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:

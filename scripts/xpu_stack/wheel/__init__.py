@@ -1,1 +1,4 @@
-"""A torch wheel of a checkout: `make wheel` builds it, `make test-wheel` tests it."""
+"""A torch wheel of a checkout: `make wheel` builds it, `make test-wheel` tests it.
+
+May import: core, build, testing.
+"""

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from xpu_stack import shell
-from xpu_stack.console import progress
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import progress
+from xpu_stack.core.system.errors import ExitCode, ToolError
 
 # The libraries of the SYCL runtime's packages that a build links to, or that
 # what it links to shares with them: a second one in the process would clash.

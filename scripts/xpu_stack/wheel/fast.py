@@ -3,11 +3,12 @@
 import shutil
 from pathlib import Path
 
-from xpu_stack import build as building
-from xpu_stack import cmake, compiling, ninja, shell
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
-from xpu_stack.git import Repository
+from xpu_stack.build import build as building
+from xpu_stack.build import cmake, compilers, ninja
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.git import Repository
 from xpu_stack.wheel import setuppy
 from xpu_stack.wheel.identity import Identity
 
@@ -17,7 +18,7 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> dict[str, str]
     this = building.prepare(work, identity.stage, Mode.FAST)
     building.build(this, work.series.changes(identity.stage), python=True)
     installed = [target.name for target in cmake.targets(this.folder) if target.destination]
-    ninja.build(this.folder, installed, this.env, compiling.jobs())
+    ninja.build(this.folder, installed, this.env, compilers.jobs())
     shell.run(["cmake", "--install", this.folder, "--prefix", source / "torch"], env=this.env)
     _copy_generated(work.repository, source)
     # setup.py reads from its configuration which packages there are

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from xpu_stack import shell
-from xpu_stack.build import Mode
-from xpu_stack.console import log, progress
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import log, progress
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.wheel import carry
 from xpu_stack.wheel.identity import Identity
 

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from xpu_stack import build as building
-from xpu_stack import cmake, compiling, ninja
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
-from xpu_stack.console import say
+from xpu_stack.build import build as building
+from xpu_stack.build import cmake, compilers, ninja
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system.console import say
 from xpu_stack.wheel import setuppy
 from xpu_stack.wheel.identity import Identity
 
@@ -23,11 +23,11 @@ def prepare(work: Workspace, identity: Identity, source: Path) -> Environment:
     options = building.options_of(work, Mode.FULL, sycl) | {
         "BUILD_TEST": "OFF",
         # setup.py makes the extension modules itself
-        "CMAKE_PROJECT_Torch_INCLUDE": str(work.layout.cmake / "full.cmake"),
+        "CMAKE_PROJECT_Torch_INCLUDE": str(building.CMAKE_MODULES / "full.cmake"),
     }
     told = {name: value for name, value in options.items() if name not in _NOT_TOLD}
     env = {
-        **compiling.environment(work.layout.ccache, source.parent),
+        **compilers.environment(work.layout.ccache, source.parent),
         **told,
         **setuppy.environment(work, identity),
     }
@@ -42,6 +42,6 @@ def install(source: Path, env: Environment) -> str:
     build = source / "build"
     log = build / "ccache.log"
     steps = ninja.build(
-        build, ["install"], env | compiling.tallied(log), compiling.jobs(), keep_going=True
+        build, ["install"], env | compilers.tallied(log), compilers.jobs(), keep_going=True
     )
-    return ", ".join(filter(None, (f"{steps} step(s)", compiling.tally(log))))
+    return ", ".join(filter(None, (f"{steps} step(s)", compilers.tally(log))))

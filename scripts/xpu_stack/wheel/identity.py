@@ -3,9 +3,9 @@
 import hashlib
 from dataclasses import dataclass
 
-from xpu_stack import stack
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout import stack
+from xpu_stack.core.checkout.applying import Workspace
 
 _DIGITS = 12  # of the series hash in the version
 

@@ -5,11 +5,12 @@ import zipfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from xpu_stack import lock, packages
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
-from xpu_stack.console import say
-from xpu_stack.pace import minutes
+from xpu_stack.build import packages
+from xpu_stack.build.build_time import minutes
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import lock
+from xpu_stack.core.system.console import say
 from xpu_stack.wheel import fast, full, identity, packing, rehearsal, tree
 from xpu_stack.wheel.packing import Order
 

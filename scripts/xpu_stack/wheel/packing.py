@@ -4,8 +4,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.wheel import carry, finish, setuppy
 from xpu_stack.wheel.identity import Identity
 

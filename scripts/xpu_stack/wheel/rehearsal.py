@@ -9,9 +9,10 @@ real. It is done once for each configuration.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from xpu_stack import cmake, compiling, ninja, shell
-from xpu_stack.cmake import Target
-from xpu_stack.console import log, progress, say
+from xpu_stack.build import cmake, compilers, ninja
+from xpu_stack.build.cmake import Target
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.wheel import packing, tree
 from xpu_stack.wheel.packing import Order
 
@@ -27,7 +28,7 @@ def rehearse(order: Order) -> None:
     stamp = build / "xpu-stack.rehearsed"
     if stamp.exists() and stamp.read_text() == configured:
         return
-    ninja.build(build, [_GENERATED], order.env, compiling.jobs())
+    ninja.build(build, [_GENERATED], order.env, compilers.jobs())
     every = cmake.targets(build)
     made_here = {target.name for target in every}
     targets = [one for one in every if one.destination and one.kind in _KINDS]

@@ -5,10 +5,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from xpu_stack import packages, shell
-from xpu_stack.applying import Workspace
-from xpu_stack.console import log, progress
-from xpu_stack.errors import ExitCode, ToolError
+from xpu_stack.build import packages
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import log, progress
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.wheel.identity import Identity
 
 

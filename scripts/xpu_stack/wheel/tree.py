@@ -9,10 +9,10 @@ keeps its time there too, so that the next wheel compiles only what differs.
 
 from pathlib import Path
 
-from xpu_stack import build as building
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
-from xpu_stack.git import Repository
+from xpu_stack.build import build as building
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system.git import Repository
 
 # What an earlier wheel has installed here.
 _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpu_stack import commands, packages, pytests, shell
-from xpu_stack.applying import Workspace
-from xpu_stack.build import Mode
-from xpu_stack.console import progress, say
-from xpu_stack.errors import ExitCode, ToolError
-from xpu_stack.testing import CONFIGURATIONS, Configuration
+from xpu_stack.build import packages
+from xpu_stack.build.configuration import Mode
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.testing import python_tests
+from xpu_stack.testing.runner import CONFIGURATIONS, Configuration
 from xpu_stack.wheel import carry, making
 from xpu_stack.wheel.identity import Identity
 
@@ -229,7 +231,7 @@ def _run_tests(this: Trial) -> None:
 
 def _run_configuration(this: Trial, configuration: Configuration) -> None:
     with progress(None, f"testing {configuration.name}"):
-        words = ("-m", "pytest", *pytests.options(), "test")
+        words = ("-m", "pytest", *python_tests.options(), "test")
         result = this.run(*words, mapping=configuration.environment)
     if result.code:
         lines = result.text.splitlines()

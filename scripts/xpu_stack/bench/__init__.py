@@ -1,0 +1,4 @@
+"""Measures what was built, judges the figures and publishes them.
+
+May import: core, build.
+"""

@@ -1,0 +1,245 @@
+"""The benchmark: builds `bench/` against a build, runs it, judges the figures.
+
+The program measures each thing beside the SYCL calls that do the same, in one
+process and in turns; see bench/Harness.h. Here its figures become a table, a
+JSON file, a plot and an exit code: a bound that is missed is an error. Where
+TORCH_XPU_MAPPING names a GPU, the table has torch.cuda's figures too, if there
+is a CUDA build of torch.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from xpu_stack.bench import cuda_peer, page, plot
+from xpu_stack.bench.figures import ROWS, Figure, Run, Verdict, amount_text, bounds_text, ratio_text
+from xpu_stack.build import compilers, ninja, packages, runtime
+from xpu_stack.build.configuration import Build, Sanitizer
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.console import progress, say, show_table
+from xpu_stack.core.system.errors import ExitCode, ToolError
+
+# Variables that a person may have set, and that would distort the figures.
+_UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
+_STYLES = {
+    Verdict.MET: "green",
+    Verdict.NOISE: "yellow",
+    Verdict.MISSED: "bold red",
+    Verdict.SHOWN: "dim",
+}
+
+
+def run(build: Build, quick: bool, publish: bool) -> None:
+    """Measures `build`; quick: in a sixth of the time, with wider spreads.
+
+    Writes results.json, results.md and results.svg, and with `publish` the pages
+    in docs/ too. Raises a ToolError with ExitCode.TESTS where a bound is missed.
+    """
+    packages.need_python("bench")  # what draws the plot
+    program = compile(build)
+    load = os.getloadavg()[0]
+    measured, torch = _measure(build, program, quick)
+    facts = {
+        "tree": build.work.repository.tree_of("HEAD"),
+        "mode": build.mode.value,
+        "sycl": build.sycl.version,
+        "machine": _cpu(),
+        "load_before": load,
+        "quick": quick,
+    }
+    document = page.to_document(measured, torch, facts)
+    folder = program.parent
+    results = folder / "results.json"
+    results.write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "results.md").write_text(page.render(document))
+    picture = folder / "results.svg"
+    plot.draw(measured.figures, picture)
+    if publish:
+        published = page.publish(document, build.work.layout.repository / "docs")
+        published.with_suffix(".svg").write_bytes(picture.read_bytes())
+    _show(measured.figures)
+    _say_conditions(measured.figures, load)
+    say(f"figures: {results}")
+    say(f"plot: {picture}")
+    _judge(measured.figures, results)
+
+
+def compile(build: Build) -> Path:
+    """Builds the benchmark's program against `build`."""
+    if build.sanitizer is not Sanitizer.NONE:
+        raise ToolError(
+            "A build with a sanitizer cannot be measured.",
+            why=f"the {build.sanitizer.value} sanitizer slows it down several times",
+            next="make bench",
+            code=ExitCode.USAGE,
+        )
+    folder = build.folder.with_name(f"bench-{build.folder.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    source = build.work.layout.repository / "bench"
+    options = {
+        "XPU_STACK_CHECKOUT": build.work.repository.folder,
+        "XPU_STACK_BUILD": build.folder,
+        "SYCL_ROOT": build.sycl.root,
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+    }
+    words = [f"-D{key}={value}" for key, value in options.items()]
+    configured = shell.run(
+        ["cmake", "-S", source, "-B", folder, "-GNinja", *words], env=build.env, check=False
+    )
+    if configured.code:
+        raise ToolError(
+            "The benchmark could not be configured.",
+            why=(configured.complaint.splitlines() or ["cmake gave no reason"])[0],
+            next="make build # what the benchmark is built against",
+            code=ExitCode.BUILD,
+            detail=configured.complaint,
+        )
+    ninja.build(folder, [], build.env, compilers.jobs())
+    program = folder / "bench_xpu"
+    if not program.exists():
+        raise ToolError(
+            "This stage has nothing to measure.",
+            why="the benchmark needs streams, events, guards and the allocator",
+            next="make bench STAGE=guard",
+            code=ExitCode.USAGE,
+        )
+    return program
+
+
+# -- measuring ---------------------------------------------------------------------
+
+
+def _measure(build: Build, program: Path, quick: bool) -> tuple[Run, str]:
+    """All figures, and which torch.cuda is beside them.
+
+    A figure that misses its bound is measured once more, since the machine may
+    have been busy. The second measurement counts; the first is kept beside it.
+    """
+    env = {
+        **runtime.program_environment(build),
+        "TORCH_XPU_MAPPING": os.environ.get("TORCH_XPU_MAPPING", "CPU"),
+    }
+    words = ["--quick"] if quick else []
+    with progress(len(ROWS), "measuring") as bar:
+        measured = _run(program, words, env, bar.step)
+        cuda = _cuda(build, program.parent, words) if measured.gpu else Run()
+        measured.beside(cuda)
+        for at, figure in enumerate(measured.figures):
+            if figure.verdict is not Verdict.MISSED:
+                continue
+            again = _run(program, [*words, "--only", figure.id], env, bar.step)
+            for other in again.figures:
+                if other.id == figure.id:
+                    other.cuda, other.first = figure.cuda, figure.ours.value.median
+                    measured.figures[at] = other
+    return measured, cuda.runtime
+
+
+def _cuda(build: Build, folder: Path, words: list[str]) -> Run:
+    """torch.cuda's figures, where there is a CUDA build of torch."""
+    program = folder / "bench_cuda"
+    reason = cuda_peer.build(build.work.layout.repository / "bench", program)
+    if reason:
+        say(f"without torch.cuda: {reason}")
+        return Run()
+    return _run(program, words, cuda_peer.environment(), lambda _: None)
+
+
+def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[str], None]) -> Run:
+    """What a program measures."""
+    measured = Run()
+    lines: list[str] = []
+
+    def line(text: str) -> None:
+        lines.append(text)
+        figure = measured.add(text)
+        if figure is not None:
+            took(figure.title)
+
+    unset = [word for name in _UNSET for word in ("-u", name)]
+    code = shell.follow(["env", *unset, program, *words], line, env=env)
+    if code:
+        raise ToolError(
+            f"The program {program.name} failed.",
+            why=next((one for one in reversed(lines) if one.strip()), f"it ended with {code}"),
+            next=f"make test # then {commands.line(program)}",
+            code=ExitCode.TESTS,
+            detail="\n".join(lines[-30:]),
+        )
+    return measured
+
+
+# -- telling -----------------------------------------------------------------------
+
+
+def _show(figures: list[Figure]) -> None:
+    """The table, for a person."""
+    cuda = any(figure.cuda for figure in figures)
+    table = Table()
+    for heading in ("figure", "ours", "raw SYCL", "ratio (middle 80 %)"):
+        table.add_column(heading, justify="right" if heading in ("ours", "raw SYCL") else "left")
+    for heading in (*(("torch.cuda", "ratio") if cuda else ()), "bound", "verdict"):
+        table.add_column(heading)
+    for figure in figures:
+        style = _STYLES[figure.verdict]
+        beside: list[Any] = [
+            amount_text(figure, figure.cuda) if figure.cuda else "",
+            ratio_text(figure.of_cuda),
+        ]
+        table.add_row(
+            escape(figure.title),
+            amount_text(figure, figure.ours.value),
+            amount_text(figure, figure.raw.value) if figure.raw else "",
+            ratio_text(figure.ours.ratio),
+            *(beside if cuda else []),
+            bounds_text(figure),
+            f"[{style}]{figure.verdict.value}[/]",
+        )
+    show_table(table)
+
+
+def _say_conditions(figures: list[Figure], load: float) -> None:
+    left_out = sum(one.left_out for one in figures)
+    rounds = left_out + sum(one.rounds for one in figures)
+    say(
+        f"{rounds} rounds on {_cpu()}; load {load:.1f} before; {left_out} rounds "
+        "that other processes interrupted are left out"
+    )
+    for figure in figures:
+        if figure.first is not None:
+            say(f"measured twice, first {figure.first:.4g}: {figure.title}")
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(os.sched_getaffinity(0))} x {names[0] if names else platform.machine()}"
+
+
+def _judge(figures: list[Figure], results: Path) -> None:
+    counts = {one: sum(figure.verdict is one for figure in figures) for one in Verdict}
+    say("; ".join(f"{count} {one.value}" for one, count in counts.items() if count))
+    missed = [_why(one) for one in figures if one.verdict is Verdict.MISSED]
+    if missed:
+        raise ToolError(
+            f"{len(missed)} figure(s) miss their bound.",
+            why=missed[0],
+            next=commands.line("less", results),
+            code=ExitCode.TESTS,
+            detail="\n".join(missed),
+        )
+
+
+def _why(figure: Figure) -> str:
+    bound, spread = next(pair for pair in figure.judged if pair[0].judge(pair[1]) is Verdict.MISSED)
+    return f"{figure.title}: {spread.median:.3g}, which must be {bound.text(figure.row.unit)}"

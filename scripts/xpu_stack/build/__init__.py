@@ -1,0 +1,4 @@
+"""Builds the checkout: packages, CMake, ninja, the ABI check of the fast mode.
+
+May import: core.
+"""

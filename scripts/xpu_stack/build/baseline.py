@@ -1,0 +1,28 @@
+"""The base without the series, configured in the same way, as the distribution built it.
+
+A separate checkout beside the patched one, which shares its objects.
+"""
+
+import shutil
+
+from xpu_stack.core.checkout import providers
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import progress
+from xpu_stack.core.system.git import CommitId, Repository
+
+
+def workspace(work: Workspace, base: CommitId) -> Workspace:
+    """A checkout of `base` with nothing applied, made if it does not exist."""
+    folder = work.layout.state / "baseline" / base[:12]
+    if not folder.exists():
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        with progress(None, "checking out the base for comparison"):
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            source = work.repository.folder
+            shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, partial])
+            Repository(partial).run("checkout", "--quiet", "--detach", base)
+        partial.rename(folder)
+    checkout = providers.Checkout(Repository(folder), "the checkout's own base", own=True)
+    return Workspace(work.layout, work.base, work.series, checkout)

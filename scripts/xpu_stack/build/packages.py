@@ -1,0 +1,179 @@
+"""What must be installed: the distribution's packages and the SYCL runtime."""
+
+import importlib
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import bootstrap
+
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import Bar, log, progress
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.layout import Layout
+
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+# Where the distribution is another one: the one that the tool was tried on.
+CONTAINER = 'podman run -it --rm -v "$PWD:/src:Z" -w /src debian:12'
+_APT = ["apt-get", "-q", "-o", "Dpkg::Use-Pty=0"]
+
+
+# -- Python packages ---------------------------------------------------------------
+
+
+def need_python(name: str) -> None:
+    """Has requirements/<name>.txt in the environment that the tool runs in."""
+    bootstrap.ensure(Path(sys.prefix).parent, name)
+    importlib.invalidate_caches()
+
+
+# -- the distribution's packages ---------------------------------------------------
+
+
+def has_apt() -> bool:
+    return shutil.which("apt-get") is not None
+
+
+def has_dpkg() -> bool:
+    return shutil.which("dpkg-query") is not None
+
+
+def missing_apt(names: Iterable[str]) -> list[str]:
+    """Those of the distribution's packages that are not installed; without dpkg, none."""
+    wanted = list(names)
+    if not has_dpkg():
+        log.info("no dpkg: cannot tell whether %s are installed", wanted)
+        return []
+    form = "${Package} ${db:Status-Status}\n"
+    listed = shell.run(["dpkg-query", "-W", f"-f={form}", *wanted], check=False).text
+    installed = {
+        line.split()[0] for line in listed.splitlines() if line.split()[1:] == ["installed"]
+    }
+    return [name for name in wanted if name not in installed]
+
+
+def install_command(names: list[str]) -> str:
+    if not has_apt():
+        return f"install {shlex.join(names)} with the distribution's package manager"
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get install -y --no-install-recommends {shlex.join(names)}"
+
+
+def need_apt(names: Iterable[str], instead: str = "") -> None:
+    """Installs what is missing; without root, raises an error with the command to type.
+
+    instead: a command that does not need these packages.
+    """
+    missing = missing_apt(names)
+    if not missing:
+        return
+    next = install_command(missing) + (f" # or: {instead}" if instead else "")
+    if os.geteuid() != 0 or not has_apt():
+        raise ToolError(
+            f"{len(missing)} package(s) of the distribution are missing.",
+            why="only root can install them",
+            next=next,
+            code=ExitCode.MISSING,
+        )
+    with progress(None, f"installing {len(missing)} packages of the distribution") as bar:
+        update = shell.run([*_APT, "update"], check=False)
+        install = [*_APT, "install", "-y", "--no-install-recommends", *missing]
+        code = _follow_apt(install, bar)
+    still = missing_apt(missing)
+    if code or still:
+        raise ToolError(
+            "The distribution's packages could not be installed.",
+            why=(update.complaint.splitlines() or [f"apt-get ended with {code}"])[-1]
+            if update.code
+            else f"missing still: {', '.join(still) or 'nothing'}; apt-get ended with {code}",
+            next=next,
+            code=ExitCode.MISSING,
+        )
+
+
+def _follow_apt(command: list[str], bar: Bar) -> int:
+    def line(text: str) -> None:
+        if text.startswith(("Get:", "Unpacking", "Setting up")):
+            bar.step(f"apt: {text.split('(')[0][:60]}")
+
+    return shell.follow(command, line, env={"DEBIAN_FRONTEND": "noninteractive"})
+
+
+# -- the SYCL runtime --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sycl:
+    """A SYCL runtime: `root`/lib/libsycl.so, `root`/include/sycl."""
+
+    root: Path
+    version: str
+    origin: str
+
+
+def sycl_requirements() -> list[str]:
+    """The pinned requirements; SYCL_VERSION asks for another release."""
+    lines = (REQUIREMENTS / "sycl.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    version = os.environ.get("SYCL_VERSION")
+    if version:
+        return [f"intel-sycl-rt=={version}", f"intel-opencl-rt=={version}"]
+    return pins
+
+
+def sycl_version() -> str:
+    (pin,) = [pin for pin in sycl_requirements() if pin.startswith("intel-sycl-rt==")]
+    return pin.partition("==")[2]
+
+
+def installed_sycl(layout: Layout) -> Sycl | None:
+    """The runtime that builds use: SYCL_ROOT, or the tool's own."""
+    given = os.environ.get("SYCL_ROOT")
+    if given:
+        root = Path(given).absolute()
+        return Sycl(root, "of SYCL_ROOT", "SYCL_ROOT") if _has_sycl(root) else None
+    root = layout.sycl(sycl_version())
+    return Sycl(root, sycl_version(), "PyPI") if _has_sycl(root) else None
+
+
+def _has_sycl(root: Path) -> bool:
+    return (root / "lib" / "libsycl.so").exists() and (root / "include" / "sycl").is_dir()
+
+
+def need_sycl(layout: Layout) -> Sycl:
+    """The SYCL runtime, installed from PyPI if needed."""
+    found = installed_sycl(layout)
+    if found is not None:
+        return found
+    if os.environ.get("SYCL_ROOT"):
+        raise ToolError(
+            f"SYCL_ROOT={os.environ['SYCL_ROOT']} has no SYCL runtime.",
+            why="there must be lib/libsycl.so and include/sycl in it",
+            next="unset SYCL_ROOT # to use the runtime from PyPI",
+            code=ExitCode.MISSING,
+        )
+    root = layout.sycl(sycl_version())
+    partial = root.with_name(root.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command = [*pip, "--ignore-installed", "--prefix", str(partial), *sycl_requirements()]
+    with progress(None, f"installing the SYCL runtime {sycl_version()} (1.5 GB)") as bar:
+
+        def line(text: str) -> None:
+            if text.startswith(("Collecting", "Downloading", "Installing")):
+                bar.step(f"pip: {text.split('(')[0].strip()[:60]}")
+
+        code = shell.follow(command, line)
+    if code:
+        raise ToolError(
+            "The SYCL runtime could not be installed.",
+            why=f"pip ended with {code}",
+            next="make doctor # or set SYCL_ROOT to a oneAPI installation",
+            code=ExitCode.MISSING,
+        )
+    partial.rename(root)
+    return Sycl(root, sycl_version(), "PyPI")

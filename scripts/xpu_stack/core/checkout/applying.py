@@ -1,0 +1,325 @@
+"""Bringing a checkout to a stage of the series, on the base it has or on another."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xpu_stack.core.checkout import conflicts, moves, providers, restore, series_update, stack
+from xpu_stack.core.checkout.commits import AlreadyThere, Builder, Stop, merge
+from xpu_stack.core.checkout.preview import Finding, survey
+from xpu_stack.core.checkout.switch import Switch
+from xpu_stack.core.checkout.target import Goal
+from xpu_stack.core.checkout.workspace import Workspace as Workspace
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.series.series import NO_STAGE, Change, Series
+from xpu_stack.core.system import commands, lock
+from xpu_stack.core.system.console import log, progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.layout import Layout
+
+_MEMO_FORM = "2"  # raise it when the same input would give other commits
+
+
+@contextmanager
+def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Iterator[Workspace]:
+    """The checkout, fetched if need be, whole, and locked for this run."""
+    work = _workspace(layout, base, pytorch_src, verb)
+    folder = work.repository.folder
+    with lock.held(_lock_file(work), verb, str(folder)):
+        _recover(work)
+        yield work
+
+
+@contextmanager
+def opened_to_read(
+    layout: Layout, base: str, pytorch_src: str | None, verb: str
+) -> Iterator[Workspace]:
+    """The checkout for a verb that changes nothing in it.
+
+    A build that is at work does not hold it up, and it may be on a disk that
+    cannot be written: objects that are made are kept elsewhere then, for the run.
+    """
+    work = _workspace(layout, base, pytorch_src, verb)
+    with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
+        if not os.access(work.repository.git_path("objects"), os.W_OK):
+            work.repository.keep_objects_in(Path(objects))
+        elif alone:
+            _recover(work)
+        yield work
+
+
+def _workspace(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Workspace:
+    loaded = Base.load(layout, base)
+    series = Series.load(layout, base)
+    with lock.held(layout.state / "lock", verb, str(layout.state)):
+        checkout = providers.checkout(layout, loaded, pytorch_src)
+    return Workspace(layout, loaded, series, checkout)
+
+
+def _lock_file(work: Workspace) -> Path:
+    return work.repository.git_dir / "xpu-stack" / "lock"
+
+
+def _recover(work: Workspace) -> None:
+    if Switch(work.repository).recover():
+        say("an earlier run was interrupted while it changed the checkout; that is now complete")
+    restore.recover(work.repository)
+    _make_up_for(work)
+
+
+def _make_up_for(work: Workspace) -> None:
+    """Moves the checkout after an edit of the series that was cut off before its move."""
+    found = series_update.cut_off(work)
+    if found is None:
+        return
+    verb, edit, to = found
+    series_update.done(work.repository)  # whatever becomes of it, it is tried once
+    if to is None:
+        adopt(work, edit)
+    else:
+        moves.move(work.repository, verb, to, edit)
+    say(f"an earlier {verb} was interrupted after it wrote the series; the checkout now follows it")
+
+
+def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
+    """Brings the checkout to `stage`; whether anything had to be done."""
+    refuse_unsafe(work)
+    dropped = moves.dropped(work.repository) | known(work, drop)
+    return reach(work, Goal(stage, dropped), "apply")
+
+
+def refuse_unsafe(work: Workspace) -> None:
+    """Refuses a checkout in which a move could lose a person's work."""
+    conflicts.refuse_pending(work.repository)
+    stack.refuse_unsafe(work.repository, stack.BRANCH)
+    stack.refuse_foreign(work.repository, stack.read(work.repository))
+
+
+def reach(work: Workspace, goal: Goal, verb: str) -> bool:
+    """Moves a safe checkout to a goal; whether anything had to be done."""
+    repository = work.repository
+    there = stack.read(repository)
+    base = goal.base or there.base
+    made = expected(work, base, goal)
+    after = moves.State.of_stack(_carried(work, there, base, made), goal.dropped)
+    if after == moves.current(repository):
+        left = {one.trailers.change for one in there.applied}
+        if moves.applied(repository) not in (None, left):
+            # a person moved the branch there; that this was asked for is to be known
+            moves.move(repository, verb, after)
+        return False
+    with progress(None, f"changing the checkout to '{goal.stage}'"):
+        moves.move(repository, verb, after)
+    return True
+
+
+def _carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
+    """The top when the person's own commits above the stack are put on new commits of it."""
+    repository, tip = work.repository, made[-1] if made else base
+    if there.above and not made:
+        why = "without the stack it would become a part of the base"
+        raise _not_carried(work, there, there.above[0], why)
+    if tip == there.tip:
+        return there.above[-1].id if there.above else tip
+    for commit in there.above:
+        merged = merge(repository, work.series.identity(0), tip, commit.id)
+        if merged.stages or len(commit.parents) > 1:
+            why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
+            raise _not_carried(work, there, commit, why)
+        if merged.tree == repository.tree_of(tip):
+            say(f"your own {stack.named(commit)} alters nothing there, and is left out")
+        else:
+            tip = repository.commit_again(commit.id, merged.tree, tip)
+    return tip
+
+
+def _not_carried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+    return ToolError(
+        f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
+        why=why,
+        next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
+        + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
+        code=ExitCode.CONFLICT,
+    )
+
+
+def tree_at(work: Workspace, point: str) -> TreeId:
+    """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
+    there = stack.read(work.repository)
+    made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
+    return work.repository.tree_of(_carried(work, there, there.base, made))
+
+
+def adopt(work: Workspace, edit: TreeId | None) -> None:
+    """Makes a checkout's commits the series' own, after they were exported.
+
+    The files are those of the series already, edited or committed by hand: none
+    is touched. edit: what the export did to the series, see series_update.py.
+    """
+    there = stack.read(work.repository)
+    goal = _goal_of(work, there)
+    made = expected(work, there.base, goal)
+    tip = _carried(work, there, there.base, made)
+    if edit is not None or made[-1] != there.tip:
+        after = moves.State.of_stack(tip, goal.dropped)
+        moves.move(work.repository, "export", after, edit, files=False)
+
+
+def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
+    """The commits that the series gives now in place of those that are there."""
+    return expected(work, there.base, _goal_of(work, there))
+
+
+def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
+    """The changes of which the series gives other files, or another text, than the commit has."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    here = [one for one in there.applied if one.trailers.change in changes]
+    if not here:
+        return frozenset()
+    goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
+    memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
+    made = set(memo.commits() or ())
+    builder = _local_builder(work)
+    return frozenset(
+        one.trailers.change
+        for one in here
+        if one.commit.id not in made and _differs(builder, changes[one.trailers.change], one.commit)
+    )
+
+
+def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
+    if own_text(commit.message) != change.text.message:
+        return True
+    return builder.attempt(commit.parents[0], change) != commit.tree
+
+
+def _local_builder(work: Workspace) -> Builder:
+    """What lays changes with what is here: nothing is fetched."""
+    release = work.layout.checkout(work.base.name) / ".git"
+    if release.exists():
+        return builder(work, lambda _: None)
+    return Builder(work.repository, work.series, lambda: None)
+
+
+def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
+    return Goal(there.applied[-1].trailers.change, moves.dropped(work.repository))
+
+
+def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """The commits that the series gives on `base`, made if they are not there."""
+    changes = work.series.changes(goal.stage)
+    memo = _Memo(work, base, changes, goal.dropped)
+    made = memo.commits()
+    if made is None:
+        made = _build(work, base, goal, changes)
+        memo.keep(made)
+    return made
+
+
+def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
+    reason = None
+    with progress(len(changes), "making the commits") as bar:
+
+        def step(change: Change) -> None:
+            bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
+
+        laying = builder(work, step)
+        made: list[CommitId] = []
+        try:
+            made = laying.build(base, changes, goal.dropped)
+        except Stop as stop:
+            reason = stop.reason
+    for change, used in laying.used.items():
+        for one in used:
+            say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
+    if reason is None:
+        return made
+    found = findings(work, base, goal)
+    if isinstance(reason, AlreadyThere):
+        raise conflicts.already_there(reason, goal, found)
+    raise conflicts.report(work.repository, work.layout, reason, goal, found)
+
+
+def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
+    """What lays the series' changes on a base in this checkout."""
+    return Builder(
+        work.repository,
+        work.series,
+        lambda: providers.pristine_commit(work.layout, work.base, work.repository),
+        step,
+        work.resolutions,
+    )
+
+
+def findings(work: Workspace, base: CommitId, goal: Goal) -> list[Finding]:
+    """What would become of every change of a goal on `base`."""
+    changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
+    with progress(len(changes), "looking at every change") as bar:
+        return survey(builder(work, lambda change: bar.step(change.id)), base, changes)
+
+
+def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
+    """The changes named to be dropped, each of which there must be."""
+    names = {change.id for change in work.series.all_changes()}
+    for name in sorted(drop - names):
+        raise ToolError(
+            f"There is no change '{name}' to drop.",
+            why=f"the changes are: {', '.join(sorted(names))}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return drop
+
+
+class _Memo:
+    """The commits made last from the same input: a cache, checked against git.
+
+    The same input gives the same ids anyway; this saves making them again.
+    """
+
+    def __init__(
+        self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
+    ) -> None:
+        parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts.append(work.resolutions.digest())
+        self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self._path = work.repository.git_dir / "xpu-stack" / "memo.json"
+        self._repository = work.repository
+
+    def commits(self) -> list[CommitId] | None:
+        try:
+            data = json.loads(self._path.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        if data.get("key") != self._key:
+            return None
+        commits = [CommitId(commit) for commit in data["commits"]]
+        if commits and self._repository.commit_id(commits[-1]) is None:
+            return None
+        return commits
+
+    def keep(self, commits: list[CommitId]) -> None:
+        draft = self._path.with_suffix(".draft")
+        try:
+            draft.write_text(json.dumps({"key": self._key, "commits": commits}))
+            draft.replace(self._path)
+        except OSError as error:  # it is a cache
+            log.info("not kept for the next run: %s", error)
+
+
+def say_result(work: Workspace, stage: str, changed: bool) -> None:
+    """One line on what the checkout is now."""
+    there = stack.read(work.repository)
+    name = work.repository.folder
+    state = "is now" if changed else "is already"
+    kind = "change" if "/" in stage else "stage"
+    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
+    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
+    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
+    log.info("provider: %s", work.checkout.provider)

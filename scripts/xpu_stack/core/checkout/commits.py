@@ -1,0 +1,241 @@
+"""Making the commits of a series, in the object database alone.
+
+No file, index or branch of the checkout is touched here, whatever happens.
+
+Note [How a change is laid on a base]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+On the release that the series was written for, a change's new files are put
+into the tree and its patch applies as it is. On a fork that has drifted it is
+tried the same way first: a patch whose context is still there needs nothing
+else. When it does not apply, the fork and the change are merged three ways by
+git's own merge (which follows renames), with the pristine release as the
+common ground; for that the pristine chain is built once beside it. What the merge
+cannot settle is looked up in the series' resolutions, see Note [Resolutions].
+What is not there either is a Conflict, and the caller decides. Files that the
+fork keeps in another form are merged as text, see Note [Files in another form].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from xpu_stack.core.checkout.resolutions import Merge, Resolution, Resolutions
+from xpu_stack.core.series.change_text import compose
+from xpu_stack.core.series.series import Change, Series
+from xpu_stack.core.system.encodings import PlainTree
+from xpu_stack.core.system.errors import SeriesError
+from xpu_stack.core.system.git import BlobId, CommitId, File, Identity, Repository, TreeId
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a change cannot be laid on a commit, as far as git can tell."""
+
+    pristine: CommitId | None  # the change on the pristine base, to be merged
+    files: tuple[str, ...]
+    merged: TreeId | None  # the merge with its markers
+    messages: str
+    resolved: tuple[str, ...] = ()  # what known resolutions have changed in it
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A change that does not fit: where, and what a person can do about it."""
+
+    change: Change
+    number: int
+    of: int
+    onto: CommitId
+    misfit: Misfit
+
+
+@dataclass(frozen=True)
+class AlreadyThere:
+    """A change that brings nothing new: the fork has it."""
+
+    change: Change
+    number: int
+    of: int
+    resolved: tuple[Resolution, ...] = ()  # in the merge that gave nothing new
+
+
+def merge(repository: Repository, who: Identity, tip: str, theirs: CommitId) -> Merge:
+    """git's three-way merge of `tip` and what the commit `theirs` does."""
+    # git 2.39 finds the common ground from the history only: give the
+    # three trees one that has just this shape.
+    ground = repository.commit_tree(repository.tree_of(f"{theirs}^"), [], "ground", who)
+    ours_ = repository.commit_tree(repository.tree_of(tip), [ground], "ours", who)
+    theirs_ = repository.commit_tree(repository.tree_of(theirs), [ground], "theirs", who)
+    result = repository.run("merge-tree", "--write-tree", "-z", ours_, theirs_, check=False)
+    head, _, messages = result.text.partition("\0\0")
+    tree, *listed = head.split("\0")
+    stages: dict[str, dict[int, File]] = {}
+    for entry in filter(None, listed):
+        about, path = entry.split("\t", 1)
+        mode, blob, stage = about.split(" ")
+        stages.setdefault(path, {})[int(stage)] = File(int(mode, 8), BlobId(blob))
+    told = [text for text in messages.split("\0") if "\n" in text]
+    return Merge(TreeId(tree.strip()), stages, "".join(told))
+
+
+class Stop(Exception):
+    """The chain cannot be finished without a person."""
+
+    def __init__(self, reason: Conflict | AlreadyThere) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass
+class Builder:
+    """Lays changes on a base.
+
+    pristine: gives the commit of the pristine release in this repository, for
+    the three-way merge; it is asked only when a patch does not apply, and may
+    answer None when the release cannot be had.
+    used: the resolutions that a change was laid with.
+    """
+
+    repository: Repository
+    series: Series
+    pristine: Callable[[], CommitId | None]
+    step: Callable[[Change], None] = lambda _: None
+    resolutions: Resolutions | None = None
+    used: dict[str, tuple[Resolution, ...]] = field(default_factory=dict, init=False)
+    _pristine_chain: dict[str, CommitId] | None = field(default=None, init=False)
+
+    def build(
+        self, base: CommitId, changes: list[Change], dropped: frozenset[str] = frozenset()
+    ) -> list[CommitId]:
+        """The commits of `changes` on `base`, oldest first. Raises Stop."""
+        commits: list[CommitId] = []
+        wanted = [change for change in changes if change.id not in dropped]
+        tip, when = base, self._time_of(base)
+        for number, change in enumerate(wanted, start=1):
+            self.step(change)
+            tree = self._lay(tip, change, number, len(wanted))
+            tip = self.commit(tip, change, tree, when + number)
+            commits.append(tip)
+        return commits
+
+    def commit(self, parent: CommitId, change: Change, tree: TreeId, when: int) -> CommitId:
+        message = compose(change.text, change.id, change.stage, change.number, change.of, tree)
+        return self.repository.commit_tree(tree, [parent], message, self.series.identity(when))
+
+    def _time_of(self, base: CommitId) -> int:
+        # Times follow the base's, so that they neither depend on the clock
+        # nor run backwards in a log.
+        return int(self.repository.line("show", "-s", "--format=%ct", base))
+
+    def _lay(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
+        tree = self.attempt(tip, change)
+        if isinstance(tree, Misfit):
+            raise Stop(Conflict(change, number, of, tip, tree))
+        if tree == self.repository.tree_of(tip) and change.is_begun:
+            raise Stop(AlreadyThere(change, number, of, self.used.get(change.id, ())))
+        return tree
+
+    def attempt(self, tip: CommitId, change: Change) -> TreeId | Misfit:
+        """The tree with the change: that of `tip` where it has the change already."""
+        tree = self._lay_as_it_is(tip, change)
+        if tree is not None:
+            return tree
+        plain = PlainTree.of(self.repository, tip, change.touched_paths())
+        if plain.forms:  # Note [Files in another form]
+            laid = self._lay_as_it_is(plain.tree, change) or self._merge(plain.tree, change)
+            if not isinstance(laid, Misfit):
+                return plain.restored(laid)
+        merged = self._merge(tip, change)
+        if isinstance(merged, Misfit):
+            return replace(merged, messages=plain.described() + merged.messages)
+        return merged
+
+    def _lay_as_it_is(self, tip: str, change: Change) -> TreeId | None:
+        tree = self.lay_directly(tip, change)
+        if tree is None and self._is_there(tip, change):
+            return self.repository.tree_of(tip)
+        return tree
+
+    def lay_directly(self, tip: str, change: Change) -> TreeId | None:
+        """The tree with the change, or None where it does not fit as it is."""
+        with self.repository.index(tip) as index:
+            entries = self._payload(change)
+            if not self._free_for(tip, entries):
+                return None
+            index.put(entries)
+            if change.patch is not None and index.apply(change.patch).code:
+                return None
+            return index.write()
+
+    def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
+        blobs = self.repository.store([file.source for file in change.files])
+        return [
+            (file.target, file.mode, blob) for file, blob in zip(change.files, blobs, strict=True)
+        ]
+
+    def _free_for(self, tip: str, entries: list[tuple[str, int, BlobId]]) -> bool:
+        """Whether no new file stands where the tree has another of that name."""
+        there = self.repository.files(tip, [path for path, _, _ in entries])
+        return all(path not in there or there[path].blob == blob for path, _, blob in entries)
+
+    def _is_there(self, tip: str, change: Change) -> bool:
+        """Whether the tree has the change: its files, and its patch, undone, applies."""
+        with self.repository.index(tip) as index:
+            entries = self._payload(change)
+            index.put(entries)
+            if index.write() != self.repository.tree_of(tip):
+                return False
+            return (
+                change.patch is None or index.apply(change.patch, "--reverse", "--check").code == 0
+            )
+
+    # -- the three-way merge ---------------------------------------------------
+
+    def _merge(self, tip: str, change: Change) -> TreeId | Misfit:
+        pristine = self.pristine_commit(change)
+        if pristine is None:
+            problem = self._why_not(tip, change)
+            return Misfit(None, tuple(change.patched_paths()), None, problem)
+        merged = merge(self.repository, self.series.identity(0), tip, pristine)
+        if not merged.stages:
+            return merged.tree
+        if self.resolutions is None:
+            return Misfit(pristine, tuple(merged.stages), merged.tree, merged.messages)
+        replayed = self.resolutions.replay(self.repository, merged)
+        self.used[change.id] = replayed.used
+        if not replayed.left:
+            return replayed.tree
+        changed = tuple(one.path for one in self.repository.diff(merged.tree, replayed.tree))
+        return Misfit(pristine, replayed.left, replayed.tree, merged.messages, changed)
+
+    def pristine_commit(self, change: Change) -> CommitId | None:
+        """The change on the release that it was written for; None where that cannot be had."""
+        if self._pristine_chain is None:
+            base = self.pristine()
+            if base is None:
+                return None
+            self._pristine_chain = self._build_pristine(base)
+        return self._pristine_chain[change.id]
+
+    def _build_pristine(self, base: CommitId) -> dict[str, CommitId]:
+        chain: dict[str, CommitId] = {}
+        tip, when = base, self._time_of(base)
+        for number, change in enumerate(self.series.all_changes(), start=1):
+            tree = self.lay_directly(tip, change)
+            if tree is None:
+                raise SeriesError(
+                    change.place,
+                    f"'{change.id}' does not fit {self.series.base}: {self._why_not(tip, change)}",
+                )
+            tip = chain[change.id] = self.commit(tip, change, tree, when + number)
+        return chain
+
+    def _why_not(self, tip: str, change: Change) -> str:
+        """What git says when the change is laid on `tip`."""
+        with self.repository.index(tip) as index:
+            entries = self._payload(change)
+            if not self._free_for(tip, entries):
+                return "files of the same names are there, with other content"
+            index.put(entries)
+            if change.patch is None:
+                return "nothing is in its way"
+            return index.apply(change.patch).complaint

@@ -1,0 +1,313 @@
+"""A change that does not fit: the report, and the way on.
+
+The checkout stays as it was. The change is laid on the fork in a work tree
+beside it, with git's own conflict markers and index, where every tool for
+conflicts works. `make continue` keeps the answer with the series, see
+Note [Resolutions], so that the same conflict is not asked twice.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from xpu_stack.core.checkout import resolutions
+from xpu_stack.core.checkout.commits import AlreadyThere, Conflict, Misfit, merge
+from xpu_stack.core.checkout.preview import Finding
+from xpu_stack.core.checkout.resolutions import Hunks, Resolution
+from xpu_stack.core.checkout.target import Goal
+from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.system import commands, transaction
+from xpu_stack.core.system.console import say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import CommitId, Repository, TreeId
+from xpu_stack.core.system.layout import Layout
+
+_PENDING = "refs/xpu-stack/pending"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A conflict that waits for a person."""
+
+    goal: Goal
+    change: str
+    onto: CommitId
+    pristine: CommitId
+    worktree: Path
+
+
+def _record(repository: Repository) -> Path:
+    return repository.git_dir / "xpu-stack" / "conflict.json"
+
+
+def pending(repository: Repository) -> Pending | None:
+    path = _record(repository)
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text())
+    goal = data["goal"]
+    return Pending(
+        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"]),
+        data["change"],
+        CommitId(data["onto"]),
+        CommitId(data["pristine"]),
+        Path(data["worktree"]),
+    )
+
+
+def refuse_pending(repository: Repository) -> None:
+    waiting = pending(repository)
+    if waiting is not None:
+        raise ToolError(
+            f"A conflict of {waiting.change} waits to be resolved.",
+            why=f"its files are in {waiting.worktree}",
+            next="make continue # or: make abort",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> ToolError:
+    drop = goal.command(drop=[reason.change.id, *_there(findings)])
+    if reason.resolved:
+        ids = ", ".join(one.id[:12] for one in reason.resolved)
+        return ToolError(
+            f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
+            why=f"its conflict was resolved so before: {ids}",
+            next=f"{drop} # or, to be asked again: "
+            + commands.make("resolutions", FORGET=reason.resolved[0].id[:12]),
+            code=ExitCode.CONFLICT,
+        )
+    return ToolError(
+        f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
+        why="applied to it, the change alters nothing",
+        next=drop,
+        code=ExitCode.CONFLICT,
+        detail="\n".join(_told(findings)),
+    )
+
+
+def _there(findings: list[Finding]) -> list[str]:
+    return [one.change.id for one in findings if one.can_be_dropped]
+
+
+def _told(findings: list[Finding]) -> list[str]:
+    """The changes that the base seems to have, and why it seems so."""
+    return [
+        f"{one.change.id}: {one.fit.value}, the base has {one.likeness}"
+        for one in findings
+        if one.can_be_dropped
+    ]
+
+
+def report(
+    repository: Repository,
+    layout: Layout,
+    conflict: Conflict,
+    goal: Goal,
+    findings: list[Finding],
+) -> ToolError:
+    """Sets the work tree up and says what is in it."""
+    misfit = conflict.misfit
+    what = (
+        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
+    )
+    if misfit.pristine is None:
+        return ToolError(
+            what,
+            why="its patch does not apply, and the release it was written for, "
+            "needed for the merge, is not available here",
+            next="make doctor",
+            code=ExitCode.CONFLICT,
+            detail=misfit.messages,
+        )
+    worktree = layout.for_checkout(repository.folder) / "conflict"
+    _set_up(repository, conflict.onto, misfit, worktree)
+    places = [place for file in misfit.files for place in _places(worktree, file)]
+    _record(repository).write_text(
+        json.dumps(
+            {
+                "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
+                "change": conflict.change.id,
+                "onto": conflict.onto,
+                "pristine": misfit.pristine,
+                "worktree": str(worktree),
+            }
+        )
+    )
+    there = _told(findings)
+    if there:
+        without = f"make abort && {goal.command(drop=_there(findings))}"
+        there += [commands.as_typed(f"to skip it: {without}"), ""]
+    return ToolError(
+        what,
+        why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
+        next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
+        f"{commands.elsewhere('make continue')}, or {commands.elsewhere('make abort')}",
+        code=ExitCode.CONFLICT,
+        detail="\n".join([*there, *places, "", misfit.messages.strip()]).strip(),
+    )
+
+
+def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Path) -> None:
+    assert misfit.pristine is not None
+    assert misfit.merged is not None
+    _remove(repository, worktree)
+    worktree.parent.mkdir(parents=True, exist_ok=True)
+    # Keeps the commits laid so far from git's garbage collection.
+    repository.run("update-ref", _PENDING, onto)
+    repository.run("worktree", "add", "--quiet", "--detach", str(worktree), onto)
+    work = Repository(worktree)
+    # a person's own rerere would take the markers out of files that are still to be resolved
+    words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
+    work.run(*words, misfit.pristine, check=False)
+    there = repository.files(misfit.merged, list(misfit.resolved))
+    for path in misfit.resolved:
+        if path in there:
+            work.run("checkout", misfit.merged, "--", f":(literal){path}")
+        else:
+            work.run("rm", "--quiet", "--force", "--", f":(literal){path}")
+
+
+def _remove(repository: Repository, worktree: Path) -> None:
+    repository.run("worktree", "remove", "--force", str(worktree), check=False)
+    shutil.rmtree(worktree, ignore_errors=True)
+    repository.run("worktree", "prune")
+
+
+def _hunks(path: Path) -> list[str]:
+    """The conflicts of a file, as first-last line numbers."""
+    found, start = [], None
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if line.startswith(b"<<<<<<< "):
+            start = number
+        elif line.startswith(b">>>>>>> ") and start is not None:
+            found.append(f"{start}-{number}")
+            start = None
+    return found
+
+
+def _places(worktree: Path, file: str) -> list[str]:
+    """What the report says of a file in conflict."""
+    unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
+    stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
+    if stages == {"1", "3"}:
+        return [f"{file}: the base has deleted it"]
+    if stages == {"1", "2"}:
+        return [f"{file}: the change deletes it"]
+    path = worktree / file
+    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)] if path.is_file() else []
+    return hunks or [f"{file}: no markers, see below"]
+
+
+def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolution]]:
+    """Keeps what a person made of the conflict; what to go on with, and what was kept.
+
+    empty: an answer that has nothing of either side is meant.
+    """
+    repository = work.repository
+    waiting = _waiting(repository)
+    answer = _answer(waiting)
+    who = work.series.identity(0)
+    merged = merge(repository, who, waiting.onto, waiting.pristine)
+    hunks = resolutions.hunks_of(repository, merged)
+    _refuse_nothing_left(repository, waiting, hunks, answer, empty=empty)
+    contents = work.resolutions.record(repository, waiting.change, merged, hunks, answer)
+    transaction.write(work.layout, contents)
+    _forget(repository, waiting)
+    paths = list(merged.stages)
+    now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
+    for path in paths:
+        if now.get(path) == before.get(path):
+            say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
+    folders = {path.parent for path in contents}
+    return waiting.goal, [one for one in work.resolutions.all() if one.folder in folders]
+
+
+def _refuse_nothing_left(
+    repository: Repository,
+    waiting: Pending,
+    hunks: Mapping[str, Hunks],
+    answer: TreeId,
+    *,
+    empty: bool,
+) -> None:
+    if answer == repository.tree_of(waiting.onto):
+        raise ToolError(
+            f"Nothing of {waiting.change} is left in the answer.",
+            why="the files are as they are without the change",
+            next=f"make abort && {waiting.goal.command(drop=[waiting.change])} "
+            "# or put the change's edits in, git add, and make continue",
+            code=ExitCode.CONFLICT,
+        )
+    places = [] if empty else resolutions.emptied(repository, hunks, answer)
+    if places:
+        raise ToolError(
+            "The answer has nothing of either side of a conflict.",
+            why=f"all lines were removed: {', '.join(places)}",
+            next="put in what is missing, git add, and make continue; "
+            "or, if it is meant: make continue EMPTY=1",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def _answer(waiting: Pending) -> TreeId:
+    """The tree of a conflict that has been resolved."""
+    work = Repository(waiting.worktree)
+    if not work.folder.is_dir():
+        raise ToolError(
+            f"The files of the conflict of {waiting.change} are gone.",
+            why=f"there is no folder {work.folder}",
+            next="make abort # then the command that it came from: it sets them up again",
+            code=ExitCode.CONFLICT,
+        )
+    left = sorted(
+        {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
+    )
+    marked = [
+        file
+        for file in work.run("diff", "--name-only", "--cached", waiting.onto).text.splitlines()
+        if (waiting.worktree / file).is_file() and _hunks(waiting.worktree / file)
+    ]
+    if left or marked:
+        raise ToolError(
+            f"The conflict of {waiting.change} is not resolved yet.",
+            why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
+            next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
+            "then: make continue",
+            code=ExitCode.CONFLICT,
+        )
+    work.run("add", "--update")
+    return TreeId(work.line("write-tree"))
+
+
+def abort(repository: Repository) -> str:
+    """Gives the conflict up; the checkout is as it was all the time."""
+    waiting = _waiting(repository)
+    _forget(repository, waiting)
+    return waiting.change
+
+
+def give_up(repository: Repository) -> None:
+    """Gives up a conflict if one waits: for a search, which goes around it."""
+    if pending(repository) is not None:
+        abort(repository)
+
+
+def _waiting(repository: Repository) -> Pending:
+    waiting = pending(repository)
+    if waiting is None:
+        raise ToolError(
+            "There is no conflict to go on with.",
+            why="the last run left none",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return waiting
+
+
+def _forget(repository: Repository, waiting: Pending) -> None:
+    _record(repository).unlink()
+    _remove(repository, waiting.worktree)
+    repository.run("update-ref", "-d", _PENDING)

@@ -1,0 +1,29 @@
+"""What a run is to make of a checkout, and the command that asks for it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.git import CommitId
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The series up to `stage`, without `dropped`, on `base`.
+
+    base: None: the one that the checkout has; onto: how the person named it.
+    """
+
+    stage: str
+    dropped: frozenset[str]
+    base: CommitId | None = None
+    onto: str = ""
+
+    @property
+    def verb(self) -> str:
+        return "apply" if self.base is None else "rebase"
+
+    def command(self, drop: Iterable[str] = ()) -> str:
+        """What to type for this goal, doing without further changes."""
+        without = ",".join(sorted(self.dropped.union(drop)))
+        return commands.make(self.verb, ONTO=self.onto, STAGE=self.stage, DROP=without)

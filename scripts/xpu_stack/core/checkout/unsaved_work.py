@@ -1,0 +1,70 @@
+"""Finds a person's work below the tool's own folder, so that it is not deleted."""
+
+from pathlib import Path
+
+from xpu_stack.core.checkout import conflicts, stack
+from xpu_stack.core.series.change_text import is_as_made
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.git import CommitId, Repository
+from xpu_stack.core.system.layout import Layout
+
+
+def refuse_conflicts(layout: Layout) -> None:
+    """Refuses while a conflict is being resolved there."""
+    for worktree in sorted((layout.state / "work").glob("*/conflict")):
+        kept = Repository(worktree).ask("rev-parse", "--path-format=absolute", "--git-common-dir")
+        checkout = Repository(Path(kept).parent) if kept else None
+        waiting = conflicts.pending(checkout) if checkout else None
+        if checkout and waiting and waiting.worktree == worktree:
+            if checkout.folder.parent != layout.state:
+                verbs = ["continue", "abort"]
+                commands.works_in("PYTORCH_SRC", str(checkout.folder), verbs)
+            conflicts.refuse_pending(checkout)
+
+
+def refuse_checkouts(layout: Layout) -> None:
+    """Refuses when a checkout of the tool's own has anything in it that the tool did not make."""
+    for folder in sorted(layout.state.glob("pytorch-*/")):
+        if (folder / ".git").exists():
+            _refuse(Repository(folder))
+
+
+def _refuse(repository: Repository) -> None:
+    git = commands.git(repository.folder)
+    untracked = repository.run("ls-files", "--others", "--exclude-standard").text.splitlines()
+    if untracked:
+        raise _found(
+            repository,
+            f"{len(untracked)} file(s) are not tracked, the first is {untracked[0]}",
+            f"{git} clean -nd # shows them",
+        )
+    if repository.commit_id("refs/stash"):
+        raise _found(repository, "it has a stash", f"{git} stash show -p > my.patch")
+    listed = repository.run("worktree", "list", "--porcelain").text.splitlines()
+    if sum(line.startswith("worktree ") for line in listed) > 1:
+        raise _found(repository, "other work trees belong to it", f"{git} worktree list")
+    stack.refuse_unsafe(repository, stack.BRANCH)
+    _refuse_commits(repository, git)
+
+
+def _refuse_commits(repository: Repository, git: str) -> None:
+    """The release is a commit without parents; what is above it is the tool's, or a person's."""
+    words = ("--branches", "--tags", "HEAD", "--min-parents=1", "--format=%H")
+    for commit in repository.line("log", *words).split():
+        (found,) = repository.history(CommitId(commit), 1)
+        if not is_as_made(found):
+            title = found.message.splitlines()[0]
+            raise _found(
+                repository,
+                f"{commit[:12]} '{title}' is not as the tool made it, or not the tool's",
+                f"{git} bundle create ~/mine.bundle --branches --tags",
+            )
+
+
+def _found(repository: Repository, why: str, next: str) -> ToolError:
+    return ToolError(
+        f"{repository.folder} has work of yours in it, and nothing was deleted.",
+        why=why,
+        next=f"{next} # then remove it there, and run the same command again",
+    )

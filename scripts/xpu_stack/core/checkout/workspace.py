@@ -1,0 +1,28 @@
+"""What every verb on a checkout works with."""
+
+from dataclasses import dataclass
+
+from xpu_stack.core.checkout.providers import Checkout
+from xpu_stack.core.checkout.resolutions import Resolutions
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.layout import Layout
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A series, and the checkout that it is worked on in."""
+
+    layout: Layout
+    base: Base
+    series: Series
+    checkout: Checkout
+
+    @property
+    def repository(self) -> Repository:
+        return self.checkout.repository
+
+    @property
+    def resolutions(self) -> Resolutions:
+        return Resolutions(self.layout.resolutions(self.base.name))

@@ -1,0 +1,158 @@
+"""The text of a change, and the message of its commit.
+
+A text is a title, a blank line, and the sections Motivation, Design and
+Additional Context with underlined headings: valid Markdown that has no line
+which begins with git's comment character, so that it survives an editor. The
+message of a commit is the text and three trailers:
+
+    XPU-Change: device/runtime
+    XPU-Stage: device 1/2
+    XPU-Digest: <sha256 of title, text and tree>
+
+A person who makes a commit a change of its own writes the first of them.
+The digest tells a commit as the tool made it, of this or an earlier version of
+the series, from one that a person has changed since. ghstack adds lines of its
+own to the messages; they are no part of the digest.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.core.system.errors import SeriesError
+from xpu_stack.core.system.git import Commit, TreeId
+
+SECTIONS = ("Motivation", "Design", "Additional Context")
+TITLE_LIMIT = 72
+UNWRITTEN = "To be written:"  # begins a line that waits for its words
+
+_TRAILER = re.compile(r"^XPU-(Change|Stage|Digest): (.+)$", re.MULTILINE)
+_GHSTACK_LINE = re.compile(
+    r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
+)
+_GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\]|^\* (__->__ )?#\d+")
+
+
+@dataclass(frozen=True)
+class ChangeText:
+    """Title and body of a change."""
+
+    title: str
+    body: str
+
+    @classmethod
+    def read(cls, path: Path, shown: str) -> "ChangeText":
+        """Reads and checks a text; errors point at file and line."""
+        try:
+            return cls.parse(path.read_text(encoding="utf-8"), shown)
+        except FileNotFoundError:
+            raise SeriesError(
+                shown, "every change has a text; this one is not there", do="write"
+            ) from None
+        except UnicodeDecodeError:
+            raise SeriesError(shown, "is not UTF-8") from None
+
+    @classmethod
+    def parse(cls, text: str, shown: str) -> "ChangeText":
+        """Checks a text; `shown` is how errors name it."""
+        lines = text.splitlines()
+        title = lines[0].strip() if lines else ""
+        if not title or len(title) > TITLE_LIMIT:
+            raise SeriesError(
+                f"{shown}:1", f"the title must have 1 to {TITLE_LIMIT} characters, not {len(title)}"
+            )
+        if len(lines) < 2 or lines[1].strip():
+            raise SeriesError(f"{shown}:2", "a blank line must follow the title")
+        _check_sections(lines, shown)
+        return cls(title, "\n".join(line.rstrip() for line in lines[2:]).strip())
+
+    @property
+    def message(self) -> str:
+        return f"{self.title}\n\n{self.body}"
+
+
+def template(title: str, motivation: str = "") -> str:
+    """The text of a new change; `unwritten` finds what is still to be filled in."""
+    told = [
+        motivation or f"{UNWRITTEN} why it is needed.",
+        f"{UNWRITTEN} what it does, and how.",
+        f"{UNWRITTEN} what else a reader must know; or: None.",
+    ]
+    parts = [f"{one}\n{'-' * len(one)}\n{text}\n" for one, text in zip(SECTIONS, told, strict=True)]
+    return "\n".join([f"{title}\n", *parts])
+
+
+def unwritten(text: ChangeText) -> int | None:
+    """The line of a text where something is still to be written."""
+    for number, line in enumerate(text.message.splitlines(), start=1):
+        if line.startswith(UNWRITTEN):
+            return number
+    return None
+
+
+def _check_sections(lines: list[str], shown: str) -> None:
+    found: list[str] = []
+    for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
+        if _TRAILER.match(line):
+            raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
+        if line in SECTIONS and under == "-" * len(line):
+            found.append(line)
+            rest = [text for text in lines[number + 1 :] if text.strip()]
+            heading_next = len(rest) > 1 and rest[0] in SECTIONS and set(rest[1]) == {"-"}
+            if not rest or heading_next:
+                raise SeriesError(f"{shown}:{number}", f"the section '{line}' is empty")
+    if tuple(found) != SECTIONS:
+        missing = [section for section in SECTIONS if section not in found]
+        raise SeriesError(
+            shown,
+            f"needs the sections {', '.join(SECTIONS)}, in this order, underlined with '-'"
+            + (f"; missing: {', '.join(missing)}" if missing else ""),
+        )
+
+
+def digest(text: str, tree: TreeId) -> str:
+    return hashlib.sha256(f"{text}\0{tree}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Trailers:
+    """What the trailers of a commit of the series say."""
+
+    change: str  # <stage>/<change>
+    stage: str
+    digest: str
+
+
+def compose(text: ChangeText, change: str, stage: str, n: int, of: int, tree: TreeId) -> str:
+    """The message of the commit of change n of `of` in its stage."""
+    return (
+        f"{text.message}\n\n"
+        f"XPU-Change: {change}\n"
+        f"XPU-Stage: {stage} {n}/{of}\n"
+        f"XPU-Digest: {digest(text.message, tree)}\n"
+    )
+
+
+def trailers(message: str) -> Trailers | None:
+    """The series' trailers of a message, or None for a commit of someone else."""
+    found = dict(_TRAILER.findall(message))
+    if "Change" not in found:
+        return None
+    return Trailers(found["Change"], found["Change"].partition("/")[0], found.get("Digest", ""))
+
+
+def own_text(message: str) -> str:
+    """A commit's message without the series' trailers and without ghstack's lines."""
+    lines = [
+        line
+        for line in message.splitlines()
+        if not (_TRAILER.match(line) or _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line))
+    ]
+    return "\n".join(lines).strip()
+
+
+def is_as_made(commit: Commit) -> bool:
+    """Whether a commit with our trailers is just as the tool made it."""
+    found = trailers(commit.message)
+    return found is not None and found.digest == digest(own_text(commit.message), commit.tree)

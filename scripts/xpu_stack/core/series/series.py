@@ -1,0 +1,333 @@
+"""The series: its stages, their changes, and the files of each change.
+
+`patches/series.yaml` is read here and nowhere else. What can be derived is
+derived: a change's text and patch have their places by name, its new files
+are the files below the payload folders it claims.
+"""
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from xpu_stack.core.series.change_text import ChangeText
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.git import Identity
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.yaml_file import Node
+
+PAYLOAD_FOLDERS = ("c10_xpu", "aten_xpu", "torch_xpu_py")
+NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
+_AUTHOR = re.compile(r"([^<>]+) <([^<>]+)>\Z")
+# Every line of a hunk begins with another character. No renames: both names are one.
+_PATCH_PATH = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
+# What editors and languages leave in a folder is no payload.
+_NOT_PAYLOAD = re.compile(r"(^|/)(__pycache__|\.[^/]+|[^/]+~|[^/]+\.pyc)(/|$)")
+
+
+def split_id(id_: str) -> tuple[str, str] | None:
+    """Stage and name of a change's id, or None where it is none."""
+    stage, slash, name = id_.partition("/")
+    return (stage, name) if slash and _NAME.match(stage) and _NAME.match(name) else None
+
+
+@dataclass(frozen=True)
+class PayloadFile:
+    """A new file: where it is kept, and its path in PyTorch's tree."""
+
+    source: Path
+    kept_at: str  # c10_xpu/<stage>/<target>
+    target: str
+
+    @property
+    def mode(self) -> int:
+        if self.source.is_symlink():
+            return 0o120000
+        return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
+
+    @property
+    def content(self) -> bytes:
+        """As git has it: of a link, what it points to."""
+        if self.source.is_symlink():
+            return os.fsencode(self.source.readlink())
+        return self.source.read_bytes()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One commit, one pull request."""
+
+    stage: str
+    name: str
+    number: int  # in its stage, from 1
+    of: int  # how many changes the stage has
+    text: ChangeText
+    files: tuple[PayloadFile, ...]
+    patch: Path | None
+    place: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.stage}/{self.name}"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it has content; a new one has only a text."""
+        return bool(self.files) or self.patch is not None
+
+    def patched_paths(self) -> list[str]:
+        """The files of PyTorch, or of earlier changes, that the patch edits."""
+        if self.patch is None:
+            return []
+        text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
+        paths = sorted(set(_PATCH_PATH.findall(text)))
+        for path in paths:
+            if {"..", ".git", ""} & set(path.split("/")):
+                raise SeriesError(self.place, f"{self.id}: its patch edits '{path}': no such place")
+        return paths
+
+    def touched_paths(self) -> list[str]:
+        """The files that it edits, and those that it adds."""
+        return self.patched_paths() + [file.target for file in self.files]
+
+    @cached_property
+    def source_digest(self) -> str:
+        """A digest of all that the change is made from."""
+        sum = hashlib.sha256(self.text.message.encode())
+        sum.update(f"\0{self.number}/{self.of}\0".encode())
+        for file in self.files:
+            sum.update(f"{file.target}\0{file.mode:o}\0".encode())
+            sum.update(hashlib.sha256(file.content).digest())
+        if self.patch is not None:
+            sum.update(self.patch.read_bytes())
+        return sum.hexdigest()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of changes that leaves the tree building and its tests passing."""
+
+    name: str
+    summary: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """All stages, in order."""
+
+    stages: tuple[Stage, ...]
+    author: tuple[str, str]
+    base: str
+
+    @property
+    def stage_names(self) -> list[str]:
+        return [stage.name for stage in self.stages]
+
+    def up_to(self, stage: str) -> tuple[Stage, ...]:
+        """The stages up to and including `stage`."""
+        if stage == NO_STAGE:
+            return ()
+        if stage not in self.stage_names:
+            raise ToolError(
+                f"There is no stage '{stage}'.",
+                why=f"the stages there are: {', '.join(self.stage_names)}",
+                next=commands.make("apply", STAGE=self.stage_names[-1]),
+                code=ExitCode.USAGE,
+            )
+        return self.stages[: self.stage_names.index(stage) + 1]
+
+    def changes(self, point: str) -> list[Change]:
+        """The changes up to and including a stage, or a change: <stage>/<change>."""
+        stage, _, name = point.partition("/")
+        changes = [change for one in self.up_to(stage) for change in one.changes]
+        if not name:
+            return changes
+        for number, change in enumerate(changes, start=1):
+            if change.id == point:
+                return changes[:number]
+        own = [change.id for change in changes if change.stage == stage]
+        raise ToolError(
+            f"There is no change '{point}'.",
+            why=f"the changes of its stage are: {', '.join(own) or 'none'}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+
+    def points(self, last: str, *, each: bool = False) -> list[str]:
+        """Where tests run on the way to `last`: at the end of stages, or at each change."""
+        if each:
+            return [change.id for change in self.changes(last)]
+        stage = last.partition("/")[0]
+        return [one.name for one in self.up_to(stage)[:-1]] + [last]
+
+    def all_changes(self) -> Iterator[Change]:
+        for stage in self.stages:
+            yield from stage.changes
+
+    def identity(self, when: int) -> Identity:
+        return Identity(*self.author, when)
+
+    @classmethod
+    def load(cls, layout: Layout, base: str) -> "Series":
+        """Reads and checks the series; errors point at file and line."""
+        return _Reader(layout, base).read()
+
+
+def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
+    changes = [
+        replace(change, files=tuple(sorted(owned.get(change.id, []), key=lambda one: one.target)))
+        for change in stage.changes
+    ]
+    return replace(stage, changes=tuple(changes))
+
+
+def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
+    """Refuses a link by which a file outside the series could be read."""
+    if len(name.parts) < 3:
+        raise SeriesError(str(name), "is a link; it must be a folder")
+    if f"{posixpath.normpath(inner.parent / target)}/".startswith(("/", "../")):
+        raise SeriesError(str(name), f"is a link that points outside of PyTorch's tree: {target}")
+
+
+class _Reader:
+    def __init__(self, layout: Layout, base: str) -> None:
+        self.layout = layout
+        self.base = base
+        self.shown = self._name_of(layout.series_file)
+        self.payload = self._find_payload()
+        self.claims: dict[PurePosixPath, tuple[str, Node]] = {}  # -> change, where
+        self.patches: set[Path] = set()
+        self.texts: set[Path] = set()
+
+    def read(self) -> Series:
+        node = Node.load(self.layout.series_file, self.shown)
+        node.fields({"author", "stages"})
+        author = _AUTHOR.match(node["author"].text())
+        if not author:
+            raise node["author"].error("'author' must be 'name <address>'")
+        stages: list[Stage] = []
+        for item in node["stages"].items():
+            stage = self._stage(item)
+            if stage.name in [other.name for other in stages] or stage.name == NO_STAGE:
+                raise item["name"].error(f"the stage '{stage.name}' is there already")
+            stages.append(stage)
+        if not stages:
+            raise node["stages"].error("there must be a stage")
+        owned = self._owned()
+        self._check_nothing_left()
+        return Series(
+            tuple(_with_files(stage, owned) for stage in stages), (author[1], author[2]), self.base
+        )
+
+    def _stage(self, node: Node) -> Stage:
+        node.fields({"name", "summary", "changes"})
+        name = self._checked_name(node["name"])
+        items = node["changes"].items()
+        if not items:
+            raise node["changes"].error(f"the stage '{name}' has no change")
+        changes: list[Change] = []
+        for number, item in enumerate(items, start=1):
+            change = self._change(item, name, number, len(items))
+            if change.name in [other.name for other in changes]:
+                raise item["name"].error(f"the change '{change.id}' is there already")
+            changes.append(change)
+        return Stage(name, node["summary"].text(), tuple(changes))
+
+    def _change(self, node: Node, stage: str, number: int, of: int) -> Change:
+        node.fields({"name"}, {"files"})
+        name = self._checked_name(node["name"])
+        text = self.layout.patches / "texts" / stage / f"{name}.md"
+        self.texts.add(text)
+        if "files" in node:
+            self._claim(node, f"{stage}/{name}", stage)
+        patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
+        self.patches.add(patch)
+        for path in (text, patch):
+            if path.is_symlink():
+                raise SeriesError(self._name_of(path), "is a link; it must be a file")
+        return Change(
+            stage=stage,
+            name=name,
+            number=number,
+            of=of,
+            text=ChangeText.read(text, self._name_of(text)),
+            files=(),  # known when all claims are
+            patch=patch if patch.exists() else None,
+            place=node.place,
+        )
+
+    def _claim(self, node: Node, change: str, stage: str) -> None:
+        for item in node["files"].items():
+            prefix = PurePosixPath(item.text())
+            if prefix.parts[0] not in PAYLOAD_FOLDERS or prefix.parts[1:2] != (stage,):
+                folders = ", ".join(f"{folder}/{stage}" for folder in PAYLOAD_FOLDERS)
+                raise item.error(f"'{prefix}' is not below {folders}")
+            if prefix in self.claims:
+                raise item.error(f"'{prefix}' belongs to '{self.claims[prefix][0]}' already")
+            self.claims[prefix] = (change, item)
+
+    def _owned(self) -> dict[str, list[PayloadFile]]:
+        """Change -> its files: of the claims on a file, the closest one counts."""
+        closest = {
+            path: next((one for one in [path, *path.parents] if one in self.claims), None)
+            for path in self.payload
+        }
+        for claim, (_, item) in self.claims.items():
+            if claim not in closest.values():
+                raise item.error(f"'{claim}' has no file")
+        owned: dict[str, list[PayloadFile]] = {}
+        for path, found in closest.items():
+            if found is None:
+                raise SeriesError(str(path), f"no change in {self.shown} claims this file")
+            owned.setdefault(self.claims[found][0], []).append(self.payload[path])
+        return owned
+
+    def _check_nothing_left(self) -> None:
+        targets: dict[str, str] = {}
+        for file in self.payload.values():
+            if file.target in targets:
+                raise SeriesError(
+                    file.kept_at, f"'{file.target}' is written in {targets[file.target]} too"
+                )
+            targets[file.target] = file.kept_at
+        for folder, pattern, known in (
+            (self.layout.base_folder(self.base), "*/*.patch", self.patches),
+            (self.layout.patches / "texts", "*/*", self.texts),
+        ):
+            for path in sorted(folder.glob(pattern)):
+                if path not in known:
+                    raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
+
+    def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
+        found = {}
+        for folder in PAYLOAD_FOLDERS:
+            top = self.layout.repository / folder
+            # a folder that is a link is listed, but not followed
+            for path in [top, *sorted(top.rglob("*"))] if not top.is_symlink() else [top]:
+                name = PurePosixPath(self._name_of(path))
+                inner = PurePosixPath(*name.parts[2:])
+                if _NOT_PAYLOAD.search(str(inner)):
+                    continue
+                if path.is_symlink():
+                    _check_link(name, inner, str(path.readlink()))
+                elif path.is_dir() or len(name.parts) < 3:
+                    continue
+                found[name] = PayloadFile(path, str(name), str(inner))
+        return found
+
+    def _checked_name(self, node: Node) -> str:
+        name = node.text()
+        if not _NAME.match(name):
+            raise node.error(f"'{name}' is no name: small letters, digits, '-' and '_'")
+        return name
+
+    def _name_of(self, path: Path) -> str:
+        return path.relative_to(self.layout.repository).as_posix()

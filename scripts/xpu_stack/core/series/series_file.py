@@ -1,0 +1,218 @@
+"""Editing patches/series.yaml: only the lines that change, comments and all kept.
+
+The file is taken as blocks of lines, one for each change, in the stages that
+hold them. The comment lines just above an item belong to it. What is not
+edited is written back byte for byte.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from xpu_stack.core.system.errors import ExitCode, ToolError
+
+SUMMARY = "to be written"  # of a new stage; `make check` asks for a better one
+
+_WIDTH = 80
+_FILES = re.compile(r"\s*files:")
+
+
+@dataclass
+class ChangeBlock:
+    """The lines of a change."""
+
+    name: str
+    lines: list[str]
+    files: list[str]
+
+    def claim(self, files: list[str]) -> None:
+        """Makes `files:` this list; without one, the line goes."""
+        if files == self.files:
+            return
+        first, last = self._place()
+        if any("#" in line for line in self.lines[first:last]) or (self.files and first == last):
+            raise ToolError(
+                f"The files of '{self.name}' are written in a way that cannot be edited.",
+                why="patches/series.yaml needs other files there; comments would be lost",
+                next=f"write, by hand: files: [{', '.join(files)}]",
+                code=ExitCode.SERIES,
+            )
+        self.lines[first:last] = _listed(f"{_indent(self.lines)}  ", files)
+        self.files = files
+
+    def _place(self) -> tuple[int, int]:
+        """Where the lines of `files:` are, or are to be."""
+        starts = [n for n, line in enumerate(self.lines) if _FILES.match(line)]
+        if not starts:
+            after = next(n for n, line in enumerate(self.lines) if "name:" in line) + 1
+            return after, after
+        first = last = starts[0]
+        while last + 1 < len(self.lines) and self._goes_on(first, self.lines[last + 1]):
+            last += 1
+        return first, last + 1
+
+    def _goes_on(self, first: int, line: str) -> bool:
+        """Whether a line is of the list that begins at line `first`."""
+        inside = _depth(line) - _depth(self.lines[first])
+        return bool(line.strip()) and (inside > 0 or (inside == 0 and line.lstrip()[0] in "-]"))
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _listed(indent: str, files: list[str]) -> list[str]:
+    if not files:
+        return []
+    short = f"{indent}files: [{', '.join(files)}]\n"
+    if len(short) <= _WIDTH:
+        return [short]
+    return [f"{indent}files:\n", *(f"{indent}  - {file}\n" for file in files)]
+
+
+@dataclass
+class StageBlock:
+    """The lines of a stage before its changes, and these."""
+
+    name: str
+    head: list[str]
+    changes: list[ChangeBlock]
+
+
+@dataclass
+class SeriesFile:
+    """The file in blocks."""
+
+    path: Path
+    head: list[str]
+    stages: list[StageBlock]
+
+    @classmethod
+    def read(cls, path: Path) -> "SeriesFile":
+        """The file must be valid: `Series.load` has said so."""
+        text = path.read_text(encoding="utf-8")
+        lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
+        data = YAML(typ="rt").load(text)["stages"]
+        items: list[tuple[int, Any]] = []
+        for number, stage in enumerate(data):
+            items.append((data.lc.item(number)[0], stage))
+            changes = stage["changes"]
+            items += [(changes.lc.item(n)[0], change) for n, change in enumerate(changes)]
+        starts = [_with_comments(lines, line) for line, _ in items] + [len(lines)]
+        file = cls(path, lines[: starts[0]], [])
+        for (_, item), start, end in zip(items, starts, starts[1:], strict=False):
+            if "changes" in item:
+                file.stages.append(StageBlock(item["name"], lines[start:end], []))
+            else:
+                files = [str(one) for one in item.get("files", [])]
+                block = ChangeBlock(item["name"], lines[start:end], files)
+                file.stages[-1].changes.append(block)
+        return file
+
+    @property
+    def text(self) -> str:
+        lines = list(self.head)
+        for stage in self.stages:
+            lines += stage.head
+            for change in stage.changes:
+                lines += change.lines
+        return "".join(lines)
+
+    def stage(self, name: str) -> StageBlock | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+    def change(self, id_: str) -> ChangeBlock | None:
+        stage, _, name = id_.partition("/")
+        block = self.stage(stage)
+        return next((one for one in block.changes if one.name == name), None) if block else None
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{stage.name}/{one.name}" for stage in self.stages for one in stage.changes]
+
+    def arrange(self, ids: list[str], next: str = "make status") -> None:
+        """Makes `ids` the changes there are, in this order; what is new gets lines.
+
+        next: what a person can do where the order cannot be.
+        """
+        stages: list[StageBlock] = []
+        for id_ in ids:
+            stage, _, name = id_.partition("/")
+            if not stages or stages[-1].name != stage:
+                if stage in [one.name for one in stages]:
+                    raise _interleaved(id_, stages[-1].name, next)
+                known = self.stage(stage)
+                head = known.head if known else self._new_head(stage)
+                stages.append(StageBlock(stage, head, []))
+            block = self.change(id_) or ChangeBlock(
+                name, [f"{self._indents[1]}- name: {name}\n"], []
+            )
+            stages[-1].changes.append(block)
+        self.stages = stages
+
+    @property
+    def _indents(self) -> tuple[str, str]:
+        """How far the items are in: of stages, and of changes."""
+        stage = self.stages[0]
+        return _indent(stage.head), _indent(stage.changes[0].lines)
+
+    def _new_head(self, name: str) -> list[str]:
+        indent = self._indents[0]
+        return [
+            f"{indent}- name: {name}\n",
+            f"{indent}  summary: {SUMMARY}\n",
+            f"{indent}  changes:\n",
+        ]
+
+    def settle(self, owners: dict[str, str]) -> None:
+        """Has every payload file claimed by its change. owners: file -> change."""
+        claims = {PurePosixPath(file): id_ for id_ in self.ids for file in self._block(id_).files}
+        for file, id_ in sorted(owners.items()):
+            path = PurePosixPath(file)
+            if claims.get(_closest(path, claims)) != id_:
+                folder = PurePosixPath(*path.parts[:2])
+                alone = {other for kept, other in owners.items() if _below(kept, folder)} == {id_}
+                claims[folder if alone else path] = id_
+        used = {_closest(PurePosixPath(file), claims) for file in owners}
+        for id_ in self.ids:
+            self._block(id_).claim(
+                [str(one) for one, owner in claims.items() if owner == id_ and one in used]
+            )
+
+    def _block(self, id_: str) -> ChangeBlock:
+        block = self.change(id_)
+        assert block is not None
+        return block
+
+
+def _closest(path: PurePosixPath, claims: Mapping[PurePosixPath, str]) -> PurePosixPath:
+    return next((one for one in [path, *path.parents] if one in claims), path)
+
+
+def _below(file: str, folder: PurePosixPath) -> bool:
+    return PurePosixPath(file).is_relative_to(folder)
+
+
+def _indent(lines: list[str]) -> str:
+    item = next(line for line in lines if line.lstrip().startswith("- "))
+    return " " * _depth(item)
+
+
+def _interleaved(id_: str, stage: str, next: str) -> ToolError:
+    return ToolError(
+        f"The order of the commits splits the stage '{id_.partition('/')[0]}'.",
+        why=f"{id_} comes after a change of '{stage}'",
+        next=f"{next} # keep the changes of a stage together",
+        code=ExitCode.SERIES,
+    )
+
+
+def _with_comments(lines: list[str], item: int) -> int:
+    """The first line of an item that begins at line `item`: its comments are above it."""
+    while item > 0 and lines[item - 1].lstrip().startswith("#"):
+        item -= 1
+    return item

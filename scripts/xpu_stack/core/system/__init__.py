@@ -1,0 +1,4 @@
+"""Errors, output, running programs, locks, git, atomic writes.
+
+May import: nothing.
+"""

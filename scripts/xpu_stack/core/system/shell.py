@@ -1,0 +1,130 @@
+"""The one place that runs other programs. Every call is in the log."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.core.system.console import log
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a program ended, and what it said."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+    @property
+    def text(self) -> str:
+        return self.output.decode(errors="backslashreplace")
+
+    @property
+    def complaint(self) -> str:
+        return (self.errors or self.output).decode(errors="backslashreplace").strip()
+
+
+class CommandFailed(Exception):
+    """A program that had to succeed did not."""
+
+    def __init__(self, command: Sequence[str], result: Result) -> None:
+        super().__init__(f"{shlex.join(command)}: exit {result.code}: {result.complaint}")
+        self.command = list(command)
+        self.result = result
+
+
+def _environment(changes: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if changes is None else {**os.environ, **changes}
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes | None = None,
+    check: bool = True,
+) -> Result:
+    """Runs `command` to its end and returns what it said.
+
+    env: changes to the environment. Raises CommandFailed when `check` is set
+    and the exit code is not 0.
+    """
+    words = [str(word) for word in command]
+    log.debug("$ %s", shlex.join(words))
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env=_environment(env),
+        input=b"" if input is None else input,
+        capture_output=True,
+        check=False,
+    )
+    result = Result(done.returncode, done.stdout, done.stderr)
+    if result.code:
+        log.debug("exit %d: %s", result.code, result.complaint)
+    if check and result.code:
+        raise CommandFailed(words, result)
+    return result
+
+
+def follow(
+    command: Sequence[str | Path],
+    line: Callable[[str], None],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> int:
+    """Runs `command`, gives each line that it prints to `line`, returns its exit code.
+
+    The program gets its own process group, so that Ctrl-C ends it and all
+    that it started, once, from here. It also ends when this process is killed:
+    a build must not go on beside that of the next command.
+    """
+    words = [str(word) for word in command]
+    log.debug("$ %s", shlex.join(words))
+    with subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=_environment(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="backslashreplace",
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for text in process.stdout:
+                log.debug("| %s", text.rstrip("\n"))
+                line(text.rstrip("\n"))
+            return process.wait()
+        except BaseException:
+            _end_group(process)
+            raise
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _end_group(process: "subprocess.Popen[str]") -> None:
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

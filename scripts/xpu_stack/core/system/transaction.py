@@ -1,0 +1,252 @@
+"""Atomic changes of many files: those of a checkout, and those of the series.
+
+Note [Renames]
+~~~~~~~~~~~~~~
+New contents wait in a folder beside what they replace, on the same file system.
+Then each file in the way is renamed out of it, and each new one into its place.
+A rename that was done can be told from one that was not, so that the row can be
+repeated from any point, and taken back from any point, file times and all.
+"""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.core.system import commands, critical, lock
+from xpu_stack.core.system.console import log, say
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.shell import CommandFailed
+
+GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
+_FAULT = "XPU_STACK_FAULT"  # a test's way to end a step at a given point
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A file to be renamed out or in; mode 0: there is none."""
+
+    path: str  # in the root
+    old_mode: int
+    new_mode: int
+
+
+@dataclass(frozen=True)
+class Renames:
+    """A row of renames. stage: has the new contents in new/, by path, and takes the old."""
+
+    root: Path
+    stage: Path
+    files: list[Renamed]
+
+    def refuse_unwritable(self, what: str) -> None:
+        """Refuses if a folder cannot be written, before any is."""
+        folders = {_nearest(self.root / file.path) for file in self.files}
+        for folder in sorted(folders):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise ToolError(
+                    f"{what} could not be changed; it is as it was.",
+                    why=f"nothing can be written in {folder}",
+                    next=f"{commands.line('ls', '-ld', folder)}; "
+                    f"{commands.line('lsattr', '-d', folder)} # then the same command again",
+                )
+
+    def forward(self) -> None:
+        """Puts every file in its place."""
+        for number, file in enumerate(self.files):
+            if not file.new_mode:  # first: a folder may come where a file was
+                self._out(number)
+        fault("gone")
+        for number, file in enumerate(self.files):
+            if file.new_mode:
+                self._in(number)
+            fault(f"file {number}")
+
+    def back(self) -> None:
+        """Takes it all back, as far as it was done."""
+        for file in self.files:
+            target, new = self.root / file.path, self.stage / "new" / file.path
+            if file.new_mode == GITLINK:
+                self._prune(target)
+            elif file.new_mode and not os.path.lexists(new) and os.path.lexists(target):
+                target.rename(new)
+                self._prune(target.parent)
+        for number, file in enumerate(self.files):
+            target, old = self.root / file.path, self._old(number)
+            if os.path.lexists(old):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                old.rename(target)
+            elif file.old_mode == GITLINK:
+                target.mkdir(parents=True, exist_ok=True)
+
+    def _old(self, number: int) -> Path:
+        """Where the file that was there is kept; paths of old and new may need one folder."""
+        return self.stage / "old" / str(number)
+
+    def _out(self, number: int) -> None:
+        target, old = self.root / self.files[number].path, self._old(number)
+        if os.path.lexists(old):
+            return  # repeated: what stands there now is new
+        if target.is_dir() and not target.is_symlink():
+            self._prune(target)  # a submodule's: it goes when it is empty
+        elif os.path.lexists(target):
+            old.parent.mkdir(exist_ok=True)
+            target.rename(old)
+            self._prune(target.parent)
+
+    def _in(self, number: int) -> None:
+        file = self.files[number]
+        target, new = self.root / file.path, self.stage / "new" / file.path
+        if file.new_mode != GITLINK and not os.path.lexists(new):
+            return  # repeated: it is there
+        self._out(number)
+        if file.new_mode == GITLINK:
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            new.rename(target)
+
+    def _prune(self, folder: Path) -> None:
+        """Removes a folder and those above it, as far as they are empty."""
+        while folder != self.root:
+            try:
+                folder.rmdir()
+            except OSError:
+                break  # something is left in it, or it is none
+            folder = folder.parent
+
+
+def _nearest(path: Path) -> Path:
+    """The folder that a file is in, or the closest there is."""
+    return next(folder for folder in path.parents if folder.is_dir())
+
+
+def reason(error: Exception) -> str:
+    """Why a step failed, in a line."""
+    if isinstance(error, CommandFailed):
+        return (error.result.complaint.splitlines() or [str(error)])[-1]
+    if isinstance(error, OSError):
+        return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    return str(error)
+
+
+def fault(point: str) -> None:
+    """Where a test ends the step: by a kill, or by an error, "<point>!"."""
+    asked = os.environ.get(_FAULT)
+    if asked == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if asked == f"{point}!":
+        del os.environ[_FAULT]  # not on the way back
+        raise PermissionError(1, "Operation not permitted", point)
+
+
+def forward_or_back(
+    stage: Path, forward: Callable[[], None], back: Callable[[], None]
+) -> Exception | None:
+    """Does a step, or takes it back when it fails: then, why it failed.
+
+    Repeated after a cut, it stays on the way that it was on.
+    """
+    onward, error = stage / "forward", None
+    if onward.exists():
+        try:
+            forward()
+            return None
+        except Exception as problem:
+            log.exception("the step failed, and is taken back")
+            error = problem
+            onward.unlink()
+    back()
+    return error
+
+
+# -- the files of the series -----------------------------------------------------
+
+
+def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> None:
+    """Makes these the files of the series: mode and content, or None for a file that goes."""
+    with _held(layout):
+        stage = _stage(layout)
+        shutil.rmtree(stage, ignore_errors=True)
+        files = []
+        with _as_it_was(stage):
+            for path, wanted in contents.items():
+                name = path.relative_to(layout.repository).as_posix()
+                files.append(Renamed(name, 0, wanted[0] if wanted else 0))
+                if wanted:
+                    _put(stage / "new" / name, *wanted)
+            stage.mkdir(parents=True, exist_ok=True)
+            (stage / "forward").touch()
+            journal = json.dumps([[file.path, file.old_mode, file.new_mode] for file in files])
+            (stage / "draft").write_text(journal)
+        renames = Renames(layout.repository, stage, files)
+        renames.refuse_unwritable("The series")
+        critical.run(lambda: _go(renames))
+
+
+def recover(layout: Layout) -> None:
+    """Completes a write of the series' files that was interrupted."""
+    journal = _stage(layout) / "journal.json"
+    if not journal.exists():
+        return
+    with _held(layout):
+        files = [Renamed(*fields) for fields in json.loads(journal.read_text())]
+        _perform(Renames(layout.repository, _stage(layout), files))
+    say("an earlier run was interrupted while it wrote the series; that is now complete")
+
+
+def _stage(layout: Layout) -> Path:
+    return layout.patches / ".transaction"  # on the file system that the series is on
+
+
+@contextmanager
+def _held(layout: Layout) -> Iterator[None]:
+    with lock.held(layout.state / "series.lock", "write", str(layout.patches)):
+        yield
+
+
+def _put(path: Path, mode: int, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode == 0o120000:
+        path.symlink_to(os.fsdecode(content))
+        return
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(0o755 if mode == 0o100755 else 0o644)
+
+
+@contextmanager
+def _as_it_was(stage: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise _failed(error) from error
+
+
+def _failed(error: Exception) -> ToolError:
+    return ToolError(
+        "The series could not be written; it is as it was.",
+        why=reason(error),
+        next="fix that, then run the same command again",
+    )
+
+
+def _go(renames: Renames) -> None:
+    (renames.stage / "draft").rename(renames.stage / "journal.json")
+    _perform(renames)
+
+
+def _perform(renames: Renames) -> None:
+    error = forward_or_back(renames.stage, renames.forward, renames.back)
+    (renames.stage / "journal.json").unlink()
+    shutil.rmtree(renames.stage, ignore_errors=True)
+    if error:
+        raise _failed(error)

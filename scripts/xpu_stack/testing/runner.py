@@ -1,0 +1,322 @@
+"""Runs the C++ and Python tests of a stage, in the configurations that they need.
+
+A configuration is a mapping of devices with one ordinal for each device, or with
+two. What runs in which:
+
+- Every test runs on the CPU device, with one ordinal and with two, and with the
+  mapping GPU: on a machine without a GPU it is then skipped, and says so.
+- AUTO and EXPLICIT give the same devices as CPU or GPU, and ordinals are made in
+  one way for all: only the tests of the stage that does the mapping run in all
+  eight configurations.
+- The brief run is CPU with two ordinals, in which no test is skipped for want of a
+  device. It is enough for the stages below the one that is asked for, whose tests
+  all run again there, and for a sanitizer. It leaves out programs that passed
+  before and are still the same, with all that they load.
+
+A test is counted for the change that brought it.
+"""
+
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.build import cmake, compilers, runtime
+from xpu_stack.build.build import targets_of
+from xpu_stack.build.configuration import Build, Sanitizer
+from xpu_stack.build.results import Outcome, Record
+from xpu_stack.core.series.series import Change
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import Bar, progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.testing import python_tests
+from xpu_stack.testing.test_cache import Passed
+
+_LIMIT = 120  # seconds for one test program, when TEST_TIMEOUT does not say
+_CTEST = "ctest.xml"  # what CTest says of each program
+_SHOWN = 60  # lines of a failed test that are shown; the log has all
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run of the tests."""
+
+    mapping: str
+    virtual_devices: int | None
+
+    @property
+    def name(self) -> str:
+        return self.mapping + (f"-{self.virtual_devices}" if self.virtual_devices else "")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        count = {"TORCH_XPU_VIRTUAL_DEVICES": str(self.virtual_devices)}
+        return {"TORCH_XPU_MAPPING": self.mapping, **(count if self.virtual_devices else {})}
+
+
+CONFIGURATIONS = tuple(
+    Configuration(mapping, count)
+    for mapping in ("CPU", "GPU", "AUTO", "EXPLICIT")
+    for count in (None, 2)
+)
+
+
+_BRIEF = ("CPU-2",)
+_EVERY_TEST = ("CPU", "CPU-2", "GPU")
+_MAPPING_STAGE = "device"
+
+
+def configurations(change: str, *, brief: bool = False) -> tuple[Configuration, ...]:
+    """Those that the tests of a change run in."""
+    if not brief and change.partition("/")[0] == _MAPPING_STAGE:
+        return CONFIGURATIONS
+    names = _BRIEF if brief else _EVERY_TEST
+    return tuple(one for one in CONFIGURATIONS if one.name in names)
+
+
+def _suppressions(this: Build) -> Path:
+    return this.work.layout.repository / "ci" / "sanitizers"
+
+
+def _sanitizer_options(this: Build) -> dict[str, str]:
+    """What the sanitizers need to know of libraries that are not ours."""
+    folder = _suppressions(this)
+    return {
+        "TSAN_OPTIONS": f"suppressions={folder / 'tsan.supp'} "
+        # The SYCL runtime was not compiled with the sanitizer: what it does
+        # within itself cannot be judged.
+        "ignore_noninstrumented_modules=1 die_after_fork=0 second_deadlock_stack=1",
+        # The SYCL runtime changes the alternate signal stack of threads.
+        "ASAN_OPTIONS": "detect_leaks=1 strict_string_checks=1 use_sigaltstack=0",
+        "LSAN_OPTIONS": f"suppressions={folder / 'lsan.supp'} print_suppressions=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Record:
+    """Runs the tests that `changes` bring; the record is kept by tree.
+
+    again: also those that a brief run would leave out.
+    """
+    tree = this.work.repository.tree_of("HEAD")
+    programs = _programs(this, changes)
+    scripts = python_tests.owners(changes)
+    if scripts and this.sanitizer is not Sanitizer.NONE:
+        say("Python tests are left out: the interpreter is built without the sanitizer")
+        scripts = {}
+    runs = {
+        configuration: {
+            name: change
+            for name, change in (programs | scripts).items()
+            if configuration in configurations(change, brief=brief)
+        }
+        for configuration in CONFIGURATIONS
+    }
+    junit = this.results.junit_folder(tree)
+    shutil.rmtree(junit, ignore_errors=True)
+    record = Record(True, {change.id: Outcome() for change in changes}, whole=not brief)
+    assert record.tests is not None
+    output: list[str] = []
+    with progress(sum(map(len, runs.values())), "testing", may_be_nothing=True) as bar:
+        for configuration, owners in runs.items():
+            folder = junit / configuration.name
+            here = sorted(owners.keys() & programs.keys())
+            if here and brief:
+                output += _run_changed(this, configuration, here, junit, bar, again=again)
+            elif here:
+                output += _run(this, configuration, here, junit, bar)
+            environment = configuration.environment
+            here = sorted(owners.keys() & scripts.keys())
+            output += python_tests.run(this, environment, here, folder, bar)
+            _count(folder, owners, configuration, record.tests)
+    this.results.put(tree, record)
+    _report(record, junit, brief=brief)
+    if not record.passed:
+        raise _failure(record, output)
+    return record
+
+
+def _programs(this: Build, changes: list[Change]) -> dict[str, str]:
+    """The test programs that `changes` bring, and the change of each."""
+    targets = cmake.targets(this.folder)
+    return {
+        target.name: change.id
+        for change in changes
+        for target in targets_of(targets, [change])
+        if target.kind == "EXECUTABLE"
+    }
+
+
+def run_one(
+    this: Build,
+    name: str,
+    cases: str,
+    runs: Iterable[Configuration],
+    junit: Path,
+    *,
+    python: bool,
+) -> None:
+    """Runs some cases of one program or Python file in `runs`; JUnit goes to `junit`."""
+    runs = list(runs)
+    with progress(len(runs), f"testing {name}") as bar:
+        for configuration in runs:
+            folder = junit / configuration.name
+            shutil.rmtree(folder, ignore_errors=True)
+            if python:
+                python_tests.run(this, configuration.environment, [name], folder, bar, cases)
+            else:
+                _run(this, configuration, [name], junit, bar, cases)
+
+
+def _run_changed(
+    this: Build,
+    configuration: Configuration,
+    tests: list[str],
+    junit: Path,
+    bar: Bar,
+    *,
+    again: bool,
+) -> list[str]:
+    """The same as `_run`, but for programs that passed as they are now."""
+    folder = junit / configuration.name
+    folder.mkdir(parents=True)
+    passed = Passed(this.folder, _settings(this, configuration))
+    new = [one for one in tests if again or not passed.recall(one, folder / f"{one}.xml")]
+    if len(new) < len(tests):
+        bar.at(advance=len(tests) - len(new))
+        say(f"{len(tests) - len(new)} program(s) passed before and have not changed")
+    output = _run(this, configuration, new, junit, bar) if new else []
+    for name in new:
+        if ElementTree.parse(folder / f"{name}.xml").find(".//failure") is None:
+            passed.remember(name, folder / f"{name}.xml")
+    return output
+
+
+def _settings(this: Build, configuration: Configuration) -> str:
+    """What the outcome of a program depends on beside the build."""
+    suppressions = sorted(_suppressions(this).glob("*.supp"))
+    files = [f"{path.name}\n{path.read_text()}" for path in suppressions]
+    return f"{configuration}\n{this.sycl}\n{_sanitizer_options(this)}\n{files}"
+
+
+def _run(
+    this: Build,
+    configuration: Configuration,
+    tests: list[str],
+    junit: Path,
+    bar: Bar,
+    cases: str = "*",
+) -> list[str]:
+    """One run of CTest; what it printed of failures."""
+    folder = junit / configuration.name
+    folder.mkdir(parents=True, exist_ok=True)
+    printed: list[str] = []
+
+    def line(text: str) -> None:
+        printed.append(text)
+        if "Test  #" in text or " Test #" in text:
+            bar.step(f"testing {configuration.name}")
+
+    names = "|".join(tests)
+    limit = compilers.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
+    ctest = folder / _CTEST
+    command = [
+        *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),
+        *("-R", f"^({names})$", "-j", str(compilers.local_jobs()), "--timeout", str(limit)),
+        *("--output-junit", str(ctest)),
+    ]
+    env = {
+        **this.env,
+        **configuration.environment,
+        **runtime.program_environment(this),
+        **_sanitizer_options(this),
+        "GTEST_OUTPUT": f"xml:{folder}/",
+        "GTEST_FILTER": cases,
+    }
+    code = shell.follow(command, line, env=env)
+    _write_process_failures(folder, tests)
+    return [f"== {configuration.name}", *printed] if code else []
+
+
+def _write_process_failures(folder: Path, tests: list[str]) -> None:
+    """Counts a program that ended badly though none of its tests did.
+
+    It died before it had written a result, or after: a leak, a race that a
+    sanitizer reports at the end, a crash in a destructor.
+    """
+    cases = list(ElementTree.parse(folder / _CTEST).iter("testcase"))
+    failed = {case.get("name"): case for case in cases if case.get("status") != "run"}
+    for name in tests:
+        path = folder / f"{name}.xml"
+        told = path.exists() and ElementTree.parse(path).find(".//failure") is not None
+        if not path.exists() or (name in failed and not told):
+            _write_crash(path, name, failed.get(name))
+
+
+def _write_crash(path: Path, name: str, ended: ElementTree.Element | None) -> None:
+    suites = ElementTree.Element("testsuites", name=name)
+    case = ElementTree.SubElement(
+        ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"
+    )
+    failure = ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
+    if ended is not None:
+        lines = (ended.findtext("system-out") or "").splitlines()
+        failure.text = "\n".join(lines[-_SHOWN:])
+    ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _count(
+    folder: Path,
+    owners: dict[str, str],
+    configuration: Configuration,
+    outcomes: dict[str, Outcome],
+) -> None:
+    for name, change in owners.items():
+        outcome = outcomes[change]
+        for case in ElementTree.parse(folder / f"{name}.xml").iter("testcase"):
+            skipped = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                outcome.failed += 1
+                full = f"{case.get('classname', name)}.{case.get('name')}"
+                outcome.failures.append(f"{configuration.name}: {name}: {full}")
+            elif skipped is not None or case.get("result") == "skipped":
+                outcome.skipped += 1
+                why = reason(skipped)
+                outcome.reasons[why] = outcome.reasons.get(why, 0) + 1
+            else:
+                outcome.passed += 1
+
+
+def reason(skipped: ElementTree.Element | None) -> str:
+    """Why a test was skipped, in its own words."""
+    lines = (skipped.get("message") or skipped.text or "") if skipped is not None else ""
+    told = [line.strip() for line in lines.splitlines() if line.strip()]
+    # GoogleTest puts the place first: <file>:<line>
+    return told[-1] if told else "no reason given"
+
+
+def _report(record: Record, junit: Path, *, brief: bool) -> None:
+    for change, outcome in (record.tests or {}).items():
+        if not outcome.total:
+            say(f"{change}: has no tests of its own")
+            continue
+        say(
+            f"{change}: {outcome.passed} passed, {outcome.failed} failed, "
+            f"{outcome.skipped} skipped in {len(configurations(change, brief=brief))} "
+            "configuration(s)"
+        )
+        for reason, count in sorted(outcome.reasons.items()):
+            say(f"  {count} skipped: {reason}")
+    say(f"JUnit: {junit}")
+
+
+def _failure(record: Record, output: list[str]) -> ToolError:
+    failures = [one for outcome in (record.tests or {}).values() for one in outcome.failures]
+    return ToolError(
+        f"{len(failures)} test(s) failed.",
+        why=failures[0],
+        next="fix it and run the same command again",
+        code=ExitCode.TESTS,
+        detail="\n".join(output[-_SHOWN:]),
+    )

@@ -1,0 +1,59 @@
+"""Messages and trailers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from xpu_stack.core.series.change_text import (
+    ChangeText,
+    Trailers,
+    compose,
+    is_as_made,
+    own_text,
+    trailers,
+)
+from xpu_stack.core.system.git import Commit, CommitId, TreeId
+
+_LINE = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=60
+).map(str.strip)
+_TITLE = _LINE.filter(lambda line: bool(line) and not line.startswith(("XPU-", "ghstack", "Pull")))
+_BODY = st.lists(_TITLE, min_size=1, max_size=6).map("\n".join)
+_TREE = TreeId("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+_OTHER = TreeId("0" * 40)
+
+
+def commit(message: str, tree: TreeId = _TREE) -> Commit:
+    return Commit(CommitId("1" * 40), tree, (), 0, message)
+
+
+@given(_TITLE, _BODY)
+def test_a_message_tells_its_change_and_that_it_is_untouched(title: str, body: str) -> None:
+    message = compose(ChangeText(title, body), "device/aten", "device", 2, 2, _TREE)
+    found = trailers(message)
+    assert found is not None
+    assert (found.change, found.stage) == ("device/aten", "device")
+    assert is_as_made(commit(message))
+    assert own_text(message) == f"{title}\n\n{body}".strip()
+
+
+@given(_TITLE, _BODY, _TITLE)
+def test_any_edit_shows(title: str, body: str, added: str) -> None:
+    message = compose(ChangeText(title, body), "device/aten", "device", 2, 2, _TREE)
+    assert not is_as_made(commit(message, _OTHER))
+    assert not is_as_made(commit(added + message))
+    assert not is_as_made(commit(message.replace("\n\nXPU", f"\n{added}\n\nXPU", 1)))
+
+
+@given(_TITLE, _BODY)
+def test_ghstacks_lines_are_no_edit(title: str, body: str) -> None:
+    message = compose(ChangeText(title, body), "device/aten", "device", 2, 2, _TREE)
+    added = message + "ghstack-source-id: abc\nPull-Request: https://github.com/o/r/pull/7\n"
+    assert is_as_made(commit(added))
+
+
+def test_a_message_of_someone_else() -> None:
+    assert trailers("Fix it\n") is None
+    assert trailers("Fix it\n\nXPU-Stage: device 1/2\n") is None
+
+
+def test_a_commit_that_a_person_makes_a_change() -> None:
+    assert trailers("Fix it\n\nXPU-Change: device/aten\n") == Trailers("device/aten", "device", "")

@@ -1,124 +1,19 @@
-# Each target is one call of the tool; `make help` lists them.
+# The tool's verbs are targets. Their variables, such as STAGE=, reach the tool
+# through the environment, to which make adds those of its command line.
+# `make help` lists them.
 PYTHON ?= python3
-BASE ?=
-STAGE ?=
-MODE ?=
-PYTORCH_SRC ?=
-DROP ?=
-AGAIN ?=
-EACH ?=
-TEST ?=
-GOOD ?=
-BAD ?=
-CHANGE ?=
-TITLE ?=
-AFTER ?=
-EMPTY ?=
-SHOW ?=
-FORGET ?=
-ONTO ?=
-DRY_RUN ?=
-STEPS ?=
-
 MAKEFLAGS += --no-print-directory
 
 tool := $(PYTHON) scripts/bootstrap.py
-# an option with what a variable says, quoted for the shell
-option = $(if $($(2)),$(1) '$(subst ','\'',$($(2)))')
-checkout = $(call option,--base,BASE) $(call option,--pytorch-src,PYTORCH_SRC)
-stage = $(call option,--stage,STAGE)
-mode = $(call option,--mode,MODE)
 
-.PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):\($$\|[^=].*\)/\1/p' $(firstword $(MAKEFILE_LIST)))
+verbs := help apply rebase undo continue abort resolutions status export new check build test \
+	bisect sanitize python own-tests shell wheel test-wheel tidy bench review mail submit \
+	doctor clean distclean reference
 
-help:
-	@$(tool) help
+.PHONY: $(verbs) lint self-test verify
 
-apply:
-	@$(tool) apply $(stage) $(checkout) $(call option,--drop,DROP)
-
-rebase:
-	@$(tool) rebase $(call option,--onto,ONTO) $(stage) $(checkout) $(call option,--drop,DROP) $(if $(DRY_RUN),--dry-run)
-
-undo:
-	@$(tool) undo $(checkout) $(call option,--steps,STEPS)
-
-continue:
-	@$(tool) continue $(checkout) $(if $(EMPTY),--empty)
-
-abort:
-	@$(tool) abort $(checkout)
-
-resolutions:
-	@$(tool) resolutions $(call option,--show,SHOW) $(call option,--forget,FORGET) $(call option,--base,BASE)
-
-status:
-	@$(tool) status $(checkout) $(mode)
-
-export:
-	@$(tool) export $(checkout)
-
-new:
-	@$(tool) new $(call option,--change,CHANGE) $(call option,--title,TITLE) $(call option,--after,AFTER) \
-		$(call option,--base,BASE)
-
-check:
-	@$(tool) check $(call option,--base,BASE)
-
-build:
-	@$(tool) build $(stage) $(checkout) $(mode)
-
-test:
-	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
-
-bisect:
-	@$(tool) bisect $(call option,--test,TEST) $(call option,--good,GOOD) $(call option,--bad,BAD) \
-		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
-
-sanitize:
-	@$(tool) sanitize $(stage) $(checkout) $(call option,--with,WITH) $(if $(AGAIN),--again)
-
-python:
-	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
-
-own-tests:
-	@$(tool) own-tests $(stage) $(checkout) $(mode)
-
-shell:
-	@$(tool) shell $(stage) $(checkout) $(mode)
-
-wheel:
-	@$(tool) wheel $(stage) $(checkout) $(mode)
-
-test-wheel:
-	@$(tool) test-wheel $(stage) $(checkout) $(mode)
-
-tidy:
-	@$(tool) tidy $(stage) $(checkout)
-
-bench:
-	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
-
-review:
-	@$(tool) review $(checkout) $(call option,--since,SINCE) $(call option,--out,OUT)
-
-mail:
-	@$(tool) mail $(checkout) $(call option,--out,OUT)
-
-submit:
-	@$(tool) submit $(stage) $(checkout) $(call option,--branch,BRANCH) $(if $(DRY_RUN),--dry-run)
-
-doctor:
-	@$(tool) doctor $(call option,--base,BASE)
-
-clean: ## Removes what was built; refuses while a conflict is unresolved.
-	@$(tool) clean
-
-distclean: ## Removes all that the tool has made; refuses while a checkout has work of yours.
-	@$(tool) clean --all
-
-reference:
-	@$(tool) reference
+$(verbs):
+	@$(tool) --variables $@ $(if $(filter python,$@),-- $(ARGS))
 
 # The checks of the toolkit itself, and everything together.
 lint: ## Checks the toolkit's style and types.

@@ -235,6 +235,15 @@ class Project:
             "TERM": "dumb",
         }
 
+    def make_environment(self) -> dict[str, str]:
+        """For `make` and git as a person runs them, without what a make around the tests sets."""
+        kept = self.environment()
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "STAGE", "BASE", "MODE", "PYTORCH_SRC"):
+            kept.pop(name, None)
+        for role in ("AUTHOR", "COMMITTER"):
+            kept |= {f"GIT_{role}_NAME": "A Person", f"GIT_{role}_EMAIL": "person@invalid"}
+        return kept
+
     def command(self, *words: str, source: bool = True) -> list[str]:
         given = ["--pytorch-src", str(self.checkout)] if source else []
         return [sys.executable, "-m", "xpu_stack", words[0], *given, *words[1:]]

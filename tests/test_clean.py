@@ -60,7 +60,7 @@ def test_work_in_the_tools_own_checkout_is_refused(
 ) -> None:
     work(own.checkout)
     before = own.snapshot()
-    ended = own.run("clean", "--all", source=False)
+    ended = own.run("distclean", source=False)
     assert ended.code == 3
     assert "work of yours" in ended.err
     assert own.snapshot() == before
@@ -69,7 +69,7 @@ def test_work_in_the_tools_own_checkout_is_refused(
 def test_without_work_all_goes(own: Project) -> None:
     own.ok("apply", "--stage", "device", source=False)
     own.ok("apply", source=False)
-    own.ok("clean", "--all", source=False)
+    own.ok("distclean", source=False)
     assert not (own.folder / ".xpu").exists()
 
 
@@ -79,7 +79,7 @@ def test_a_conflict_that_waits_is_refused(fork: Project) -> None:
     assert fork.run("apply").code == 5
     (worktree,) = (fork.folder / ".xpu/work").glob("*/conflict")
     write(worktree, {"aten/Context.h": "half resolved\n"})
-    for words in (["clean"], ["clean", "--all"]):
+    for words in (["clean"], ["distclean"]):
         ended = fork.run(*words, source=False)
         assert ended.code == 5
         assert "next: make continue PYTORCH_SRC=CHECKOUT" in ended.err

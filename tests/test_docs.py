@@ -41,17 +41,10 @@ class Guide:
         bin = project.folder.parent / "bin"
         write(bin, {"make": f'#!/bin/sh\nexec {shutil.which("make")} tool="$TOOL" "$@"\n'})
         (bin / "make").chmod(0o755)
-        who = {f"GIT_{role}_NAME": "A Person" for role in ("AUTHOR", "COMMITTER")}
-        mail = {f"GIT_{role}_EMAIL": "person@invalid" for role in ("AUTHOR", "COMMITTER")}
-        kept = project.environment()
-        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "STAGE", "BASE", "MODE", "PYTORCH_SRC"):
-            kept.pop(name, None)
         self.env = {
-            **kept,
-            **who,
-            **mail,
+            **project.make_environment(),
             "HOME": str(project.folder.parent),
-            "PATH": f"{bin}{os.pathsep}{kept['PATH']}",
+            "PATH": f"{bin}{os.pathsep}{os.environ['PATH']}",
             "TOOL": f"{sys.executable} -m xpu_stack",
             "GIT_EDITOR": "false",
             "GIT_PAGER": "cat",

@@ -20,15 +20,14 @@ def commands(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_target_and_script_is_there(path: Path) -> None:
-    makefile = (REPOSITORY / "Makefile").read_text()
-    variables = set(
-        re.findall(r"^\| `(\w+)`", (REPOSITORY / "docs/reference.md").read_text(), re.M)
-    )
+    page = (REPOSITORY / "docs/reference.md").read_text()
+    targets = set(re.findall(r"^\| `make ([a-z-]+)`", page, re.M))
+    variables = set(re.findall(r"^\| `(\w+)`", page, re.M))
     ours = 0
     for words in map(shlex.split, commands(path)):
         if words[0] == "make":
             ours += 1
-            assert re.search(rf"^{words[1]}:", makefile, re.M), words
+            assert words[1] in targets, words
             assert {word.split("=")[0] for word in words[2:]} <= variables, words
         elif words[0].startswith("ci/"):
             ours += 1

@@ -22,7 +22,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     submitting,
     upkeep,
 )
-from xpu_stack.cli.options import cli
+from xpu_stack.cli.options import cli, variable_of
 from xpu_stack.core.system import commands, console, critical, transaction
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -40,7 +40,7 @@ def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
     why, next = problem.format_message(), f"{_TOOL} {verb} --help" if verb else "make help"
     what = "The command line does not make sense."
     if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
-        variable = problem.param.opts[0].lstrip("-").upper()
+        variable = variable_of(problem.param)
         what = f"'make {verb}' needs {variable}=."
         why = problem.param.help or why
         next = f"make {verb} {variable}={problem.param.metavar or '...'}"

@@ -19,8 +19,29 @@ _Command = Callable[..., Any]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
-def cli() -> None:
+@click.option(
+    "--variables",
+    is_flag=True,
+    help="Also take options from variables of the environment, e.g. --stage from STAGE, "
+    "as the Makefile's targets do.",
+)
+@click.pass_context
+def cli(context: click.Context, variables: bool) -> None:
     """Lands an XPU runtime in a PyTorch checkout, stage by stage."""
+    if variables:
+        for one in options_of(str(context.invoked_subcommand)):
+            one.envvar = variable_of(one)
+
+
+def options_of(verb: str) -> list[click.Option]:
+    """The options of a verb that a person is told of."""
+    known = [one for one in cli.commands[verb].params if isinstance(one, click.Option)]
+    return [one for one in known if not one.hidden]
+
+
+def variable_of(option: click.Option) -> str:
+    """The variable of Make for an option: STAGE for --stage."""
+    return max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
 
 
 stage_option = click.option(
@@ -73,7 +94,7 @@ def checkout_options(function: _Command) -> _Command:
         callback=_show_it_in_commands,
         help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
     )
-    return source(base_option(function))
+    return base_option(source(function))
 
 
 def stage_or_last(layout: Layout, base: str, stage: str | None) -> str:

@@ -1,8 +1,8 @@
 """`make help`, and docs/reference.md: the targets of the Makefile and their variables.
 
 What a target does is the help of the verb that it calls, and what a variable
-means is the help of that verb's option. A target that calls no verb, or a verb
-in a special way, has its text in the Makefile, after `##`.
+means is the help of that verb's option. A target that calls no verb has its text
+in the Makefile, after `##`.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from xpu_stack.cli import error_list
-from xpu_stack.cli.options import cli
+from xpu_stack.cli.options import cli, options_of, variable_of
 from xpu_stack.core.system.errors import ExitCode
 
 # What has no option: words that are handed on, and the environment.
@@ -35,9 +35,8 @@ ENVIRONMENT = {
 }
 
 _MARK = "<!-- written by make reference -->"
-_TARGET = re.compile(r"^([a-z][a-z -]*):(?: *##(.*))?$")
-_RECIPE = re.compile(r"\$\(tool\) ([a-z][a-z-]*|\$@)")
-_DEFINED = re.compile(r"^([a-z]+) = (.*)$", re.M)
+_VERBS = re.compile(r"^verbs := ((?:.*\\\n)*.*)$", re.M)
+_OWN_TARGET = re.compile(r"^([a-z-]+):.*?## (.+)$", re.M)
 
 
 @dataclass(frozen=True)
@@ -47,55 +46,29 @@ class Target:
     name: str
     text: str
     variables: dict[str, str]  # what each means here
-    verb: str | None
 
 
 def targets(makefile: Path) -> list[Target]:
-    """The Makefile's targets, in its order."""
-    content = makefile.read_text().replace("\\\n", "")
-    shared = dict(_DEFINED.findall(content))
-    found: list[Target] = []
-    names: list[str] = []
-    text = ""
-    for line in content.splitlines():
-        header = _TARGET.match(line)
-        if header:
-            names, text = header[1].split(), (header[2] or "").strip()
-            recipe = ""
-        elif names and line.startswith("\t"):
-            recipe += line
-        elif names:
-            found += [_target(name, text, recipe, shared) for name in names]
-            names = []
-    return found + [_target(name, text, recipe, shared) for name in names]
+    """The verbs, then what else the Makefile has, in its order."""
+    text = makefile.read_text()
+    listed = _VERBS.search(text)
+    verbs = listed[1].replace("\\\n", "").split() if listed else []
+    found = [Target(name, _told(name), _variables(name)) for name in verbs]
+    for name, told in _OWN_TARGET.findall(text):
+        found.append(Target(name, told, _HANDED_ON if name == "self-test" else {}))
+    return found
 
 
-def _target(name: str, text: str, recipe: str, shared: dict[str, str]) -> Target:
-    for short, long in shared.items():
-        recipe = recipe.replace(f"$({short})", long)
-    used = dict.fromkeys(re.findall(r"\$\((?:call option,--[a-z-]+,)?([A-Z_]+)\)", recipe))
-    called = _RECIPE.search(recipe)
-    verb = called[1].replace("$@", name) if called else None
-    known = {**_HANDED_ON, **(options(verb) if verb else {})}
-    variables = {variable: known[variable] for variable in used if variable in known}
-    return Target(name, text or _told(verb), variables, verb)
-
-
-def _told(verb: str | None) -> str:
-    if verb is None:
-        return ""
+def _told(verb: str) -> str:
     text = (cli.commands[verb].help or "").split("\n\n")[0]
     return " ".join(text.replace("WORDS", "ARGS").split())
 
 
-def options(verb: str) -> dict[str, str]:
+def _variables(verb: str) -> dict[str, str]:
     """The options of a verb as Make's variables, and what each means."""
-    found = {}
-    for one in cli.commands[verb].params:
-        if isinstance(one, click.Option) and not one.hidden:
-            variable = max(one.opts, key=len).lstrip("-").replace("-", "_").upper()
-            found[variable] = _meaning(variable, one)
-    return found
+    found = {variable_of(one): _meaning(variable_of(one), one) for one in options_of(verb)}
+    takes_words = any(isinstance(one, click.Argument) for one in cli.commands[verb].params)
+    return found | (_HANDED_ON if takes_words else {})
 
 
 def _meaning(variable: str, one: click.Option) -> str:

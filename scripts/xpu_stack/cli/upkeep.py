@@ -1,6 +1,7 @@
-"""Verbs for the machine and the documents: doctor, clean, help, reference."""
+"""Verbs for the machine and the documents: doctor, clean, distclean, help, reference."""
 
 import shutil
+from pathlib import Path
 
 import click
 
@@ -20,25 +21,29 @@ def doctor_(base: str) -> None:
 
 
 @cli.command(epilog=EPILOG)
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Also checkouts, downloads and the Python environment.",
-)
-def clean(everything: bool) -> None:
-    """Removes what was built; with --all everything that the tool has made.
+def clean() -> None:
+    """Removes what was built; refuses while a conflict is unresolved."""
+    layout = Layout.current()
+    unsaved_work.refuse_conflicts(layout)
+    _remove(layout.state / "work")
 
-    Refuses while a conflict is unresolved; with --all also when a checkout has
-    edits, files, commits, stashes or worktrees of yours in it.
+
+@cli.command(epilog=EPILOG)
+def distclean() -> None:
+    """Removes all that the tool has made; refuses while a checkout has work of yours.
+
+    Work is edits, files, commits, stashes and worktrees, and a conflict that is
+    not resolved.
     """
     layout = Layout.current()
     unsaved_work.refuse_conflicts(layout)
-    if everything:
-        unsaved_work.refuse_checkouts(layout)
-    for path in [layout.state] if everything else [layout.state / "work"]:
-        shutil.rmtree(path, ignore_errors=True)
-        print(f"removed {path}")
+    unsaved_work.refuse_checkouts(layout)
+    _remove(layout.state)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"removed {folder}")
 
 
 @cli.command("help", hidden=True)

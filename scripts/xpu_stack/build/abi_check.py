@@ -30,6 +30,7 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.build.configured_tree import Tree, is_header
 from xpu_stack.build.includes import Includes
 from xpu_stack.core.checkout import stack
+from xpu_stack.core.system import files
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -75,8 +76,7 @@ def prove(this: Build, baseline: Callable[[], Build]) -> Proof:
             sources = dict(_shipped_sources(before))
             scratch = this.folder / "soundness"
             proof = compare(_tree(before), _tree(this), edited, sources, scratch)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(dataclasses.asdict(proof), indent=1))
+        files.write(path, json.dumps(dataclasses.asdict(proof), indent=1))
     judge(proof, path)
     return proof
 

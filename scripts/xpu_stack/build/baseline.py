@@ -3,11 +3,9 @@
 A separate checkout beside the patched one, which shares its objects.
 """
 
-import shutil
-
 from xpu_stack.core.checkout import providers
 from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import files, shell
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.git import CommitId, Repository
 
@@ -16,13 +14,9 @@ def workspace(work: Workspace, base: CommitId) -> Workspace:
     """A checkout of `base` with nothing applied, made if it does not exist."""
     folder = work.layout.state / "baseline" / base[:12]
     if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        with progress(None, "checking out the base for comparison"):
-            partial.parent.mkdir(parents=True, exist_ok=True)
+        with progress(None, "checking out the base for comparison"), files.folder(folder) as draft:
             source = work.repository.folder
-            shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, partial])
-            Repository(partial).run("checkout", "--quiet", "--detach", base)
-        partial.rename(folder)
+            shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, draft])
+            Repository(draft).run("checkout", "--quiet", "--detach", base)
     checkout = providers.Checkout(Repository(folder), "the checkout's own base", own=True)
     return Workspace(work.layout, work.base, work.series, checkout)

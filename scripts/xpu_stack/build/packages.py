@@ -11,7 +11,7 @@ from pathlib import Path
 
 import bootstrap
 
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import files, shell
 from xpu_stack.core.system.console import Bar, log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -157,10 +157,14 @@ def need_sycl(layout: Layout) -> Sycl:
             code=ExitCode.MISSING,
         )
     root = layout.sycl(sycl_version())
-    partial = root.with_name(root.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command = [*pip, "--ignore-installed", "--prefix", str(partial), *sycl_requirements()]
+    command = [*pip, "--ignore-installed", *sycl_requirements(), "--prefix"]
+    with files.folder(root) as draft:
+        _install_sycl([*command, str(draft)])
+    return Sycl(root, sycl_version(), "PyPI")
+
+
+def _install_sycl(command: list[str]) -> None:
     with progress(None, f"installing the SYCL runtime {sycl_version()} (1.5 GB)") as bar:
 
         def line(text: str) -> None:
@@ -175,5 +179,3 @@ def need_sycl(layout: Layout) -> Sycl:
             next="make doctor # or set SYCL_ROOT to a oneAPI installation",
             code=ExitCode.MISSING,
         )
-    partial.rename(root)
-    return Sycl(root, sycl_version(), "PyPI")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xpu_stack.core.system import files
 from xpu_stack.core.system.git import TreeId
 from xpu_stack.core.system.layout import Layout
 
@@ -67,7 +68,4 @@ class Results:
         return Record(**data, tests=tests)
 
     def put(self, tree: TreeId, record: Record) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self._path(tree).with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(record), indent=1))
-        draft.replace(self._path(tree))
+        files.write(self._path(tree), json.dumps(asdict(record), indent=1))

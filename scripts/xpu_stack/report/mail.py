@@ -1,12 +1,11 @@
 """The stack as mail: a cover letter and one file per change, for `git am`."""
 
-import shutil
 from pathlib import Path
 
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Stack
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
 # The same stack gives the same files, whoever writes them and whatever git's
@@ -86,21 +85,17 @@ def write(work: Workspace, out: Path) -> list[Path]:
         )
     # The cover letter has a name and a date: the series' own.
     who = work.series.identity(there.applied[-1].commit.when)
-    draft = out.with_name(f".{out.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    repository.run(
-        *(word for setting in _SETTINGS for word in ("-c", setting)),
-        "format-patch",
-        *_FORM,
-        "--cover-letter",
-        f"--output-directory={draft}",
-        f"{there.base}..{there.tip}",
-        env=who.environment(),
-    )
-    _fill_cover(draft / "0000-cover-letter.patch", work, there)
-    shutil.rmtree(out, ignore_errors=True)
-    draft.rename(out)
+    with files.folder(out) as draft:
+        repository.run(
+            *(word for setting in _SETTINGS for word in ("-c", setting)),
+            "format-patch",
+            *_FORM,
+            "--cover-letter",
+            f"--output-directory={draft}",
+            f"{there.base}..{there.tip}",
+            env=who.environment(),
+        )
+        _fill_cover(draft / "0000-cover-letter.patch", work, there)
     return sorted(out.iterdir())
 
 

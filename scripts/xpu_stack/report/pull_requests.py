@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from xpu_stack.core.system import files
 from xpu_stack.core.system.git import Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
@@ -66,7 +67,7 @@ class Record:
         yaml = YAML()
         yaml.width = 1000
         yaml.dump({"branch": self.branch, "changes": changes}, text)
-        _replace(path, _HEAD + text.getvalue())
+        files.write(path, _HEAD + text.getvalue())
         return path
 
 
@@ -121,13 +122,7 @@ class Journal:
         known = self.trees()
         for change, tree in trees.items():
             known[change] = sorted({*known.get(change, []), tree})
-        _replace(self._path, json.dumps(known))
+        files.write(self._path, json.dumps(known))
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.diff import FileDiff, Line
 from xpu_stack.core.system.errors import ToolError
@@ -33,17 +33,13 @@ def build(work: Workspace, since: str | None, out: Path) -> Path:
     """
     _refuse_other(out)
     review = gather(work, since)
-    draft = out.with_name(f".{out.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    (draft / "markdown").mkdir(parents=True)
-    site = _Site(work.repository, review, draft)
-    with progress(len(review.pages), "writing the pages") as bar:
+    with files.folder(out) as draft, progress(len(review.pages), "writing the pages") as bar:
+        (draft / "markdown").mkdir()
+        site = _Site(work.repository, review, draft)
         for page in review.pages:
             bar.step(page.id)
             site.change(page)
         site.index()
-    shutil.rmtree(out, ignore_errors=True)
-    draft.rename(out)
     return out / "index.html"
 
 

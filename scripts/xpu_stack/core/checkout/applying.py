@@ -17,7 +17,7 @@ from xpu_stack.core.checkout.workspace import Workspace as Workspace
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.series.series import NO_STAGE, Change, Series
-from xpu_stack.core.system import commands, lock
+from xpu_stack.core.system import commands, files, lock
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
@@ -305,10 +305,8 @@ class _Memo:
         return commits
 
     def keep(self, commits: list[CommitId]) -> None:
-        draft = self._path.with_suffix(".draft")
         try:
-            draft.write_text(json.dumps({"key": self._key, "commits": commits}))
-            draft.replace(self._path)
+            files.write(self._path, json.dumps({"key": self._key, "commits": commits}))
         except OSError as error:  # it is a cache
             log.info("not kept for the next run: %s", error)
 

@@ -18,7 +18,7 @@ from xpu_stack.core.checkout.preview import Finding
 from xpu_stack.core.checkout.resolutions import Hunks, Resolution
 from xpu_stack.core.checkout.target import Goal
 from xpu_stack.core.checkout.workspace import Workspace
-from xpu_stack.core.system import commands, transaction
+from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
@@ -125,17 +125,14 @@ def report(
     worktree = layout.for_checkout(repository.folder) / "conflict"
     _set_up(repository, conflict.onto, misfit, worktree)
     places = [place for file in misfit.files for place in _places(worktree, file)]
-    _record(repository).write_text(
-        json.dumps(
-            {
-                "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
-                "change": conflict.change.id,
-                "onto": conflict.onto,
-                "pristine": misfit.pristine,
-                "worktree": str(worktree),
-            }
-        )
-    )
+    record = {
+        "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
+        "change": conflict.change.id,
+        "onto": conflict.onto,
+        "pristine": misfit.pristine,
+        "worktree": str(worktree),
+    }
+    files.write(_record(repository), json.dumps(record))
     there = _told(findings)
     if there:
         without = f"make abort && {goal.command(drop=_there(findings))}"

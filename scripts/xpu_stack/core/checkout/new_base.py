@@ -11,7 +11,7 @@ from pathlib import Path
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.source_package import IMPORTER, Unavailable, unpack
 from xpu_stack.core.series.base import SourcePackage
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
@@ -91,10 +91,9 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
         )
     folder = layout.state / "drift" / version
     if not (folder / ".git" / "refs" / "heads" / "base").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = folder.with_name(f"{version}.partial")
         try:
-            unpack(layout, package, f"PyTorch v{version}", partial)
+            with files.folder(folder) as draft:
+                unpack(layout, package, f"PyTorch v{version}", draft)
         except Unavailable as error:
             raise ToolError(
                 f"The source package of {version} is not available here.",
@@ -102,7 +101,6 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
                 next="make rebase ONTO=<path of a checkout of that release>",
                 code=ExitCode.MISSING,
             ) from None
-        partial.rename(folder)
     return _fetched(repository, folder, "refs/heads/base")
 
 

@@ -5,14 +5,13 @@ never there in part.
 """
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.checkout import source_package
 from xpu_stack.core.checkout.source_package import NO_ANSWER, Unavailable
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository
@@ -64,22 +63,19 @@ def _given(folder: Path) -> Checkout:
 
 
 def _fetch(layout: Layout, base: Base, folder: Path) -> None:
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     reasons = []
     for name, provide in (
         ("the distribution's source package", _from_source_package),
         (f"git, the tag {base.git.tag}", _from_git),
     ):
         try:
-            provider = provide(layout, base, partial)
+            with files.folder(folder) as draft:
+                provider = provide(layout, base, draft)
+                Repository(draft).run("config", "xpu-stack.provider", provider)
         except Unavailable as error:
             log.info("%s: %s", name, error)
             reasons.append(f"{name}: {error}")
-            shutil.rmtree(partial, ignore_errors=True)
             continue
-        Repository(partial).run("config", "xpu-stack.provider", provider)
-        partial.rename(folder)
         head = Repository(folder).commit_id("HEAD")
         say(f"base {base.name} from {provider}: commit {head}")
         return

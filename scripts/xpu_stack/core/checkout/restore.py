@@ -19,7 +19,7 @@ from types import FrameType
 
 from xpu_stack.core.checkout import conflicts, moves, stack
 from xpu_stack.core.checkout.moves import State
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Repository
@@ -67,11 +67,8 @@ def _record(repository: Repository) -> Path:
 
 
 def _write_start(repository: Repository) -> None:
-    record = _record(repository)
     start = {"state": asdict(moves.current(repository)), "moves": moves.length(repository)}
-    draft = record.with_suffix(".draft")
-    draft.write_text(json.dumps(start))
-    draft.replace(record)
+    files.write(_record(repository), json.dumps(start))
 
 
 def _read(record: Path) -> tuple[State, int]:

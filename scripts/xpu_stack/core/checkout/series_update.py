@@ -22,7 +22,7 @@ from xpu_stack.core.checkout import moves
 from xpu_stack.core.checkout.moves import State
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.series import PayloadFile
-from xpu_stack.core.system import transaction
+from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
 from xpu_stack.core.system.git import BlobId, Repository, TreeId
 
@@ -85,9 +85,7 @@ def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[T
     """
     tree = edit.store(work)
     record = _record(work.repository)
-    draft = record.with_suffix(".draft")
-    draft.write_text(json.dumps({"verb": verb, "edit": tree, "to": asdict(to) if to else None}))
-    draft.replace(record)
+    files.write(record, json.dumps({"verb": verb, "edit": tree, "to": asdict(to) if to else None}))
     try:
         transaction.write(work.layout, edit.after)
         transaction.fault("move")

@@ -9,6 +9,7 @@ from pathlib import Path
 from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
 from xpu_stack.core.series.series import Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
+from xpu_stack.core.system import files
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 
@@ -33,11 +34,8 @@ def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | N
     text = layout.patches / "texts" / parts[0] / f"{parts[1]}.md"
     file = SeriesFile.read(layout.series_file)
     file.arrange([*ids[:place], id_, *ids[place:]])
-    text.parent.mkdir(parents=True, exist_ok=True)
-    text.write_text(template(title or f"{UNWRITTEN} a title, in the imperative"), encoding="utf-8")
-    draft = file.path.with_suffix(".draft")
-    draft.write_text(file.text, encoding="utf-8")
-    draft.replace(file.path)
+    files.write(text, template(title or f"{UNWRITTEN} a title, in the imperative"))
+    files.write(file.path, file.text)
     return [text, file.path]
 
 

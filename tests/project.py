@@ -175,6 +175,7 @@ class Project:
         write(
             project.folder,
             {
+                "patches/stack.yaml": (ROOT / "patches/stack.yaml").read_text(),
                 "patches/series.yaml": SERIES,
                 "patches/v1.13.1/base.yaml": BASE.format(sha256="0" * 64, url=folder / "nowhere"),
                 "patches/texts/device/runtime.md": TEXT.format(title="Add devices"),

@@ -5,7 +5,7 @@ import re
 import pytest
 from project import ROOT
 from xpu_stack.cli import cli, error_list, reference
-from xpu_stack.core.series.base import DEFAULT_BASE
+from xpu_stack.cli.options import DEFAULT_BASE
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.errors import ExitCode
 from xpu_stack.core.system.layout import Layout

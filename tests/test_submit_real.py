@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 from project import ROOT, Project, git
 from upstream import Upstream
-from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Series
+from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 
 pytestmark = pytest.mark.real
 
@@ -17,7 +18,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
     """A copy of the project, with its own checkout of the release."""
     folder = tmp_path_factory.mktemp("real")
     project = Project(folder / "project", folder / "project/.xpu/pytorch-v1.13.1")
-    for name in ("scripts", "patches", *PAYLOAD_FOLDERS):
+    for name in ("scripts", "patches", *settings().payload):
         if (ROOT / name).exists():
             shutil.copytree(
                 ROOT / name,

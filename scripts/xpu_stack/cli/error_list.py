@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.system.errors import ExitCode
+from xpu_stack.core.system.settings import settings
 
 _Node = ast.expr
 _UNKNOWN = "…"
@@ -127,7 +128,7 @@ def _text(node: _Node) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(map(_text, node.values))
     if isinstance(node, ast.FormattedValue):
-        return _text(node.value)
+        return _setting(node.value) or _text(node.value)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _text(node.left) + _text(node.right)
     if isinstance(node, ast.IfExp):
@@ -136,6 +137,13 @@ def _text(node: _Node) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return _command_of(node, node.func) or _name(node)
     return _name(node)
+
+
+def _setting(node: _Node) -> str:
+    """The value of `settings().<field>`; empty for another expression."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "settings()":
+        return str(getattr(settings(), node.attr))
+    return ""
 
 
 def _command_of(call: ast.Call, function: ast.Attribute) -> str:

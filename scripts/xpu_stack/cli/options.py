@@ -7,13 +7,15 @@ from typing import Any
 import click
 
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.series.base import DEFAULT_BASE
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode
-from xpu_stack.core.system.layout import REPOSITORY, Layout
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import REPOSITORY
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
+
+DEFAULT_BASE = "v1.13.1"
 
 _Command = Callable[..., Any]
 

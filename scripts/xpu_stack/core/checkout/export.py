@@ -14,17 +14,15 @@ from xpu_stack.core.checkout import applying, moves, series_update, stack
 from xpu_stack.core.checkout.commits import Builder
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.change_text import SECTIONS, ChangeText, own_text, template, trailers
-from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Change, PayloadFile, Series, split_id
+from xpu_stack.core.series.series import Change, PayloadFile, Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Entry, File, Identity, Repository, TreeId
+from xpu_stack.core.system.settings import settings
 
 _SHOWN = 5  # files that are listed one by one
-
-# Where new files of a change go that claims folders of several kinds.
-_HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ def _owners(
     }
     for source in written.values():
         kept = source.path.relative_to(work.layout.repository)
-        if source.content is not None and source.change and kept.parts[0] in PAYLOAD_FOLDERS:
+        if source.content is not None and source.change and kept.parts[0] in settings().payload:
             owners[kept.as_posix()] = source.change
     return owners
 
@@ -334,7 +332,7 @@ def _new_place(work: Workspace, change: Change, target: str) -> Path:
         if file.target == target:
             return file.source
     used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
-    home = _HOME.get(PurePosixPath(target).parts[0], PAYLOAD_FOLDERS[-1])
+    home = settings().home(target)
     if len(used) == 1:
         (home,) = used
     return work.layout.repository / home / change.stage / target

@@ -9,13 +9,14 @@ database. Where a stack of the series is there, its base is meant.
 from pathlib import Path
 
 from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.source_package import IMPORTER, Unavailable, unpack
+from xpu_stack.core.checkout.source_package import Unavailable, importer, unpack
 from xpu_stack.core.series.base import SourcePackage
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
 
 _PACKAGE = "source-package:"
@@ -43,11 +44,11 @@ def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
 
 
 def _of_folder(repository: Repository, folder: Path) -> CommitId:
-    if not (folder / "c10" / "CMakeLists.txt").is_file():
+    if not (folder / settings().marker).is_file():
         raise ToolError(
-            f"ONTO={folder} is not a PyTorch source tree.",
-            why="it has no c10/CMakeLists.txt",
-            next="make rebase ONTO=<ref, or path of a PyTorch checkout>",
+            f"ONTO={folder} is not a {settings().project} source tree.",
+            why=f"it has no {settings().marker}",
+            next=f"make rebase ONTO=<ref, or path of a {settings().project} checkout>",
             code=ExitCode.USAGE,
         )
     other = Repository(folder)
@@ -76,7 +77,7 @@ def _imported(repository: Repository, folder: Path) -> CommitId:
     with repository.index(TreeId(repository.run("mktree", input=b"").text.strip())) as index:
         index.take_in(folder)
         tree = index.write()
-    return repository.commit_tree(tree, [], "A tree without history\n", IMPORTER)
+    return repository.commit_tree(tree, [], "A tree without history\n", importer())
 
 
 def _of_package(layout: Layout, repository: Repository, version: str) -> CommitId:
@@ -93,7 +94,7 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
     if not (folder / ".git" / "refs" / "heads" / "base").exists():
         try:
             with files.folder(folder) as draft:
-                unpack(layout, package, f"PyTorch v{version}", draft)
+                unpack(layout, package, f"{settings().project} v{version}", draft)
         except Unavailable as error:
             raise ToolError(
                 f"The source package of {version} is not available here.",

@@ -16,11 +16,12 @@ from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A PyTorch checkout, and what provided its base."""
+    """A checkout of the project, and what provided its base."""
 
     repository: Repository
     provider: str
@@ -30,7 +31,7 @@ class Checkout:
 def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
     """The checkout to work on, fetched if needed.
 
-    given: PYTORCH_SRC, a person's own checkout, which is used in place.
+    given: a person's own checkout, which is used in place.
     """
     if given:
         return _given(Path(given).expanduser().absolute())
@@ -38,28 +39,28 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
     if not (folder / ".git").exists():
         _fetch(layout, base, folder)
     repository = Repository(folder)
-    provider = repository.ask("config", "xpu-stack.provider") or "unknown"
+    provider = repository.ask("config", f"{settings().name}.provider") or "unknown"
     return Checkout(repository, provider, own=True)
 
 
 def _given(folder: Path) -> Checkout:
     repository = Repository(folder)
-    if not folder.is_dir() or not (folder / "c10" / "CMakeLists.txt").is_file():
+    if not folder.is_dir() or not (folder / settings().marker).is_file():
         raise ToolError(
-            f"PYTORCH_SRC={folder} is not a PyTorch source tree.",
-            why="it has no c10/CMakeLists.txt" if folder.is_dir() else "there is no such folder",
-            next="make apply PYTORCH_SRC=<path> # or without PYTORCH_SRC, to fetch the release",
+            f"{settings().source}={folder} is not a {settings().project} source tree.",
+            why=f"it has no {settings().marker}" if folder.is_dir() else "there is no such folder",
+            next=f"make apply {settings().source}=<path> # or without, to fetch the release",
             code=ExitCode.USAGE,
         )
     if not repository.is_repository():
         raise ToolError(
-            f"PYTORCH_SRC={folder} is not a git repository of its own.",
+            f"{settings().source}={folder} is not a git repository of its own.",
             why="each change becomes a commit on its base commit",
             next=f"{commands.line('cd', folder)} && git init && git add -A -f && "
             "git commit -m base",
             code=ExitCode.USAGE,
         )
-    return Checkout(repository, f"PYTORCH_SRC={folder}", own=False)
+    return Checkout(repository, f"{settings().source}={folder}", own=False)
 
 
 def _fetch(layout: Layout, base: Base, folder: Path) -> None:
@@ -71,7 +72,7 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
         try:
             with files.folder(folder) as draft:
                 provider = provide(layout, base, draft)
-                Repository(draft).run("config", "xpu-stack.provider", provider)
+                Repository(draft).run("config", f"{settings().name}.provider", provider)
         except Unavailable as error:
             log.info("%s: %s", name, error)
             reasons.append(f"{name}: {error}")
@@ -82,7 +83,7 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
     raise ToolError(
         f"The base {base.name} is not available here.",
         why="; ".join(reasons),
-        next="make apply PYTORCH_SRC=<your checkout of PyTorch>",
+        next=f"make apply {settings().source}=<your own checkout>",
         code=ExitCode.MISSING,
     )
 
@@ -91,14 +92,16 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
 
 
 def _from_source_package(layout: Layout, base: Base, folder: Path) -> str:
-    return source_package.unpack(layout, base.source_package, f"PyTorch {base.name}", folder)
+    return source_package.unpack(
+        layout, base.source_package, f"{settings().project} {base.name}", folder
+    )
 
 
 # -- git --------------------------------------------------------------------------
 
 
 def _from_git(_: Layout, base: Base, folder: Path) -> str:
-    url = os.environ.get("PYTORCH_GIT") or base.git.url
+    url = os.environ.get(f"{settings().project.upper()}_GIT") or base.git.url
     _check_reachable(url, base.git.tag)
     command = [
         *("git", "clone", "--quiet", "--depth=1", f"--branch={base.git.tag}"),

@@ -305,7 +305,7 @@ def _with_variant(folder: Path, hunks: Hunks, content: bytes) -> dict[Path, Cont
 
 def _merged(repository: Repository, this: bytes, preimage: Path, postimage: Path) -> bytes | None:
     """What rerere makes of a file: the way from preimage to postimage, merged into it."""
-    with tempfile.TemporaryDirectory(prefix="xpu-stack-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         image = Path(folder) / "thisimage"
         image.write_bytes(this)
         words = ("merge-file", "--stdout", "--quiet", str(image), str(preimage), str(postimage))
@@ -328,7 +328,7 @@ def hunks_of(repository: Repository, merge: Merge) -> dict[str, Hunks]:
             marked[path] = content
     if not marked:
         return {}
-    with tempfile.TemporaryDirectory(prefix="xpu-stack-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         return _rerere(Repository(Path(folder)), merge, marked)
 
 
@@ -384,7 +384,7 @@ def _both_sided(preimage: bytes) -> Iterator[tuple[int, int]]:
 
 def _gone(repository: Repository, old: bytes, new: bytes) -> list[tuple[int, int]]:
     """First and last line of the parts of `old` in whose place `new` has no words."""
-    with tempfile.TemporaryDirectory(prefix="xpu-stack-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         files = Path(folder) / "old", Path(folder) / "new"
         for file, content in zip(files, (old, new), strict=True):
             file.write_bytes(content)

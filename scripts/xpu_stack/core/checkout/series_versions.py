@@ -10,14 +10,13 @@ from xpu_stack.core.checkout import applying, moves
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.commits import Stop
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Series
+from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
-
-_PARTS = ("patches", *PAYLOAD_FOLDERS)
+from xpu_stack.core.system.settings import settings
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,11 @@ def _versions(
     *,
     now: bool,
 ) -> Iterator[Version]:
-    words = ("rev-list", "--reverse", "--first-parent", f"{first}..{last}", "--", *_PARTS)
+    words = ("rev-list", "--reverse", "--first-parent", f"{first}..{last}", "--", *_parts())
     for commit in [first, *map(CommitId, repository.line(*words).split())]:
         title = repository.line("show", "-s", "--format=%h '%s'", commit)
         yield Version(work, commit, title, folder / commit)
-    if now and repository.line("status", "--porcelain", "--", *_PARTS):
+    if now and repository.line("status", "--porcelain", "--", *_parts()):
         yield Version(work, None, "the series as it is now, not committed", folder)
 
 
@@ -148,3 +147,8 @@ def edited(old: Version, new: Version) -> list[str]:
     )
     ids = dict.fromkeys([*before, *after])
     return [one for one in ids if before.get(one) != after.get(one)]
+
+
+def _parts() -> list[str]:
+    """The folders of the series in its own repository."""
+    return ["patches", *settings().payload]

@@ -20,10 +20,10 @@ from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.git import CommitId, Identity, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 
 NO_ANSWER = 10  # seconds without an answer, then the next provider is tried
 # The import of a source package is the same commit on every machine.
-IMPORTER = Identity("xpu-stack", "xpu-stack@invalid", 1_671_062_400)  # 2022-12-15
 
 
 class Unavailable(Exception):
@@ -66,7 +66,7 @@ def _commit_all(folder: Path, message: str) -> CommitId:
     repository.run("init", "--quiet", "--template=", "--initial-branch=base")
     repository.run("add", "--all", "--force", ".")
     tree = TreeId(repository.line("write-tree"))
-    commit = repository.commit_tree(tree, [], message, IMPORTER)
+    commit = repository.commit_tree(tree, [], message, importer())
     repository.run("update-ref", "-m", "import", "refs/heads/base", commit)
     return commit
 
@@ -156,3 +156,8 @@ def _lines_of_stanzas(text: str, codename: str) -> list[str]:
             for suite in suites
         ]
     return lines
+
+
+def importer() -> Identity:
+    """Of the commit of a base: fixed, so that the same files give the same commit."""
+    return Identity(settings().name, settings().email, 1_671_062_400)  # 2022-12-15

@@ -8,6 +8,7 @@ from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 
 
 def refuse_conflicts(layout: Layout) -> None:
@@ -19,13 +20,13 @@ def refuse_conflicts(layout: Layout) -> None:
         if checkout and waiting and waiting.worktree == worktree:
             if checkout.folder.parent != layout.state:
                 verbs = ["continue", "abort"]
-                commands.works_in("PYTORCH_SRC", str(checkout.folder), verbs)
+                commands.works_in(settings().source, str(checkout.folder), verbs)
             conflicts.refuse_pending(checkout)
 
 
 def refuse_checkouts(layout: Layout) -> None:
     """Refuses when a checkout of the tool's own has anything in it that the tool did not make."""
-    for folder in sorted(layout.state.glob("pytorch-*/")):
+    for folder in sorted(layout.state.glob(f"{settings().project.lower()}-*/")):
         if (folder / ".git").exists():
             _refuse(Repository(folder))
 

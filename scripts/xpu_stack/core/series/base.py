@@ -12,8 +12,6 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
 
-DEFAULT_BASE = "v1.13.1"
-
 
 @dataclass(frozen=True)
 class SourcePackage:

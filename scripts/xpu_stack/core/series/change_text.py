@@ -15,6 +15,7 @@ the series, from one that a person has changed since. ghstack adds lines of its
 own to the messages; they are no part of the digest.
 """
 
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from pathlib import Path
 
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.core.system.settings import settings
 
 SECTIONS = ("Motivation", "Design", "Additional Context")
 TITLE_LIMIT = 72
 UNWRITTEN = "To be written:"  # begins a line that waits for its words
 
-_TRAILER = re.compile(r"^XPU-(Change|Stage|Digest): (.+)$", re.MULTILINE)
 _GHSTACK_LINE = re.compile(
     r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
 )
@@ -94,7 +95,7 @@ def unwritten(text: ChangeText) -> int | None:
 def _check_sections(lines: list[str], shown: str) -> None:
     found: list[str] = []
     for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
-        if _TRAILER.match(line):
+        if _trailer().match(line):
             raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
         if line in SECTIONS and under == "-" * len(line):
             found.append(line)
@@ -128,15 +129,15 @@ def compose(text: ChangeText, change: str, stage: str, n: int, of: int, tree: Tr
     """The message of the commit of change n of `of` in its stage."""
     return (
         f"{text.message}\n\n"
-        f"XPU-Change: {change}\n"
-        f"XPU-Stage: {stage} {n}/{of}\n"
-        f"XPU-Digest: {digest(text.message, tree)}\n"
+        f"{settings().trailer}-Change: {change}\n"
+        f"{settings().trailer}-Stage: {stage} {n}/{of}\n"
+        f"{settings().trailer}-Digest: {digest(text.message, tree)}\n"
     )
 
 
 def trailers(message: str) -> Trailers | None:
     """The series' trailers of a message, or None for a commit of someone else."""
-    found = dict(_TRAILER.findall(message))
+    found = dict(_trailer().findall(message))
     if "Change" not in found:
         return None
     return Trailers(found["Change"], found["Change"].partition("/")[0], found.get("Digest", ""))
@@ -147,7 +148,7 @@ def own_text(message: str) -> str:
     lines = [
         line
         for line in message.splitlines()
-        if not (_TRAILER.match(line) or _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line))
+        if not (_trailer().match(line) or _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line))
     ]
     return "\n".join(lines).strip()
 
@@ -156,3 +157,8 @@ def is_as_made(commit: Commit) -> bool:
     """Whether a commit with our trailers is just as the tool made it."""
     found = trailers(commit.message)
     return found is not None and found.digest == digest(own_text(commit.message), commit.tree)
+
+
+@functools.cache
+def _trailer() -> re.Pattern[str]:
+    return re.compile(rf"^{settings().trailer}-(Change|Stage|Digest): (.+)$", re.MULTILINE)

@@ -19,9 +19,9 @@ from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.git import Identity
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
 
-PAYLOAD_FOLDERS = ("c10_xpu", "aten_xpu", "torch_xpu_py")
 NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
@@ -40,10 +40,10 @@ def split_id(id_: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class PayloadFile:
-    """A new file: where it is kept, and its path in PyTorch's tree."""
+    """A new file: where it is kept, and its path in the project's tree."""
 
     source: Path
-    kept_at: str  # c10_xpu/<stage>/<target>
+    kept_at: str  # <payload folder>/<stage>/<target>
     target: str
 
     @property
@@ -83,7 +83,7 @@ class Change:
         return bool(self.files) or self.patch is not None
 
     def patched_paths(self) -> list[str]:
-        """The files of PyTorch, or of earlier changes, that the patch edits."""
+        """The files of the base, or of earlier changes, that the patch edits."""
         if self.patch is None:
             return []
         text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
@@ -194,7 +194,7 @@ def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
     if len(name.parts) < 3:
         raise SeriesError(str(name), "is a link; it must be a folder")
     if f"{posixpath.normpath(inner.parent / target)}/".startswith(("/", "../")):
-        raise SeriesError(str(name), f"is a link that points outside of PyTorch's tree: {target}")
+        raise SeriesError(str(name), f"is a link that points outside of the tree: {target}")
 
 
 class _Reader:
@@ -267,8 +267,8 @@ class _Reader:
     def _claim(self, node: Node, change: str, stage: str) -> None:
         for item in node["files"].items():
             prefix = PurePosixPath(item.text())
-            if prefix.parts[0] not in PAYLOAD_FOLDERS or prefix.parts[1:2] != (stage,):
-                folders = ", ".join(f"{folder}/{stage}" for folder in PAYLOAD_FOLDERS)
+            if prefix.parts[0] not in settings().payload or prefix.parts[1:2] != (stage,):
+                folders = ", ".join(f"{folder}/{stage}" for folder in settings().payload)
                 raise item.error(f"'{prefix}' is not below {folders}")
             if prefix in self.claims:
                 raise item.error(f"'{prefix}' belongs to '{self.claims[prefix][0]}' already")
@@ -308,7 +308,7 @@ class _Reader:
 
     def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
         found = {}
-        for folder in PAYLOAD_FOLDERS:
+        for folder in settings().payload:
             top = self.layout.repository / folder
             # a folder that is a link is listed, but not followed
             for path in [top, *sorted(top.rglob("*"))] if not top.is_symlink() else [top]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from xpu_stack.core.system.layout import REPOSITORY
+from xpu_stack.core.system.settings import REPOSITORY
 
 # <...> is for the person to fill in
 _TO_FILL_IN = re.compile(r"(--?[\w-]+=)?<[^<>]*>\Z")

@@ -294,7 +294,7 @@ class Repository:
     @contextmanager
     def index(self, tree: str) -> Iterator["Index"]:
         """A private index that holds `tree`."""
-        with tempfile.TemporaryDirectory(prefix="xpu-stack-") as folder:
+        with tempfile.TemporaryDirectory(prefix="stack-") as folder:
             index = Index(self, Path(folder) / "index")
             index.run("read-tree", tree)
             yield index

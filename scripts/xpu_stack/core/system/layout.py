@@ -5,11 +5,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[4]
+from xpu_stack.core.system.settings import REPOSITORY, settings
 
 
 def _state_folder() -> Path:
-    return Path(os.environ.get("XPU_STACK_HOME") or REPOSITORY / ".xpu").absolute()
+    variable = f"{settings().name.upper().replace('-', '_')}_HOME"
+    return Path(os.environ.get(variable) or REPOSITORY / settings().state).absolute()
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Layout:
 
     @property
     def python(self) -> Path:
-        """The environment that the tool and PyTorch's code generator run in."""
+        """The environment that the tool and what it builds run in."""
         return self.state / "env"
 
     def base_folder(self, base: str) -> Path:
@@ -55,8 +56,8 @@ class Layout:
         return self.base_folder(base) / "resolutions"
 
     def checkout(self, base: str) -> Path:
-        """The checkout that the tool makes itself, without PYTORCH_SRC."""
-        return self.state / f"pytorch-{base}"
+        """The checkout that the tool makes itself, when none is given."""
+        return self.state / f"{settings().project.lower()}-{base}"
 
     def sycl(self, version: str) -> Path:
         return self.state / f"sycl-{version}"

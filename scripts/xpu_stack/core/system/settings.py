@@ -1,0 +1,45 @@
+"""What differs between projects: patches/stack.yaml."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.core.system.yaml_file import Node
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+_TEXTS = ("name", "project", "marker", "source", "state", "trailer")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The fields of the file, which says what each is for."""
+
+    name: str
+    project: str
+    marker: str
+    source: str
+    state: str
+    trailer: str
+    payload: dict[str, list[str]]
+
+    @property
+    def email(self) -> str:
+        """Of commits that are the tool's own, such as a base that it imports."""
+        return f"{self.name}@invalid"
+
+    def home(self, target: str) -> str:
+        """The payload folder for a new file at `target` in the project's tree."""
+        top = target.partition("/")[0]
+        found = [folder for folder, takes in self.payload.items() if top in takes]
+        return found[0] if found else list(self.payload)[-1]
+
+
+@functools.cache
+def settings() -> Settings:
+    node = Node.load(REPOSITORY / "patches" / "stack.yaml", "patches/stack.yaml")
+    node.fields({*_TEXTS, "payload"})
+    payload = node["payload"]
+    return Settings(
+        **{field: node[field].text() for field in _TEXTS},
+        payload={folder: payload[folder].texts() for folder in payload.value},
+    )

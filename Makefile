@@ -35,10 +35,11 @@ help:
 	@$(tool) help
 
 apply:
-	@$(tool) apply $(stage) $(checkout) $(call option,--drop,DROP)
+	@$(tool) apply $(stage) $(checkout) $(call option,--drop,DROP) $(call option,--branch,BRANCH)
 
 rebase:
-	@$(tool) rebase $(call option,--onto,ONTO) $(stage) $(checkout) $(call option,--drop,DROP) $(if $(DRY_RUN),--dry-run)
+	@$(tool) rebase $(call option,--onto,ONTO) $(stage) $(checkout) $(call option,--drop,DROP) \
+		$(call option,--branch,BRANCH) $(if $(DRY_RUN),--dry-run)
 
 undo:
 	@$(tool) undo $(checkout) $(call option,--steps,STEPS)

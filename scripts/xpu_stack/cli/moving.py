@@ -14,20 +14,35 @@ _drop_option = click.option(
     "--drop", default="", help="Changes to skip, because the base already has them."
 )
 
+_branch_option = click.option(
+    "--branch",
+    help="The stack's branch, for several stacks in one repository. Default: the one that HEAD "
+    "is on, or xpu-stack; in another worktree than that branch, xpu-stack-<its folder>.",
+)
+
 
 def _names(listed: str) -> frozenset[str]:
     return frozenset(listed.replace(",", " ").split())
+
+
+def _choose(work: applying.Workspace, branch: str | None) -> None:
+    if branch:
+        stack.choose(work.repository, branch)
 
 
 @cli.command(epilog=EPILOG)
 @stage_option
 @checkout_options
 @_drop_option
-def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> None:
+@_branch_option
+def apply(
+    stage: str | None, base: str, pytorch_src: str | None, drop: str, branch: str | None
+) -> None:
     """Moves the checkout up or down to a stage."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
     with applying.opened(layout, base, pytorch_src, "apply") as work:
+        _choose(work, branch)
         changed = applying.apply(work, chosen, _names(drop))
         applying.say_result(work, chosen, changed)
 
@@ -43,12 +58,20 @@ def apply(stage: str | None, base: str, pytorch_src: str | None, drop: str) -> N
 @click.option("--stage", help="Up to and including this stage. Default: the stage that is applied.")
 @checkout_options
 @_drop_option
+@_branch_option
 @click.option("--dry-run", is_flag=True, help="Only show what would happen to each change.")
 def rebase_(
-    onto: str, stage: str | None, base: str, pytorch_src: str | None, drop: str, dry_run: bool
+    onto: str,
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    drop: str,
+    branch: str | None,
+    dry_run: bool,
 ) -> None:
     """Moves the series to another base."""
     with applying.opened(Layout.current(), base, pytorch_src, "rebase") as work:
+        _choose(work, branch)
         goal = rebasing.goal(work, onto, stage, _names(drop))
         if dry_run:
             rebasing.show(work, goal)

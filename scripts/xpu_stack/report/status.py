@@ -11,6 +11,7 @@ from xpu_stack.core.checkout import applying, conflicts, export, moves, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Applied, Stack
 from xpu_stack.core.system.console import say, show_table
+from xpu_stack.core.system.git import Repository
 from xpu_stack.report import pull_requests
 
 _SHOWN = 5  # files that are named
@@ -103,7 +104,17 @@ def _tested(change: str, record: Record) -> str:
     return f"{outcome.passed} passed" + (f", {outcome.skipped} skipped" if outcome.skipped else "")
 
 
+def _say_stacks(repository: Repository) -> None:
+    here = stack.branch(repository)
+    others = [one for one in stack.branches(repository) if one != here]
+    if others:
+        folders = {branch: folder for folder, branch in repository.worktrees().items()}
+        told = [f"{one} (in {folders[one]})" if one in folders else one for one in others]
+        say(f"this is the stack of the branch {here}; others: {', '.join(told)}")
+
+
 def _say_more(work: Workspace, there: Stack) -> None:
+    _say_stacks(work.repository)
     for commit in there.foreign:
         say(f"not part of the series: {stack.named(commit)}")
     for commit in there.above:

@@ -27,7 +27,7 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
     """The series' commits in the checkout, up to `stage`, oldest first."""
     repository = work.repository
     conflicts.refuse_pending(repository)
-    stack.refuse_unsafe(repository, stack.BRANCH)
+    stack.refuse_unsafe(repository)
     there = stack.read(repository)
     _refuse_damaged(repository, there)
     _refuse_doubled(there)

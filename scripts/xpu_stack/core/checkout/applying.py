@@ -97,7 +97,7 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
 def refuse_unsafe(work: Workspace) -> None:
     """Refuses a checkout in which a move could lose a person's work."""
     conflicts.refuse_pending(work.repository)
-    stack.refuse_unsafe(work.repository, stack.BRANCH)
+    stack.refuse_unsafe(work.repository)
     stack.refuse_foreign(work.repository, stack.read(work.repository))
 
 
@@ -107,7 +107,7 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     there = stack.read(repository)
     base = goal.base or there.base
     made = expected(work, base, goal)
-    after = moves.State.of_stack(_carried(work, there, base, made), goal.dropped)
+    after = moves.State.of_stack(repository, _carried(work, there, base, made), goal.dropped)
     if after == moves.current(repository):
         left = {one.trailers.change for one in there.applied}
         if moves.applied(repository) not in (None, left):
@@ -167,7 +167,7 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
     made = expected(work, there.base, goal)
     tip = _carried(work, there, there.base, made)
     if edit is not None or made[-1] != there.tip:
-        after = moves.State.of_stack(tip, goal.dropped)
+        after = moves.State.of_stack(work.repository, tip, goal.dropped)
         moves.move(work.repository, "export", after, edit, files=False)
 
 

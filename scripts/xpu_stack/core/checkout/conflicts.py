@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xpu_stack.core.checkout import resolutions
+from xpu_stack.core.checkout import resolutions, stack
 from xpu_stack.core.checkout.commits import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.checkout.preview import Finding
 from xpu_stack.core.checkout.resolutions import Hunks, Resolution
@@ -24,7 +24,7 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 
-_PENDING = "refs/xpu-stack/pending"
+_PENDING = "refs/worktree/xpu-stack/pending"
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Pending:
     onto: CommitId
     pristine: CommitId
     worktree: Path
+    branch: str  # of the stack
 
 
 def _record(repository: Repository) -> Path:
@@ -54,6 +55,7 @@ def pending(repository: Repository) -> Pending | None:
         CommitId(data["onto"]),
         CommitId(data["pristine"]),
         Path(data["worktree"]),
+        data.get("branch", stack.BRANCH),
     )
 
 
@@ -131,6 +133,7 @@ def report(
         "onto": conflict.onto,
         "pristine": misfit.pristine,
         "worktree": str(worktree),
+        "branch": stack.branch(repository),
     }
     files.write(_record(repository), json.dumps(record))
     there = _told(findings)
@@ -205,6 +208,7 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     """
     repository = work.repository
     waiting = _waiting(repository)
+    stack.choose(repository, waiting.branch)
     answer = _answer(waiting)
     who = work.series.identity(0)
     merged = merge(repository, who, waiting.onto, waiting.pristine)
@@ -307,4 +311,5 @@ def _waiting(repository: Repository) -> Pending:
 def _forget(repository: Repository, waiting: Pending) -> None:
     _record(repository).unlink()
     _remove(repository, waiting.worktree)
-    repository.run("update-ref", "-d", _PENDING)
+    for ref in (_PENDING, "refs/xpu-stack/pending"):  # the latter: of an earlier version
+        repository.run("update-ref", "-d", ref)

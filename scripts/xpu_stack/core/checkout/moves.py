@@ -6,9 +6,9 @@ A move (apply, rebase, continue, export, undo) is recorded as a commit. Its
 message says what the checkout was before and after: HEAD, the commit, the
 stack's branch, the changes that were dropped. Its tree has what was done to the
 series' files with it (edits.py). Its parents are the commits that it speaks of,
-so that git keeps them. The ref refs/xpu-stack/moves is the newest record and
-its reflog has the earlier ones, as refs/stash has its entries; git expires them
-as it does any reflog. There is no file beside git.
+so that git keeps them. Each stack has a log: a ref below refs/xpu-stack is its
+newest record and the ref's reflog has the earlier ones, as refs/stash has its
+entries; git expires them as it does any reflog. There is no file beside git.
 
 The record becomes the ref's value in the same step in which the branch moves
 (see Note [All or nothing]): a move that is over is in the log, and no other.
@@ -22,8 +22,6 @@ from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.switch import RefUpdate, Switch
 from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
 
-LOG = "refs/xpu-stack/moves"
-_STACK = f"refs/heads/{stack.BRANCH}"
 # The record of the same move is the same commit.
 _RECORDER = Identity("xpu-stack", "xpu-stack@invalid", 0)
 
@@ -47,8 +45,10 @@ class State:
         return self.head, self.commit, self.tip
 
     @classmethod
-    def of_stack(cls, tip: CommitId, dropped: frozenset[str]) -> "State":
-        return cls(stack.BRANCH, tip, tip, tuple(sorted(dropped)))
+    def of_stack(
+        cls, repository: Repository, tip: CommitId, dropped: frozenset[str]
+    ) -> "State":
+        return cls(stack.branch(repository), tip, tip, tuple(sorted(dropped)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,15 @@ class Move:
     after: State
 
 
+def log(repository: Repository) -> str:
+    """The ref that is the log of the stack's moves."""
+    return stack.log_of(stack.branch(repository))
+
+
+def _tip(repository: Repository) -> str:
+    return f"refs/heads/{stack.branch(repository)}"
+
+
 def current(repository: Repository) -> State:
     """What the checkout is now."""
     head = repository.commit_id("HEAD")
@@ -67,7 +76,7 @@ def current(repository: Repository) -> State:
     return State(
         repository.branch() or "",
         head,
-        repository.commit_id(_STACK),
+        repository.commit_id(_tip(repository)),
         tuple(sorted(dropped(repository))),
     )
 
@@ -76,7 +85,7 @@ def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
     listed = _records(repository)
     if number == 0 and not listed:  # git has let the reflog expire; the ref stays
-        listed = [*filter(None, [repository.commit_id(LOG)])]
+        listed = [*filter(None, [repository.commit_id(log(repository))])]
     if number >= len(listed):
         return None
     data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))
@@ -84,7 +93,7 @@ def entry(repository: Repository, number: int) -> Move | None:
 
 
 def _records(repository: Repository) -> list[str]:
-    return (repository.ask("log", "--walk-reflogs", "--format=%H", LOG, "--") or "").split()
+    return (repository.ask("log", "--walk-reflogs", "--format=%H", log(repository), "--") or "").split()
 
 
 def state(data: dict[str, Any]) -> State:
@@ -137,10 +146,10 @@ def move(
     """
     before = current(repository)
     record = _record(repository, Move(verb, before, after), edit)
-    newest = repository.commit_id(LOG)
-    refs = [RefUpdate(LOG, record, newest or ZERO)]
+    newest = repository.commit_id(log(repository))
+    refs = [RefUpdate(log(repository), record, newest or ZERO)]
     if after.tip != before.tip:
-        refs.insert(0, RefUpdate(_STACK, after.tip or ZERO, before.tip or ZERO))
+        refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
     reason = f"xpu-stack: {verb}"
     Switch(repository).to(after.commit, after.head, refs, reason, files=files)
 
@@ -157,10 +166,10 @@ def put_back(repository: Repository, to: State, length: int) -> None:
     for _ in range(len(_records(repository)) - length):
         if length:
             # the ref, and what each entry says it was before, follow
-            words = ("reflog", "delete", "--updateref", "--rewrite", f"{LOG}@{{0}}")
+            words = ("reflog", "delete", "--updateref", "--rewrite", f"{log(repository)}@{{0}}")
             repository.run(*words)
         else:
-            repository.run("update-ref", "-d", LOG)
+            repository.run("update-ref", "-d", log(repository))
             return
 
 

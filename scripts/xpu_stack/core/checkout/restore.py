@@ -86,7 +86,7 @@ def _go_back(repository: Repository) -> None:
     conflicts.give_up(repository)
     if repository.commit_id("HEAD") != to.commit:
         try:
-            stack.refuse_unsafe(repository, stack.BRANCH)
+            stack.refuse_unsafe(repository)
         except ToolError as error:
             raise ToolError(
                 "The checkout could not be put back where it was before the search.",

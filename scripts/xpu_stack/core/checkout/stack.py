@@ -1,14 +1,26 @@
-"""The stack in a checkout, read from its commits and from nothing else."""
+"""The stack in a checkout, read from its commits and from nothing else.
 
+Note [Several stacks]
+~~~~~~~~~~~~~~~~~~~~~
+A repository may have several stacks, each on a branch of its own: `git switch`
+goes from one to another, and a linked worktree has another than the main one.
+What belongs to a stack is kept by its branch: the commits, and the log of moves,
+which also makes a branch known as a stack's. What belongs to a worktree is in
+its own git directory: the lock, a move or an edit under way, a conflict.
+"""
+
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 
-BRANCH = "xpu-stack"
+BRANCH = "xpu-stack"  # where no other is named
+_LOG = "refs/xpu-stack/moves"  # of that branch
+_LOGS = "refs/xpu-stack/stacks/"  # of others
 _TO_SQUASH = ("fixup! ", "squash! ", "amend! ")
 _DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
 
@@ -69,18 +81,73 @@ def _is_for_a_change(commit: Commit) -> bool:
     return bool(trailers(commit.message)) or commit.message.startswith(_TO_SQUASH)
 
 
-def refuse_unsafe(repository: Repository, branch: str) -> None:
+def log_of(branch: str) -> str:
+    """The ref that is the log of moves of a stack."""
+    return _LOG if branch == BRANCH else f"{_LOGS}{branch}"
+
+
+def branches(repository: Repository) -> list[str]:
+    """The branches of the repository that carry stacks."""
+    words = ("for-each-ref", "--format=%(refname)", _LOG, _LOGS)
+    known = [
+        BRANCH if log == _LOG else log.removeprefix(_LOGS)
+        for log in repository.line(*words).split()
+    ]
+    return [one for one in known if repository.commit_id(f"refs/heads/{one}")]
+
+
+def choose(repository: Repository, branch: str) -> None:
+    """Has this run work on the stack of a branch that a person names."""
+    if repository.ask("check-ref-format", "--branch", branch) != branch:
+        raise ToolError(
+            f"'{branch}' is not a valid name for a branch.",
+            why="git check-ref-format refuses it",
+            next="make apply BRANCH=<name>",
+            code=ExitCode.USAGE,
+        )
+    repository.stack_branch = branch
+    commands.works_in("BRANCH", branch, ("apply", "rebase"))
+
+
+def branch(repository: Repository) -> str:
+    """The branch of the stack that this run works on."""
+    if repository.stack_branch is None:
+        repository.stack_branch = _own_branch(repository)
+    return repository.stack_branch
+
+
+def _own_branch(repository: Repository) -> str:
+    """HEAD's branch if it carries a stack; else one that no other worktree has checked out."""
+    head = repository.branch()
+    if head == BRANCH or (head and repository.commit_id(log_of(head))):
+        return head
+    name = f"{BRANCH}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
+    names = [name, BRANCH] if repository.commit_id(log_of(name)) else [BRANCH, name]
+    return next((one for one in names if not repository.has_elsewhere(one)), name)
+
+
+def refuse_unsafe(repository: Repository) -> None:
     """Refuses a checkout in which a move could lose a person's work."""
     refuse_operation(repository)
     _refuse_dirty(repository)
-    current = repository.branch()
-    if current != branch and repository.commit_id(f"refs/heads/{branch}"):
-        where = f"the branch '{current}'" if current else "no branch"
+    name, current = branch(repository), repository.branch()
+    if current == name or not repository.commit_id(f"refs/heads/{name}"):
+        return
+    elsewhere = repository.has_elsewhere(name)
+    if elsewhere:
         raise ToolError(
-            f"The checkout is not on the stack's branch '{branch}'.",
-            why=f"HEAD is on {where}, and '{branch}' exists",
-            next=commands.git(repository.folder, "switch", branch),
+            f"The stack's branch '{name}' is checked out in another worktree.",
+            why=f"it is {elsewhere}",
+            next=f"{commands.make('apply', PYTORCH_SRC=str(elsewhere))} # or, for a stack of its "
+            "own: make apply BRANCH=<another name>",
         )
+    where = f"the branch '{current}'" if current else "no branch"
+    raise ToolError(
+        f"The checkout is not on the stack's branch '{name}'.",
+        why=f"HEAD is on {where}, and '{name}' exists",
+        next=f"{commands.git(repository.folder, 'switch', name)} # or, for a stack of its own: "
+        "make apply BRANCH=<another name>",
+    )
 
 
 def refuse_others(stack: Stack, next: str) -> None:

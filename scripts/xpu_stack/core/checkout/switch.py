@@ -102,6 +102,7 @@ class Switch:
         self._repository = repository
         self.folder = repository.git_dir / "xpu-stack"
         self._stage = self.folder / "switch"
+        self._files = self._on_its_disk()
         self._journal = self.folder / "journal.json"
         self._lock = repository.git_dir / "index.lock"
         self._index = repository.git_dir / "index"
@@ -161,7 +162,13 @@ class Switch:
         self._perform(plan)
 
     def _renames(self, plan: Plan) -> Renames:
-        return Renames(self._repository.folder, self._stage, plan.files)
+        return Renames(self._repository.folder, self._files, plan.files)
+
+    def _on_its_disk(self) -> Path:
+        """Where contents wait: a linked worktree may be on another file system than its git."""
+        folder = self._repository.folder
+        same = folder.stat().st_dev == self._repository.git_dir.stat().st_dev
+        return self._stage if same else folder / ".xpu-stack-switch"
 
     def _take_lock(self) -> None:
         """Takes git's lock of the index; another program's goes by itself, or not."""
@@ -194,7 +201,11 @@ class Switch:
         """Removes what was prepared, and the lock."""
         if self._has_lock():
             self._lock.unlink()
-        shutil.rmtree(self._stage, ignore_errors=True)
+        self._clear()
+
+    def _clear(self) -> None:
+        for folder in (self._stage, self._files):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _refuse_collisions(self, entries: list[Entry]) -> None:
         going = {Path(entry.path) for entry in entries if not entry.new_mode}
@@ -260,9 +271,10 @@ class Switch:
             ) from error
 
     def _prepare(self, entries: list[Entry], files: list[Entry]) -> None:
-        shutil.rmtree(self._stage, ignore_errors=True)
+        self._clear()
         with self._writing():
-            (self._stage / "new").mkdir(parents=True)
+            self._stage.mkdir(parents=True)
+            (self._files / "new").mkdir(parents=True)
             (self._stage / "lock").touch()
             (self._stage / "forward").touch()
             self._write_index(entries)
@@ -281,7 +293,7 @@ class Switch:
 
     def _write_contents(self, files: list[Entry]) -> None:
         """Has git write the files, by the filters and attributes of the new index."""
-        folder = self._stage / "new"
+        folder = self._files / "new"
         wanted = [e.path for e in files if e.new_mode not in (0, GITLINK)]
         env = {
             "GIT_DIR": str(self._repository.git_dir),
@@ -295,7 +307,7 @@ class Switch:
             if len(wanted) < _MANY and not (folder / path).is_symlink():
                 self._sync(folder / path)
         if len(wanted) >= _MANY:
-            shell.run(["sync", "--file-system", self._stage])
+            shell.run(["sync", "--file-system", folder])
 
     def _write_index(self, entries: list[Entry]) -> None:
         index = self._stage / "index"

@@ -20,13 +20,13 @@ def undo(work: Workspace, steps: int) -> Move:
     """Takes the last `steps` moves back; the oldest of them."""
     repository = work.repository
     conflicts.refuse_pending(repository)
-    stack.refuse_unsafe(repository, stack.BRANCH)
+    stack.refuse_unsafe(repository)
     last, oldest = moves.entry(repository, 0), moves.entry(repository, steps - 1)
     if last is None or oldest is None:
         raise ToolError(
             "There is no move to undo.",
             why="the log has none" if last is None else f"the log has less than {steps} moves",
-            next=commands.git(repository.folder, "reflog", moves.LOG),
+            next=commands.git(repository.folder, "reflog", moves.log(repository)),
             code=ExitCode.USAGE,
         )
     _refuse_work_since(repository, last)
@@ -77,8 +77,15 @@ def _refuse_work_since(repository: Repository, last: Move) -> None:
 
 def _refuse_moved_branch(repository: Repository, to: State) -> None:
     """Refuses to go back to a branch that has other commits now."""
-    if not to.head or to.head == stack.BRANCH:
+    if not to.head or to.head == stack.branch(repository):
         return
+    elsewhere = repository.has_elsewhere(to.head)
+    if elsewhere:
+        raise ToolError(
+            f"The branch '{to.head}' is checked out in another worktree.",
+            why=f"it is {elsewhere}, and the checkout was on that branch before",
+            next=commands.git(elsewhere, "switch", "--detach"),
+        )
     there = repository.commit_id(f"refs/heads/{to.head}")
     if there != to.commit:
         raise ToolError(

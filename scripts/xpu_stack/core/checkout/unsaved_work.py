@@ -14,14 +14,24 @@ from xpu_stack.core.system.settings import settings
 def refuse_conflicts(layout: Layout) -> None:
     """Refuses while a conflict is being resolved there."""
     for worktree in sorted((layout.state / "work").glob("*/conflict")):
-        kept = Repository(worktree).ask("rev-parse", "--path-format=absolute", "--git-common-dir")
-        checkout = Repository(Path(kept).parent) if kept else None
-        waiting = conflicts.pending(checkout) if checkout else None
-        if checkout and waiting and waiting.worktree == worktree:
+        checkout = _checkout_of(worktree)
+        if checkout is not None:
             if checkout.folder.parent != layout.state:
                 verbs = ["continue", "abort"]
                 commands.works_in(settings().source, str(checkout.folder), verbs)
             conflicts.refuse_pending(checkout)
+
+
+def _checkout_of(worktree: Path) -> Repository | None:
+    """The checkout whose conflict waits in `worktree`; None: it waits no more."""
+    if not Repository(worktree).is_repository():
+        return None
+    for folder in Repository(worktree).worktrees():
+        checkout = Repository(folder)
+        waiting = conflicts.pending(checkout) if folder.is_dir() else None
+        if waiting and waiting.worktree == worktree:
+            return checkout
+    return None
 
 
 def refuse_checkouts(layout: Layout) -> None:
@@ -45,7 +55,7 @@ def _refuse(repository: Repository) -> None:
     listed = repository.run("worktree", "list", "--porcelain").text.splitlines()
     if sum(line.startswith("worktree ") for line in listed) > 1:
         raise _found(repository, "other work trees belong to it", f"{git} worktree list")
-    stack.refuse_unsafe(repository, stack.BRANCH)
+    stack.refuse_unsafe(repository)
     _refuse_commits(repository, git)
 
 

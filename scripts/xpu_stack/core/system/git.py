@@ -91,6 +91,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.stack_branch: str | None = None  # the run's, see core.checkout.stack
         self._git_dir: Path | None = None
         self._env: dict[str, str] = {}
 
@@ -153,6 +154,24 @@ class Repository:
     def branch(self) -> str | None:
         """The branch that HEAD is on; None when it is on none."""
         return self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+
+    def worktrees(self) -> dict[Path, str]:
+        """The work trees of the repository, and the branch of each, "" for none."""
+        found: dict[Path, str] = {}
+        for field in self.run("worktree", "list", "--porcelain").text.splitlines():
+            word, _, value = field.partition(" ")
+            if word == "worktree":
+                folder = Path(value)
+                found[folder] = ""
+            elif word == "branch":
+                found[folder] = value.removeprefix("refs/heads/")
+        return found
+
+    def has_elsewhere(self, branch: str) -> Path | None:
+        """The other work tree in which a branch is checked out."""
+        here = self.folder.resolve()
+        others = {path: name for path, name in self.worktrees().items() if path.resolve() != here}
+        return next((path for path, name in others.items() if name == branch), None)
 
     def tree_of(self, commit: str) -> TreeId:
         return TreeId(self.line("rev-parse", f"{commit}^{{tree}}"))

@@ -1,5 +1,8 @@
 # Each target is one call of the tool; `make help` lists them.
-PYTHON ?= python3
+# The tool's own Python starts it without a detour; bootstrap.py makes it.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(firstword $(filter %/env/bin/python,$(wildcard $(or $(XPU_STACK_HOME),.xpu)/env/bin/python)) python3)
+endif
 BASE ?=
 STAGE ?=
 MODE ?=

@@ -1,7 +1,11 @@
 # The tool's verbs are targets. Their variables, such as STAGE=, reach the tool
 # through the environment, to which make adds those of its command line.
 # `make help` lists them.
-PYTHON ?= python3
+
+# The tool's own Python starts it without a detour; bootstrap.py makes it.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(firstword $(filter %/env/bin/python,$(wildcard $(or $(XPU_STACK_HOME),.xpu)/env/bin/python)) python3)
+endif
 MAKEFLAGS += --no-print-directory
 
 tool := $(PYTHON) scripts/bootstrap.py

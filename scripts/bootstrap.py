@@ -8,10 +8,7 @@ environment's Python with the requirements of the checks, e.g.
 environment cannot be made, else those of what is run.
 """
 
-import hashlib
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +23,8 @@ def stop(what: str, why: str, next: str) -> NoReturn:
 
 
 def run(what: str, command: list[str], log: Path) -> bool:
+    import subprocess
+
     print(f"{what} ...", file=sys.stderr, flush=True)
     with log.open("ab") as file:
         return subprocess.call(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file) == 0
@@ -33,6 +32,8 @@ def run(what: str, command: list[str], log: Path) -> bool:
 
 def install_venv_module(log: Path) -> None:
     """Debian keeps venv in a package of its own."""
+    import shutil
+
     package = f"python3.{sys.version_info.minor}-venv"
     command = f"apt-get update && apt-get install -y --no-install-recommends {package}"
     if not shutil.which("apt-get") or os.geteuid() != 0:
@@ -50,10 +51,12 @@ def make(environment: Path, log: Path) -> None:
         import ensurepip  # noqa: F401
     except ImportError:
         install_venv_module(log)
+    import shutil
+
     shutil.rmtree(environment, ignore_errors=True)
-    if not run(
-        "making the Python environment", [sys.executable, "-m", "venv", str(environment)], log
-    ):
+    # not the one of the environment itself, which has just gone
+    python = getattr(sys, "_base_executable", sys.executable)
+    if not run("making the Python environment", [python, "-m", "venv", str(environment)], log):
         stop("The Python environment cannot be made.", f"venv failed, see {log}", f"less {log}")
 
 
@@ -73,14 +76,16 @@ def pins(requirements: Path) -> bytes:
     return content + b"".join(pins(requirements.with_name(name)) for name in named)
 
 
-def ensure(state: Path, name: str) -> None:
-    """Has requirements/<name>.txt in the environment; a stamp of its content says so."""
+def ensure(state: Path, name: str) -> bool:
+    """Has requirements/<name>.txt in the environment, as a stamp says; whether it did before."""
     environment = state / "env"
     requirements = SCRIPTS / "requirements" / f"{name}.txt"
     stamp = environment / f"xpu-stack.{name}"
+    import hashlib
+
     wanted = hashlib.sha256(pins(requirements) + sys.version.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
-        return
+        return True
     (state / "logs").mkdir(parents=True, exist_ok=True)
     log = state / "logs" / "bootstrap.log"
     import fcntl
@@ -89,11 +94,12 @@ def ensure(state: Path, name: str) -> None:
     with (state / "bootstrap.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if stamp.exists() and stamp.read_text() == wanted:
-            return
+            return False
         if name == "tool":
             make(environment, log)
         install(environment, requirements, log)
         stamp.write_text(wanted)
+    return False
 
 
 def main() -> None:
@@ -101,7 +107,7 @@ def main() -> None:
         version = sys.version.split()[0]
         stop("Python is too old.", f"{version} is older than 3.10", "make PYTHON=python3.11 apply")
     state = Path(os.environ.get("XPU_STACK_HOME") or SCRIPTS.parent / ".xpu").absolute()
-    ensure(state, "tool")
+    ready = ensure(state, "tool")
     python = str(state / "env" / "bin" / "python")
     os.environ["PYTHONPATH"] = str(SCRIPTS)
     # -P keeps the current folder, which may be PyTorch's, out of the path.
@@ -109,7 +115,10 @@ def main() -> None:
     if sys.argv[1:2] == ["--dev"]:
         ensure(state, "dev")
         os.execv(python, [*command, *sys.argv[2:]])
-    os.execv(python, [*command, "-m", "xpu_stack", *sys.argv[1:]])
+    if ready and Path(sys.prefix) == state / "env":
+        import xpu_stack.__main__  # noqa: F401 (this is its Python: no need for another)
+    else:
+        os.execv(python, [*command, "-m", "xpu_stack", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -44,11 +44,11 @@ def examine(layout: Layout, base: Base) -> list[Finding]:
 def show(findings: list[Finding]) -> None:
     """Prints the findings; a ToolError names the first thing to get."""
     for one in findings:
-        out.print(
+        out().print(
             f"{'[green]ok[/]' if one.good else '[red]--[/]'}  {one.what}: {escape(one.found)}"
         )
         if one.get:
-            out.print(f"      {'note' if one.good else 'to get it'}: {escape(one.get)}")
+            out().print(f"      {'note' if one.good else 'to get it'}: {escape(one.get)}")
     lacking = [one for one in findings if not one.good]
     if lacking:
         raise ToolError(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
-from rich.markup import escape
 
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
@@ -98,7 +97,7 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.err.print(escape(commands.as_typed(_interrupted())))
+        console.warn(commands.as_typed(_interrupted()))
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

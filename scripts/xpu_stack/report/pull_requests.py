@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from xpu_stack.core.system import files
 from xpu_stack.core.system.git import Repository, TreeId
 from xpu_stack.core.system.layout import Layout
@@ -64,6 +62,8 @@ class Record:
             name: {"pull_request": entry.pull_request, "source_id": str(entry.source_id)}
             for name, entry in self.entries.items()
         }
+        from ruamel.yaml import YAML
+
         yaml = YAML()
         yaml.width = 1000
         yaml.dump({"branch": self.branch, "changes": changes}, text)

@@ -47,7 +47,7 @@ def opened_to_read(
     """
     work = _workspace(layout, base, pytorch_src, verb)
     with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
-        if not os.access(work.repository.git_path("objects"), os.W_OK):
+        if not os.access(work.repository.object_folder, os.W_OK):
             work.repository.keep_objects_in(Path(objects))
         elif alone:
             _recover(work)

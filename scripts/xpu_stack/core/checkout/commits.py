@@ -124,7 +124,7 @@ class Builder:
     def _time_of(self, base: CommitId) -> int:
         # Times follow the base's, so that they neither depend on the clock
         # nor run backwards in a log.
-        return int(self.repository.line("show", "-s", "--format=%ct", base))
+        return self.repository.commit(base).when
 
     def _lay(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
         tree = self.attempt(tip, change)
@@ -157,14 +157,13 @@ class Builder:
 
     def lay_directly(self, tip: str, change: Change) -> TreeId | None:
         """The tree with the change, or None where it does not fit as it is."""
-        with self.repository.index(tip) as index:
-            entries = self._payload(change)
-            if not self._free_for(tip, entries):
-                return None
-            index.put(entries)
-            if change.patch is not None and index.apply(change.patch).code:
-                return None
-            return index.write()
+        entries = self._payload(change)
+        if not self._free_for(tip, entries):
+            return None
+        tree = self.repository.with_files(tip, entries)
+        if change.patch is None:
+            return tree
+        return self.repository.patched(tree, change.patch)[0]
 
     def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
         blobs = self.repository.store([file.source for file in change.files])
@@ -179,14 +178,12 @@ class Builder:
 
     def _is_there(self, tip: str, change: Change) -> bool:
         """Whether the tree has the change: its files, and its patch, undone, applies."""
-        with self.repository.index(tip) as index:
-            entries = self._payload(change)
-            index.put(entries)
-            if index.write() != self.repository.tree_of(tip):
-                return False
-            return (
-                change.patch is None or index.apply(change.patch, "--reverse", "--check").code == 0
-            )
+        tree = self.repository.with_files(tip, self._payload(change))
+        if tree != self.repository.tree_of(tip):
+            return False
+        if change.patch is None:
+            return True
+        return self.repository.patched(tree, change.patch, "--reverse")[0] is not None
 
     # -- the three-way merge ---------------------------------------------------
 
@@ -231,11 +228,9 @@ class Builder:
 
     def _why_not(self, tip: str, change: Change) -> str:
         """What git says when the change is laid on `tip`."""
-        with self.repository.index(tip) as index:
-            entries = self._payload(change)
-            if not self._free_for(tip, entries):
-                return "files of the same names are there, with other content"
-            index.put(entries)
-            if change.patch is None:
-                return "nothing is in its way"
-            return index.apply(change.patch).complaint
+        entries = self._payload(change)
+        if not self._free_for(tip, entries):
+            return "files of the same names are there, with other content"
+        if change.patch is None:
+            return "nothing is in its way"
+        return self.repository.patched(self.repository.with_files(tip, entries), change.patch)[1]

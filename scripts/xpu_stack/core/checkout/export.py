@@ -253,9 +253,7 @@ def _squashed(
         edits = [
             (path, file.mode, file.blob) for path, file in edited.items() if owner[path] <= number
         ]
-        with repository.index(commit.tree) as index:
-            index.put(edits)
-            tree = index.write()
+        tree = repository.with_files(commit.tree, edits)
         parent = done[-1].id if done else commit.parents[0]
         id_ = _plain_commit(repository, tree, parent, commit)
         done.append(Commit(id_, tree, (parent,), commit.when, commit.message))

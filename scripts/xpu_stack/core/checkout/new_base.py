@@ -14,7 +14,7 @@ from xpu_stack.core.series.base import SourcePackage
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.core.system.git import CommitId, Repository, TreeId
+from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
@@ -74,7 +74,7 @@ def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
 
 def _imported(repository: Repository, folder: Path) -> CommitId:
     """The commit of a tree that is no repository: the same for the same files."""
-    with repository.index(TreeId(repository.run("mktree", input=b"").text.strip())) as index:
+    with repository.index() as index:
         index.take_in(folder)
         tree = index.write()
     return repository.commit_tree(tree, [], "A tree without history\n", importer())

@@ -154,10 +154,10 @@ class Resolutions:
         for one in used:
             also = one.folder / _ALSO
             if also.exists():
-                with repository.index(tree) as index:
-                    if index.apply(also).code:  # what it edits has changed: ask again
-                        return Replayed(merge.tree, tuple(merge.stages), ())
-                    tree = index.write()
+                edited, _ = repository.patched(tree, also)
+                if edited is None:  # what it edits has changed: ask again
+                    return Replayed(merge.tree, tuple(merge.stages), ())
+                tree = edited
         done = {path for path, _, _ in entries}
         return Replayed(tree, tuple(one for one in merge.stages if one not in done), tuple(used))
 

@@ -11,7 +11,6 @@ its own git directory: the lock, a move or an edit under way, a conflict.
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
@@ -211,9 +210,9 @@ def refuse_operation(repository: Repository) -> None:
         ("CHERRY_PICK_HEAD", "cherry-pick"),
         ("REVERT_HEAD", "revert"),
     ):
-        if Path(repository.git_path(name)).exists():
+        if (repository.git_dir / name).exists():
             raise ToolError(
                 f"A {words} is under way in the checkout.",
-                why=f"{repository.git_path(name)} is there",
+                why=f"{repository.git_dir / name} is there",
                 next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
             )

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ruamel.yaml import YAML
-
+from xpu_stack.core.system import yaml_file
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
 SUMMARY = "to be written"  # of a new stage; `make check` asks for a better one
@@ -96,12 +95,11 @@ class SeriesFile:
         """The file must be valid: `Series.load` has said so."""
         text = path.read_text(encoding="utf-8")
         lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
-        data = YAML(typ="rt").load(text)["stages"]
+        stages = yaml_file.load(text)["stages"]
         items: list[tuple[int, Any]] = []
-        for number, stage in enumerate(data):
-            items.append((data.lc.item(number)[0], stage))
-            changes = stage["changes"]
-            items += [(changes.lc.item(n)[0], change) for n, change in enumerate(changes)]
+        for line, stage in zip(stages.lines, stages, strict=True):
+            items.append((line, stage))
+            items += zip(stage["changes"].lines, stage["changes"], strict=True)
         starts = [_with_comments(lines, line) for line, _ in items] + [len(lines)]
         file = cls(path, lines[: starts[0]], [])
         for (_, item), start, end in zip(items, starts, starts[1:], strict=False):

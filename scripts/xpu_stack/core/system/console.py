@@ -1,32 +1,40 @@
 """What the program prints: one console for people, one log file for the rest."""
 
+import functools
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from xpu_stack.core.system.commands import as_typed
 from xpu_stack.core.system.errors import ToolError
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# rich is imported where it is used: most runs of the tool print a line or two.
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
 log = logging.getLogger("xpu_stack")
 log.addHandler(logging.NullHandler())  # until a file is opened
 _UNBOUNDED = 10_000  # characters: wider than any table
+
+
+@functools.cache
+def out() -> "Console":
+    """Standard output, in colours where it has them."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+@functools.cache
+def _err() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def start_log(folder: Path, verb: str) -> Path:
@@ -57,21 +65,30 @@ def say(text: str) -> None:
     text = as_typed(text)
     log.info("%s", text)
     if _talks:
-        out.print(escape(text))
+        print(text, flush=True)
 
 
-def show_table(table: Table) -> None:
+def warn(text: str) -> None:
+    """A line for the person that is no result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show_table(table: "Table") -> None:
     """Prints a table in full width; on a narrower terminal, columns with a ratio shrink."""
-    unbounded = out.options.update(max_width=_UNBOUNDED)
-    natural = Measurement.get(out, unbounded, table).maximum
+    from rich.measure import Measurement
+
+    unbounded = out().options.update(max_width=_UNBOUNDED)
+    natural = Measurement.get(out(), unbounded, table).maximum
     # a file or a pipe has no width
-    table.width = min(natural, out.width) if out.is_terminal else natural
-    out.print(table, width=table.width, crop=False, soft_wrap=False)
+    table.width = min(natural, out().width) if out().is_terminal else natural
+    out().print(table, width=table.width, crop=False, soft_wrap=False)
 
 
 def show_error(error: ToolError, log_file: Path | None) -> None:
     """The three lines of an error, and where the rest is."""
-    next = as_typed(error.next)
+    from rich.markup import escape
+
+    err, next = _err(), as_typed(error.next)
     log.error("%s | %s | %s", error.what, error.why, next)
     if error.detail:
         log.error("%s", error.detail)
@@ -89,35 +106,43 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
 
     may_be_nothing: the work is not mentioned before its first step.
     """
-    columns = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    ]
     log.info("%s ...", what)
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
-        bar = Bar(bars, bars.add_task(escape(what), total=total, visible=False), what)
+    bar = Bar(total, what)
+    try:
         if not may_be_nothing:
             bar.show()
         yield bar
+    finally:
+        bar.end()
     log.info("%s: done", what)
 
 
 def say_where_no_bar(text: str) -> None:
     """Reports progress where there is no bar, as in a log."""
-    if not err.is_terminal:
-        err.print(escape(text))
+    if not sys.stderr.isatty():
+        warn(text)
+
+
+def _bars() -> "Progress":
+    from rich import progress
+
+    columns = [
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+    ]
+    return progress.Progress(*columns, console=_err(), transient=True)
 
 
 class Bar:
-    """One progress bar."""
+    """One progress bar; where standard error is no terminal, a line."""
 
-    def __init__(self, bars: Progress, task: TaskID, what: str) -> None:
-        self._bars = bars
-        self._task = task
+    def __init__(self, total: float | None, what: str) -> None:
+        self._total = total
         self._what = what
+        self._bars: Progress | None = None
         self._shown = False
 
     def show(self) -> None:
@@ -125,9 +150,16 @@ class Bar:
         if self._shown:
             return
         self._shown = True
-        self._bars.update(self._task, visible=True)
-        if not err.is_terminal:
-            err.print(escape(f"{self._what} ..."))
+        if not sys.stderr.isatty():
+            warn(f"{self._what} ...")
+            return
+        self._bars = _bars()
+        self._bars.start()
+        self._bars.add_task(_plain(self._what), total=self._total)
+
+    def end(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
 
     def step(self, what: str | None = None) -> None:
         self.at(advance=1, what=what)
@@ -141,10 +173,17 @@ class Bar:
         what: str | None = None,
     ) -> None:
         self.show()
-        self._bars.update(
-            self._task,
-            advance=advance,
-            completed=done,
-            total=total,
-            description=None if what is None else escape(what),
-        )
+        if self._bars is not None:
+            self._bars.update(
+                self._bars.task_ids[0],
+                advance=advance,
+                completed=done,
+                total=total,
+                description=None if what is None else _plain(what),
+            )
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -9,15 +9,18 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NewType
 
 from xpu_stack.core.system import shell
+from xpu_stack.core.system.objects import BlobId as BlobId
+from xpu_stack.core.system.objects import Entry as Entry
+from xpu_stack.core.system.objects import File as File
+from xpu_stack.core.system.objects import Objects
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
-BlobId = NewType("BlobId", str)
-
 ZERO = "0" * 40
 
 # A person's configuration must not change what the tool makes:
@@ -67,25 +70,6 @@ class Commit:
     message: str
 
 
-@dataclass(frozen=True)
-class File:
-    """A file, a link or a submodule in a tree."""
-
-    mode: int
-    blob: BlobId
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a diff between two trees says of one path; mode 0: not there."""
-
-    path: str
-    old_mode: int
-    old: BlobId
-    new_mode: int
-    new: BlobId
-
-
 class Repository:
     """A git repository with a work tree."""
 
@@ -94,6 +78,18 @@ class Repository:
         self.stack_branch: str | None = None  # the run's, see core.checkout.stack
         self._git_dir: Path | None = None
         self._env: dict[str, str] = {}
+        self._histories: dict[tuple[CommitId, int], list[Commit]] = {}
+
+    @cached_property
+    def objects(self) -> Objects:
+        return Objects(self._words(), self.folder, self._environment())
+
+    def _words(self) -> list[str]:
+        return ["git", *(word for setting in _SETTINGS for word in ("-c", setting))]
+
+    def _environment(self) -> dict[str, str]:
+        # Reading must not wait for, or take, a lock that a person's git holds.
+        return {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self._env}
 
     def run(
         self,
@@ -103,24 +99,23 @@ class Repository:
         check: bool = True,
         cwd: Path | None = None,
     ) -> shell.Result:
-        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         return shell.run(
-            ["git", *settings, *words],
+            [*self._words(), *words],
             cwd=cwd or self.folder,
-            # Reading must not wait for, or take, a lock that a person's git holds.
-            env={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self._env, **(env or {})},
+            env={**self._environment(), **(env or {})},
             input=input,
             check=check,
         )
 
     def keep_objects_in(self, folder: Path) -> None:
         """From now on objects are written to `folder`; git reads them from there, too."""
-        own = str(self.git_path("objects"))
+        own = str(self.object_folder)
         known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
         self._env = {
             "GIT_OBJECT_DIRECTORY": str(folder),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
         }
+        self.__dict__.pop("objects", None)
 
     def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         return self.run(*words, env=env).text.strip()
@@ -138,17 +133,22 @@ class Repository:
 
     @property
     def git_dir(self) -> Path:
-        if self._git_dir is None:
-            self._git_dir = Path(self.line("rev-parse", "--absolute-git-dir"))
-        return self._git_dir
+        return self._places[0]
+
+    @property
+    def object_folder(self) -> Path:
+        return self._places[1]
+
+    @cached_property
+    def _places(self) -> tuple[Path, Path]:
+        told = self.line("rev-parse", "--absolute-git-dir", "--git-path", "objects").split("\n")
+        return Path(told[0]), (self.folder / told[1]).absolute()
 
     def git_path(self, name: str) -> Path:
         return (self.folder / self.line("rev-parse", "--git-path", name)).absolute()
 
     def commit_id(self, name: str) -> CommitId | None:
-        found = self.ask(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-        )
+        found = self.objects.id_of(f"{name}^{{commit}}")
         return CommitId(found) if found else None
 
     def branch(self) -> str | None:
@@ -174,10 +174,26 @@ class Repository:
         return next((path for path, name in others.items() if name == branch), None)
 
     def tree_of(self, commit: str) -> TreeId:
-        return TreeId(self.line("rev-parse", f"{commit}^{{tree}}"))
+        found = self.objects.id_of(f"{commit}^{{tree}}")
+        return TreeId(found or self.line("rev-parse", "--verify", f"{commit}^{{tree}}"))
+
+    def commit(self, id: CommitId) -> Commit:
+        content = self.objects.content(id, "commit")
+        assert content is not None
+        head, _, message = content.decode(errors="replace").partition("\n\n")
+        told = [line.partition(" ")[::2] for line in head.split("\n")]
+        parents = tuple(CommitId(value) for key, value in told if key == "parent")
+        about = dict(told)
+        when = int(about["committer"].split(" ")[-2])
+        return Commit(id, TreeId(about["tree"]), parents, when, message)
 
     def history(self, tip: CommitId, limit: int) -> list[Commit]:
         """The newest `limit` commits by first parent, newest first."""
+        if (tip, limit) not in self._histories:
+            self._histories[tip, limit] = self._history(tip, limit)
+        return self._histories[tip, limit]
+
+    def _history(self, tip: CommitId, limit: int) -> list[Commit]:
         form = "%H%x00%T%x00%P%x00%ct%x00%B%x01"
         text = self.run(
             "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
@@ -192,22 +208,7 @@ class Repository:
 
     def diff(self, old: str, new: str) -> list[Entry]:
         """What differs between two commits or trees, file by file, no renames."""
-        fields = self.run(
-            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", old, new
-        ).output.split(b"\0")
-        entries = []
-        for head, path in zip(fields[0::2], fields[1::2], strict=False):
-            old_mode, new_mode, old_id, new_id, _ = head.decode().lstrip(":").split(" ")
-            entries.append(
-                Entry(
-                    os.fsdecode(path),
-                    int(old_mode, 8),
-                    BlobId(old_id),
-                    int(new_mode, 8),
-                    BlobId(new_id),
-                )
-            )
-        return entries
+        return self.objects.diff(self.tree_of(old), self.tree_of(new))
 
     def patch(self, old: str, new: str, paths: list[str]) -> bytes:
         """The patch of these paths, the same on every machine and with every git."""
@@ -231,34 +232,27 @@ class Repository:
         ).output
 
     def blob_at(self, tree: str, path: str) -> bytes | None:
-        result = self.run("cat-file", "blob", f"{tree}:{path}", check=False)
-        return result.output if result.code == 0 else None
+        file = self.files(tree, [path]).get(path)
+        return None if file is None else self.objects.content(file.blob, "blob")
 
     def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
         """The files of a tree by path: all, or those at or below `paths`."""
-        if paths == []:
-            return {}
-        words = ["--", *(f":(literal){path}" for path in paths)] if paths else []
-        found = {}
-        for record in self.run("ls-tree", "-r", "-z", tree, *words).text.split("\0"):
-            if record:
-                head, path = record.split("\t", 1)
-                mode, _, blob = head.split(" ")
-                found[path] = File(int(mode, 8), BlobId(blob))
+        top = self.tree_of(tree)
+        found: dict[str, File] = {}
+        for path in [""] if paths is None else paths:
+            found |= self.objects.files(top, path)
         return found
 
     # -- what is made -------------------------------------------------------
 
     def store(self, files: list[Path]) -> list[BlobId]:
         """Stores the content of `files`, as it is, and returns the ids in order."""
-        links = [file for file in files if file.is_symlink()]  # git would follow them
-        ids = {link: self.store_bytes(os.fsencode(link.readlink())) for link in links}
-        others = [file for file in files if file not in ids]
-        if others:
-            names = "".join(f"{file}\n" for file in others).encode()
-            text = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=names).text
-            ids.update(zip(others, map(BlobId, text.split()), strict=True))
-        return [ids[file] for file in files]
+        return [
+            self.store_bytes(os.fsencode(file.readlink()))  # git would follow it
+            if file.is_symlink()
+            else self.objects.store(file)
+            for file in files
+        ]
 
     def store_edited(self, name: str) -> File:
         """A file of the work tree, stored as `git add` does; mode 0: it is not there."""
@@ -272,51 +266,80 @@ class Repository:
         return File(0o100755 if os.access(path, os.X_OK) else 0o100644, BlobId(blob))
 
     def store_bytes(self, content: bytes) -> BlobId:
-        return BlobId(self.run("hash-object", "-w", "--stdin", input=content).text.strip())
+        return self.objects.store_bytes(content)
 
     def empty_tree(self) -> TreeId:
-        return TreeId(self.run("mktree", input=b"").text.strip())
+        return TreeId(self.objects.with_files("", {}))
 
     def with_files(self, tree: str, files: list[tuple[str, int, BlobId]]) -> TreeId:
-        """The tree with (path, mode, blob) set for each."""
-        with self.index(tree) as index:
-            index.put(files)
-            return index.write()
+        """The tree with (path, mode, blob) set for each; mode 0 takes the path out."""
+        wanted = {path: File(mode, blob) for path, mode, blob in files}
+        top = self.tree_of(tree)
+        return TreeId(self.objects.with_files(top, wanted)) if wanted else top
+
+    def patched(self, tree: TreeId, patch: Path, *flags: str) -> tuple[TreeId | None, str]:
+        """The tree with a patch applied; or None, and why it does not apply."""
+        before: dict[str, File] = {}
+        for path in _paths_in(patch.read_text("utf-8", "surrogateescape")):
+            before |= self.objects.around(tree, path)
+        with self.index() as index:
+            # Reading and writing an index of all files would take longer than all the rest.
+            index.put([(path, file.mode, file.blob) for path, file in before.items()])
+            result = index.apply(patch, *flags)
+            after = index.files()
+        if result.code:
+            return None, result.complaint
+        gone = dict.fromkeys(before.keys() - after.keys(), File(0, BlobId(ZERO)))
+        return TreeId(self.objects.with_files(tree, {**after, **gone})), ""
 
     def commit_tree(
         self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
     ) -> CommitId:
-        words = [word for parent in parents for word in ("-p", parent)]
-        return CommitId(
-            self.run(
-                "commit-tree",
-                tree,
-                *words,
-                "-F",
-                "-",
-                input=message.encode(),
-                env=who.environment(),
-            ).text.strip()
-        )
+        person = f"{who.name} <{who.email}> {who.when} +0000"
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+        lines += [f"author {person}", f"committer {person}", "", message]
+        return CommitId(self.objects.store_commit("\n".join(lines).encode()))
 
     def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
         """A commit as it is, author, dates and message, but with this tree on this parent."""
-        form = "%an%x00%ae%x00@%ad%x00%cn%x00%ce%x00@%cd"
-        told = self.line("show", "-s", "--date=raw", f"--format={form}", commit)
-        roles, parts = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL", "DATE")
-        keys = [f"GIT_{role}_{part}" for role in roles for part in parts]
-        env = dict(zip(keys, told.split("\0"), strict=True))
-        message = self.run("cat-file", "commit", commit).output.partition(b"\n\n")[2]
-        made = self.run("commit-tree", tree, "-p", parent, "-F", "-", input=message, env=env)
-        return CommitId(made.text.strip())
+        content = self.objects.content(commit, "commit")
+        assert content is not None
+        head, _, message = content.partition(b"\n\n")
+        people = [
+            line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))
+        ]
+        lines = [f"tree {tree}".encode(), f"parent {parent}".encode(), *people, b"", message]
+        return CommitId(self.objects.store_commit(b"\n".join(lines)))
 
     @contextmanager
-    def index(self, tree: str) -> Iterator["Index"]:
+    def index(self, tree: str | None = None) -> Iterator["Index"]:
         """A private index that holds `tree`."""
         with tempfile.TemporaryDirectory(prefix="stack-") as folder:
             index = Index(self, Path(folder) / "index")
-            index.run("read-tree", tree)
+            if tree:
+                index.run("read-tree", tree)
             yield index
+
+
+def _paths_in(patch: str) -> set[str]:
+    """The paths that a patch speaks of; others that look like one do no harm."""
+    found = set()
+    for line in patch.split("\n"):
+        if line.startswith("diff --git "):  # two names of the same length
+            found.add(_unquoted(line[len(line) // 2 + 6 :]).partition("/")[2])
+        elif line.startswith(("--- ", "+++ ")):
+            found.add(_unquoted(line[4:].partition("\t")[0]).partition("/")[2])
+        elif line.startswith(("rename ", "copy ")):
+            found.add(_unquoted(line.split(" ", 2)[-1]))
+    return found - {""}
+
+
+def _unquoted(name: str) -> str:
+    """A name that git has put in quotes, as C does."""
+    if not name.startswith('"'):
+        return name
+    content = name.strip('"').encode("utf-8", "surrogateescape").decode("unicode_escape")
+    return content.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 class Index:
@@ -354,6 +377,15 @@ class Index:
             str(patch),
             check=False,
         )
+
+    def files(self) -> dict[str, File]:
+        found = {}
+        for record in self.run("ls-files", "--stage", "-z").output.split(b"\0"):
+            if record:
+                head, path = record.split(b"\t", 1)
+                mode, blob, _ = head.decode().split(" ")
+                found[os.fsdecode(path)] = File(int(mode, 8), BlobId(blob))
+        return found
 
     def write(self) -> TreeId:
         return TreeId(self.run("write-tree").text.strip())

@@ -1,13 +1,16 @@
 """The one place that runs other programs. Every call is in the log."""
 
+import contextlib
 import ctypes
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from xpu_stack.core.system.console import log
 
@@ -71,6 +74,87 @@ def run(
     if check and result.code:
         raise CommandFailed(words, result)
     return result
+
+
+class Service:
+    """A program that is asked one thing after another, started when it is asked first.
+
+    It ends with its input: with this object, or with this process.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._command = [str(word) for word in command]
+        self._cwd, self._env = cwd, env
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def ask(self, question: bytes) -> bytes:
+        """The line that it answers with. Raises CommandFailed when it ends instead."""
+        with self._asked() as (stdin, stdout):
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+                stdin.write(question)
+                stdin.flush()
+            line = stdout.readline()
+            if not line.endswith(b"\n"):
+                raise self._ended()
+        return line[:-1]
+
+    def read(self, count: int) -> bytes:
+        """`count` bytes that follow an answer."""
+        with self._asked() as (_, stdout):
+            content = stdout.read(count)
+            if len(content) < count:
+                raise self._ended()
+        return content
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdin, process.stdout
+        except BaseException:
+            self.close()  # what is left of an answer is not that to the next question
+            raise
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        # A fork must not take the answers that its parent waits for.
+        if self._process is None or self._owner != os.getpid():
+            log.debug("$ %s # asked more than once", shlex.join(self._command))
+            self._owner = os.getpid()
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._cwd,
+                env=_environment(self._env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C ends it by ending us
+            )
+        return self._process
+
+    def _ended(self) -> CommandFailed:
+        code = self.close()
+        self._errors.seek(0)
+        result = Result(code, b"", self._errors.read())
+        log.debug("exit %d: %s", result.code, result.complaint)
+        return CommandFailed(self._command, result)
+
+    def close(self) -> int:
+        """Ends it, if it has not ended, and returns its exit code; asked again, it starts again."""
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return 0
+        with process, contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        return process.returncode
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def follow(

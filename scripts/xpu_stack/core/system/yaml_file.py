@@ -1,12 +1,64 @@
 """YAML files whose mistakes are reported with file and line."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
+import yaml
 
 from xpu_stack.core.system.errors import SeriesError
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.2: `off` and `no` are words, and dates are text."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+for _tag, _pattern, _starts in (
+    ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    ("bool", r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
+    ("int", r"[-+]?[0-9]+\Z", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _starts)
+
+
+class Fields(dict[str, Any]):
+    """A mapping, and the line of each key, from 0."""
+
+    lines: dict[str, int]
+
+
+class Items(list[Any]):
+    """A list, and the line of each item, from 0."""
+
+    lines: list[int]
+
+
+def load(text: str) -> Any:
+    """What YAML says, with the lines. Raises yaml.MarkedYAMLError."""
+    loader = _Loader(text)
+    node = loader.get_single_node()
+    return None if node is None else _value(loader, node)
+
+
+def _value(loader: Any, node: Any) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        items = Items(_value(loader, one) for one in node.value)
+        items.lines = [one.start_mark.line for one in node.value]
+        return items
+    if not isinstance(node, yaml.MappingNode):
+        return loader.construct_object(node)
+    fields = Fields()
+    fields.lines = {}
+    for key, value in node.value:
+        name = _value(loader, key)
+        if name in fields:
+            raise yaml.MarkedYAMLError(None, None, f"'{name}' is there twice", key.start_mark)
+        fields[name] = _value(loader, value)
+        fields.lines[name] = key.start_mark.line
+    return fields
 
 
 class Node:
@@ -23,12 +75,12 @@ class Node:
     def load(cls, path: Path, shown: str) -> "Node":
         """Reads `path`; `shown` is how messages name it."""
         try:
-            value = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+            value = load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SeriesError(shown, "there is no such file", do="write") from None
         except UnicodeDecodeError as error:
             raise SeriesError(shown, f"is not UTF-8: {error.reason}") from None
-        except MarkedYAMLError as error:
+        except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise SeriesError(f"{shown}:{line}", str(error.problem)) from None
         return cls(value, path, shown, 1, "the file")
@@ -40,9 +92,8 @@ class Node:
     def error(self, problem: str) -> SeriesError:
         return SeriesError(self.place, problem)
 
-    def _child(self, value: Any, position: tuple[int, int] | None, name: str) -> "Node":
-        line = position[0] + 1 if position else self._line
-        return Node(value, self.path, self._shown, line, name)
+    def _child(self, value: Any, line: int, name: str) -> "Node":
+        return Node(value, self.path, self._shown, line + 1, name)
 
     def fields(self, required: set[str], optional: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         """Checks that this is a mapping with these keys and no others."""
@@ -56,18 +107,19 @@ class Node:
             raise self.error(f"{self._name} lacks '{key}'")
 
     def __getitem__(self, key: str) -> "Node":
-        return self._child(self.value[key], self.value.lc.key(key), f"'{key}'")
+        return self._child(self.value[key], self.value.lines[key], f"'{key}'")
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, dict) and key in self.value
 
     def items(self) -> "list[Node]":
-        if not isinstance(self.value, list):
+        if not isinstance(self.value, Items):
             raise self.error(f"{self._name} must be a list")
-        lines: Any = getattr(self.value, "lc")  # noqa: B009 (a plain list has none)
         return [
-            self._child(value, lines.item(index), f"item {index + 1} of {self._name}")
-            for index, value in enumerate(self.value)
+            self._child(value, line, f"item {number} of {self._name}")
+            for number, (value, line) in enumerate(
+                zip(self.value, self.value.lines, strict=True), start=1
+            )
         ]
 
     def text(self) -> str:

@@ -1,0 +1,190 @@
+"""A repository's objects, read and written by git processes that stay.
+
+A start of git takes longer than most of what it is asked. So one process for each
+kind of question is kept as long as its repository is in use.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from xpu_stack.core.system.shell import CommandFailed, Service
+
+BlobId = NewType("BlobId", str)
+TREE = 0o040000
+GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, a link or a submodule in a tree."""
+
+    mode: int
+    blob: BlobId
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a diff between two trees says of one path; mode 0: not there."""
+
+    path: str
+    old_mode: int
+    old: BlobId
+    new_mode: int
+    new: BlobId
+
+
+Folder = Mapping[str, File]  # what a tree has in it, by name
+_NONE = File(0, BlobId("0" * 40))
+
+
+class Objects:
+    """The objects of one repository. git: how it is called there; env: changes for it."""
+
+    def __init__(self, git: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        def service(*words: str) -> Service:
+            return Service([*git, *words], cwd, env)
+
+        self._reader = service("cat-file", "--batch-command")
+        self._trees = service("mktree", "--batch", "-z")
+        hash = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+        self._blobs, self._commits = service(*hash), service(*hash, "-t", "commit")
+        self._folders: dict[str, Folder] = {}
+
+    # -- reading --------------------------------------------------------------
+
+    def id_of(self, name: str) -> str | None:
+        """The id of the object that a name stands for."""
+        answer = self._ask("info", name)
+        return answer[0] if answer else None
+
+    def content(self, name: str, kind: str) -> bytes | None:
+        """The content of an object; None: there is none, or it is of another kind."""
+        answer = self._ask("contents", name)
+        if answer is None:
+            return None
+        content = self._reader.read(int(answer[2]) + 1)[:-1]
+        return content if answer[1] == kind else None
+
+    def _ask(self, command: str, name: str) -> list[str] | None:
+        """Id, kind and size."""
+        if "\n" in name:
+            return None
+        try:
+            answer = self._reader.ask(f"{command} {name}\n".encode("utf-8", "surrogateescape"))
+        except CommandFailed:  # no repository, or a name that git gives up at
+            return None
+        words = answer.decode("utf-8", "surrogateescape").split(" ")
+        return words if len(words) == 3 and words[2].isdigit() else None
+
+    def folder(self, tree: str) -> Folder:
+        """What is in a tree, by name. It cannot change: its id says what is in it."""
+        if tree not in self._folders:
+            content = self.content(tree, "tree")
+            if content is None:
+                raise LookupError(f"there is no tree {tree}")
+            self._folders[tree] = dict(_entries(content, len(tree) // 2))
+        return self._folders[tree]
+
+    def files(self, tree: str, path: str) -> dict[str, File]:
+        """The files at or below a path; all, of the path ""."""
+        found = self.around(tree, path)
+        return {name: file for name, file in found.items() if not path.startswith(f"{name}/")}
+
+    def around(self, tree: str, path: str, below: str = "") -> dict[str, File]:
+        """The files at or below a path, or the one that is where it needs a folder.
+
+        below: what comes before their names.
+        """
+        name, _, rest = path.partition("/")
+        folder = self.folder(tree)
+        found: dict[str, File] = {}
+        for one in [name] if path else folder:
+            file = folder.get(one, _NONE)
+            if file.mode == TREE:
+                found |= self.around(file.blob, rest, f"{below}{one}/")
+            elif file.mode:
+                found[f"{below}{one}"] = file
+        return found
+
+    def diff(self, old: str, new: str) -> list[Entry]:
+        """What differs between two trees, file by file, no renames."""
+        return sorted(self._differing(old, new, ""), key=lambda entry: os.fsencode(entry.path))
+
+    def _differing(self, old: str | None, new: str | None, below: str) -> Iterator[Entry]:
+        olds, news = (self.folder(tree) if tree else {} for tree in (old, new))
+        for name in olds.keys() | news.keys():
+            one, other = olds.get(name, _NONE), news.get(name, _NONE)
+            if one == other:
+                continue
+            trees = [file.blob if file.mode == TREE else None for file in (one, other)]
+            if any(trees):
+                yield from self._differing(trees[0], trees[1], f"{below}{name}/")
+            one, other = (_NONE if file.mode == TREE else file for file in (one, other))
+            if one != other:
+                yield Entry(f"{below}{name}", one.mode, one.blob, other.mode, other.blob)
+
+    # -- writing --------------------------------------------------------------
+
+    def store(self, file: Path) -> BlobId:
+        """Stores the content of a file as it is; git itself reads it, whatever its size."""
+        return BlobId(self._blobs.ask(os.fsencode(file) + b"\n").decode())
+
+    def store_bytes(self, content: bytes) -> BlobId:
+        return BlobId(_stored(self._blobs, content))
+
+    def store_commit(self, content: bytes) -> str:
+        return _stored(self._commits, content)
+
+    def with_files(self, tree: str, files: Mapping[str, File]) -> str:
+        """The tree with these files by path; one of mode 0 is taken out."""
+        return self._edited(tree, files) or self._made({})
+
+    def _edited(self, tree: str | None, files: Mapping[str, File]) -> str | None:
+        """None: nothing is left in it."""
+        entries = dict(self.folder(tree)) if tree else {}
+        below: dict[str, dict[str, File]] = {}
+        for path, file in files.items():
+            name, slash, rest = path.partition("/")
+            if slash:
+                below.setdefault(name, {})[rest] = file
+            elif file.mode:
+                entries[name] = file
+            elif entries.get(name, _NONE).mode != TREE:
+                entries.pop(name, None)
+        for name, inner in below.items():
+            there = entries.get(name, _NONE)
+            made = self._edited(there.blob if there.mode == TREE else None, inner)
+            if made:
+                entries[name] = File(TREE, BlobId(made))
+            elif there.mode == TREE:
+                del entries[name]
+        return self._made(entries) if entries else None
+
+    def _made(self, entries: Folder) -> str:
+        kinds = {TREE: "tree", GITLINK: "commit"}
+        lines = [
+            f"{file.mode:06o} {kinds.get(file.mode, 'blob')} {file.blob}\t{name}\0"
+            for name, file in entries.items()
+        ]
+        return self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+
+
+def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
+    """The entries of a tree as it is stored: mode, name, and an id of `size` bytes."""
+    at = 0
+    while at < len(content):
+        blank, end = content.index(b" ", at), content.index(b"\0", at)
+        mode, name = int(content[at:blank], 8), os.fsdecode(content[blank + 1 : end])
+        at = end + 1 + size
+        yield name, File(mode, BlobId(content[end + 1 : at].hex()))
+
+
+def _stored(service: Service, content: bytes) -> str:
+    with tempfile.NamedTemporaryFile(prefix="xpu-stack-") as file:
+        file.write(content)
+        file.flush()
+        return service.ask(os.fsencode(file.name) + b"\n").decode()

@@ -63,7 +63,7 @@ def _workspace(layout: Layout, base: str, pytorch_src: str | None, verb: str) ->
 
 
 def _lock_file(work: Workspace) -> Path:
-    return work.repository.git_dir / "xpu-stack" / "lock"
+    return work.repository.own_folder / "lock"
 
 
 def _recover(work: Workspace) -> None:
@@ -289,7 +289,7 @@ class _Memo:
         parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
         parts.append(work.resolutions.digest())
         self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._path = work.repository.git_dir / "xpu-stack" / "memo.json"
+        self._path = work.repository.own_folder / "memo.json"
         self._repository = work.repository
 
     def commits(self) -> list[CommitId] | None:

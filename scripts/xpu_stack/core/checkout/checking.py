@@ -121,6 +121,6 @@ def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> No
         place, _, problem = first.partition(": ")
         if path in kept:
             raise SeriesError(place.replace(path, kept[path], 1), f"{change.id}: {problem}")
-        assert change.patch is not None  # the file is PyTorch's: it is the patch's line
+        assert change.patch is not None  # the file is the base's: it is the patch's line
         name = change.patch.relative_to(work.layout.repository).as_posix()
         raise SeriesError(name, f"{change.id}: {place}: {problem}")

@@ -23,8 +23,7 @@ from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
-
-_PENDING = "refs/worktree/xpu-stack/pending"
+from xpu_stack.core.system.settings import settings
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Pending:
 
 
 def _record(repository: Repository) -> Path:
-    return repository.git_dir / "xpu-stack" / "conflict.json"
+    return repository.own_folder / "conflict.json"
 
 
 def pending(repository: Repository) -> Pending | None:
@@ -55,7 +54,7 @@ def pending(repository: Repository) -> Pending | None:
         CommitId(data["onto"]),
         CommitId(data["pristine"]),
         Path(data["worktree"]),
-        data.get("branch", stack.BRANCH),
+        data.get("branch", settings().name),
     )
 
 
@@ -156,7 +155,7 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
     _remove(repository, worktree)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     # Keeps the commits laid so far from git's garbage collection.
-    repository.run("update-ref", _PENDING, onto)
+    repository.run("update-ref", _pending(), onto)
     repository.run("worktree", "add", "--quiet", "--detach", str(worktree), onto)
     work = Repository(worktree)
     # a person's own rerere would take the markers out of files that are still to be resolved
@@ -311,5 +310,10 @@ def _waiting(repository: Repository) -> Pending:
 def _forget(repository: Repository, waiting: Pending) -> None:
     _record(repository).unlink()
     _remove(repository, waiting.worktree)
-    for ref in (_PENDING, "refs/xpu-stack/pending"):  # the latter: of an earlier version
+    for ref in (_pending(), f"refs/{settings().name}/pending"):  # the latter: of an earlier version
         repository.run("update-ref", "-d", ref)
+
+
+def _pending() -> str:
+    """Keeps the commits that a conflict needs."""
+    return f"refs/worktree/{settings().name}/pending"

@@ -109,7 +109,8 @@ def _by_change(repository: Repository, commits: list[Commit]) -> dict[str, Commi
                 f"Two commits belong to the change {told.change}.",
                 why=f"{found[told.change].id[:12]} and {commit.id[:12]}",
                 next=f"{_reorder(repository, commits)} "
-                "# squash them; or reword one: only the trailer XPU-Change: <stage>/<new name>",
+                f"# squash them; or reword one: only the trailer {settings().trailer}-Change: "
+                "<stage>/<new name>",
             )
         found[told.change] = commit
     return found
@@ -125,7 +126,7 @@ def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     if parts is None:
         raise ToolError(
             f"'{id_}' is not a valid name for a change.",
-            why=f"{commit.id[:12]} says XPU-Change: {id_}",
+            why=f"{commit.id[:12]} says {settings().trailer}-Change: {id_}",
             next=f"{commands.git(repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
             "# reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
             code=ExitCode.SERIES,
@@ -261,7 +262,7 @@ def _squashed(
 
 
 def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: Commit) -> CommitId:
-    who = Identity("xpu-stack", "xpu-stack@invalid", like.when)
+    who = Identity(settings().name, settings().email, like.when)
     return repository.commit_tree(tree, [parent], like.message, who)
 
 
@@ -341,7 +342,7 @@ def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
         there,
         next=f"{commands.git(repository.folder, 'rebase', '-i', there.base[:12])} "
         "# squash it into one, "
-        "or give it the trailer XPU-Change: <stage>/<new name>",
+        f"or give it the trailer {settings().trailer}-Change: <stage>/<new name>",
     )
     if not there.applied:
         raise ToolError(
@@ -378,5 +379,5 @@ def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
         raise ToolError(
             f"{change.id} was merged into this checkout, which has drifted from {work.base.name}.",
             why=f"what it is here does not apply on {work.base.name}, whose patches the series has",
-            next="make apply PYTORCH_SRC= # the tool's own checkout: edit and export there",
+            next=f"make apply {settings().source}= # edit and export in the tool's own",
         )

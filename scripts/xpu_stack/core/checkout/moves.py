@@ -6,7 +6,7 @@ A move (apply, rebase, continue, export, undo) is recorded as a commit. Its
 message says what the checkout was before and after: HEAD, the commit, the
 stack's branch, the changes that were dropped. Its tree has what was done to the
 series' files with it (edits.py). Its parents are the commits that it speaks of,
-so that git keeps them. Each stack has a log: a ref below refs/xpu-stack is its
+so that git keeps them. Each stack has a log: a ref below refs/<name> is its
 newest record and the ref's reflog has the earlier ones, as refs/stash has its
 entries; git expires them as it does any reflog. There is no file beside git.
 
@@ -21,9 +21,9 @@ from typing import Any
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.switch import RefUpdate, Switch
 from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
+from xpu_stack.core.system.settings import settings
 
 # The record of the same move is the same commit.
-_RECORDER = Identity("xpu-stack", "xpu-stack@invalid", 0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def move(
     refs = [RefUpdate(log(repository), record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
-    reason = f"xpu-stack: {verb}"
+    reason = f"{settings().name}: {verb}"
     Switch(repository).to(after.commit, after.head, refs, reason, files=files)
 
 
@@ -178,4 +178,5 @@ def _record(repository: Repository, made: Move, edit: TreeId | None) -> CommitId
     spoken_of = [made.before.commit, made.before.tip, made.after.commit, made.after.tip]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
     message = f"{made.verb}\n\n{json.dumps(asdict(made))}\n"
-    return repository.commit_tree(tree, parents, message, _RECORDER)
+    recorder = Identity(settings().name, settings().email, 0)
+    return repository.commit_tree(tree, parents, message, recorder)

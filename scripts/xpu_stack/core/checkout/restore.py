@@ -3,7 +3,7 @@
 Note [Back from a search]
 ~~~~~~~~~~~~~~~~~~~~~~~~~
 Where the checkout was, and how long the log of moves was, is written to
-.git/xpu-stack/search.json before the first move of a search and goes when the
+.git/<name>/search.json before the first move of a search and goes when the
 checkout is back. A kill that cannot be caught leaves the file: the next
 command, whichever it is, finds it and puts the checkout back first. When a
 person has committed or switched branches since, the checkout is left alone.
@@ -63,7 +63,7 @@ def recover(repository: Repository) -> None:
 
 
 def _record(repository: Repository) -> Path:
-    return repository.git_dir / "xpu-stack" / "search.json"
+    return repository.own_folder / "search.json"
 
 
 def _write_start(repository: Repository) -> None:

@@ -3,7 +3,7 @@
 Note [Series and checkout]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~
 The files of the series are written first, atomically; then the checkout moves,
-atomically. Before both, .git/xpu-stack/edit.json says what will be done. An
+atomically. Before both, .git/<name>/edit.json says what will be done. An
 interrupted run leaves it there. The next run looks at the series: if its files
 have the new content, the move is completed; otherwise nothing had happened.
 
@@ -120,4 +120,4 @@ def done(repository: Repository) -> None:
 
 
 def _record(repository: Repository) -> Path:
-    return repository.git_dir / "xpu-stack" / "edit.json"
+    return repository.own_folder / "edit.json"

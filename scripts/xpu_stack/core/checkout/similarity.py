@@ -1,7 +1,7 @@
 """How much of a change a base has, told by content.
 
 A fork may have a change under other commits, in other words, or at other
-paths: a later release of PyTorch, say, has a runtime of its own in c10/xpu.
+paths: a later release may have code of its own there.
 Then the change does not fit, and the person should learn why, and that it can
 be dropped. So what the change adds is looked for in the base: the files that
 it brings, by path, by content anywhere, or by name, and the lines.

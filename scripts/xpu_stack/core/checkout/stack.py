@@ -16,10 +16,8 @@ from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
+from xpu_stack.core.system.settings import settings
 
-BRANCH = "xpu-stack"  # where no other is named
-_LOG = "refs/xpu-stack/moves"  # of that branch
-_LOGS = "refs/xpu-stack/stacks/"  # of others
 _TO_SQUASH = ("fixup! ", "squash! ", "amend! ")
 _DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
 
@@ -82,14 +80,14 @@ def _is_for_a_change(commit: Commit) -> bool:
 
 def log_of(branch: str) -> str:
     """The ref that is the log of moves of a stack."""
-    return _LOG if branch == BRANCH else f"{_LOGS}{branch}"
+    return _log() if branch == settings().name else f"{_logs()}{branch}"
 
 
 def branches(repository: Repository) -> list[str]:
     """The branches of the repository that carry stacks."""
-    words = ("for-each-ref", "--format=%(refname)", _LOG, _LOGS)
+    words = ("for-each-ref", "--format=%(refname)", _log(), _logs())
     known = [
-        BRANCH if log == _LOG else log.removeprefix(_LOGS)
+        settings().name if log == _log() else log.removeprefix(_logs())
         for log in repository.line(*words).split()
     ]
     return [one for one in known if repository.commit_id(f"refs/heads/{one}")]
@@ -118,10 +116,12 @@ def branch(repository: Repository) -> str:
 def _own_branch(repository: Repository) -> str:
     """HEAD's branch if it carries a stack; else one that no other worktree has checked out."""
     head = repository.branch()
-    if head == BRANCH or (head and repository.commit_id(log_of(head))):
+    if head == settings().name or (head and repository.commit_id(log_of(head))):
         return head
-    name = f"{BRANCH}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
-    names = [name, BRANCH] if repository.commit_id(log_of(name)) else [BRANCH, name]
+    name = f"{settings().name}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
+    names = [settings().name, name]
+    if repository.commit_id(log_of(name)):
+        names.reverse()
     return next((one for one in names if not repository.has_elsewhere(one)), name)
 
 
@@ -134,11 +134,11 @@ def refuse_unsafe(repository: Repository) -> None:
         return
     elsewhere = repository.has_elsewhere(name)
     if elsewhere:
+        there = commands.make("apply", **{settings().source: str(elsewhere)})
         raise ToolError(
             f"The stack's branch '{name}' is checked out in another worktree.",
             why=f"it is {elsewhere}",
-            next=f"{commands.make('apply', PYTORCH_SRC=str(elsewhere))} # or, for a stack of its "
-            "own: make apply BRANCH=<another name>",
+            next=f"{there} # or, for a stack of its own: make apply BRANCH=<another name>",
         )
     where = f"the branch '{current}'" if current else "no branch"
     raise ToolError(
@@ -155,7 +155,7 @@ def refuse_others(stack: Stack, next: str) -> None:
         one = stack.foreign[0]
         raise ToolError(
             f"{len(stack.foreign)} commit(s) in the stack are of no change.",
-            why=f"{named(one)} has no XPU-Change trailer",
+            why=f"{named(one)} has no {settings().trailer}-Change trailer",
             next=next,
         )
 
@@ -216,3 +216,13 @@ def refuse_operation(repository: Repository) -> None:
                 why=f"{repository.git_dir / name} is there",
                 next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
             )
+
+
+def _log() -> str:
+    """The moves of the branch that has the tool's name."""
+    return f"refs/{settings().name}/moves"
+
+
+def _logs() -> str:
+    """Those of other branches."""
+    return f"refs/{settings().name}/stacks/"

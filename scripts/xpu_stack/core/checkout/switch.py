@@ -6,7 +6,7 @@ The commits exist before a checkout is touched. What is left is to change a few
 files, the index, the branch and HEAD, and no file system does that in one
 step. So:
 
-1. All that is needed is written into .git/xpu-stack/switch/: every file's new
+1. All that is needed is written into .git/<name>/switch/: every file's new
    content, the new index, and room for the little that git itself will write.
    A disk that is full is full now, and nothing has happened.
 2. index.lock is taken as git takes it, so that no other git changes the index.
@@ -37,6 +37,7 @@ from xpu_stack.core.system import commands, critical, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import ZERO, CommitId, Entry, File, Repository
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 from xpu_stack.core.system.transaction import (
     GITLINK,
@@ -100,7 +101,7 @@ class Switch:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self.folder = repository.git_dir / "xpu-stack"
+        self.folder = repository.own_folder
         self._stage = self.folder / "switch"
         self._files = self._on_its_disk()
         self._journal = self.folder / "journal.json"
@@ -168,7 +169,7 @@ class Switch:
         """Where contents wait: a linked worktree may be on another file system than its git."""
         folder = self._repository.folder
         same = folder.stat().st_dev == self._repository.git_dir.stat().st_dev
-        return self._stage if same else folder / ".xpu-stack-switch"
+        return self._stage if same else folder / f".{settings().name}-switch"
 
     def _take_lock(self) -> None:
         """Takes git's lock of the index; another program's goes by itself, or not."""

@@ -5,9 +5,9 @@ Additional Context with underlined headings: valid Markdown that has no line
 which begins with git's comment character, so that it survives an editor. The
 message of a commit is the text and three trailers:
 
-    XPU-Change: device/runtime
-    XPU-Stage: device 1/2
-    XPU-Digest: <sha256 of title, text and tree>
+    <trailer>-Change: device/runtime
+    <trailer>-Stage: device 1/2
+    <trailer>-Digest: <sha256 of title, text and tree>
 
 A person who makes a commit a change of its own writes the first of them.
 The digest tells a commit as the tool made it, of this or an earlier version of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-log = logging.getLogger("xpu_stack")
+log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # until a file is opened
 _UNBOUNDED = 10_000  # characters: wider than any table
 

@@ -18,6 +18,7 @@ from xpu_stack.core.system.objects import BlobId as BlobId
 from xpu_stack.core.system.objects import Entry as Entry
 from xpu_stack.core.system.objects import File as File
 from xpu_stack.core.system.objects import Objects
+from xpu_stack.core.system.settings import settings
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
@@ -134,6 +135,11 @@ class Repository:
     @property
     def git_dir(self) -> Path:
         return self._places[0]
+
+    @property
+    def own_folder(self) -> Path:
+        """Where the tool keeps what it knows of this worktree."""
+        return self.git_dir / settings().name
 
     @property
     def object_folder(self) -> Path:

@@ -9,8 +9,9 @@ from xpu_stack.core.system.settings import REPOSITORY, settings
 
 
 def _state_folder() -> Path:
-    variable = f"{settings().name.upper().replace('-', '_')}_HOME"
-    return Path(os.environ.get(variable) or REPOSITORY / settings().state).absolute()
+    return Path(
+        os.environ.get(settings().variable("HOME")) or REPOSITORY / settings().state
+    ).absolute()
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
 
 
 def _stored(service: Service, content: bytes) -> str:
-    with tempfile.NamedTemporaryFile(prefix="xpu-stack-") as file:
+    with tempfile.NamedTemporaryFile(prefix="stack-") as file:
         file.write(content)
         file.flush()
         return service.ask(os.fsencode(file.name) + b"\n").decode()

@@ -27,6 +27,10 @@ class Settings:
         """Of commits that are the tool's own, such as a base that it imports."""
         return f"{self.name}@invalid"
 
+    def variable(self, of: str) -> str:
+        """A variable of the environment that is the tool's own."""
+        return f"{self.name.upper().replace('-', '_')}_{of}"
+
     def home(self, target: str) -> str:
         """The payload folder for a new file at `target` in the project's tree."""
         top = target.partition("/")[0]

@@ -21,10 +21,10 @@ from xpu_stack.core.system import commands, critical, lock
 from xpu_stack.core.system.console import log, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 
 GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
-_FAULT = "XPU_STACK_FAULT"  # a test's way to end a step at a given point
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,12 @@ def reason(error: Exception) -> str:
 
 def fault(point: str) -> None:
     """Where a test ends the step: by a kill, or by an error, "<point>!"."""
-    asked = os.environ.get(_FAULT)
+    variable = settings().variable("FAULT")
+    asked = os.environ.get(variable)
     if asked == point:
         os.kill(os.getpid(), signal.SIGKILL)
     if asked == f"{point}!":
-        del os.environ[_FAULT]  # not on the way back
+        del os.environ[variable]  # not on the way back
         raise PermissionError(1, "Operation not permitted", point)
 
 

@@ -8,9 +8,15 @@ DROP ?=
 AGAIN ?=
 EACH ?=
 TEST ?=
+RUN ?=
+BUILD ?=
 GOOD ?=
 BAD ?=
 CHANGE ?=
+BRANCH ?=
+FORK ?=
+DRAFT ?=
+REVIEWERS ?=
 TITLE ?=
 AFTER ?=
 EMPTY ?=
@@ -73,8 +79,8 @@ test:
 	@$(tool) test $(stage) $(checkout) $(mode) $(if $(AGAIN),--again) $(if $(EACH),--each)
 
 bisect:
-	@$(tool) bisect $(call option,--test,TEST) $(call option,--good,GOOD) $(call option,--bad,BAD) \
-		$(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
+	@$(tool) bisect $(call option,--test,TEST) $(call option,--run,RUN) $(if $(BUILD),--build) \
+		$(call option,--good,GOOD) $(call option,--bad,BAD) $(stage) $(checkout) $(mode) $(if $(AGAIN),--again)
 
 sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(call option,--with,WITH) $(if $(AGAIN),--again)
@@ -107,7 +113,8 @@ mail:
 	@$(tool) mail $(checkout) $(call option,--out,OUT)
 
 submit:
-	@$(tool) submit $(stage) $(checkout) $(call option,--branch,BRANCH) $(if $(DRY_RUN),--dry-run)
+	@$(tool) submit $(stage) $(checkout) $(call option,--branch,BRANCH) $(call option,--fork,FORK) \
+		$(if $(DRAFT),--draft) $(call option,--reviewers,REVIEWERS) $(if $(DRY_RUN),--dry-run)
 
 doctor:
 	@$(tool) doctor $(call option,--base,BASE)

@@ -1,7 +1,7 @@
 """Several stacks in one repository: on branches, and in linked worktrees."""
 
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -189,12 +189,12 @@ def test_the_log_of_an_earlier_version(project: Project) -> None:
 @pytest.fixture
 def elsewhere(project: Project) -> Iterator[Project]:
     """A linked worktree on another file system than its git directory."""
-    folder = Path("/dev/shm") / f"xpu-stack-{os.getpid()}"
-    if not folder.parent.is_dir() or os.stat("/dev/shm").st_dev == project.folder.stat().st_dev:
-        pytest.skip("there is no other file system at /dev/shm")
+    memory = Path("/dev/shm")  # noqa: S108 (a folder of its own is made in it)
+    if not memory.is_dir() or memory.stat().st_dev == project.folder.stat().st_dev:
+        pytest.skip(f"there is no other file system at {memory}")
     project.ok("apply")
-    yield linked(project, folder)
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield linked(project, Path(folder) / "other")
 
 
 def test_another_file_system(elsewhere: Project) -> None:

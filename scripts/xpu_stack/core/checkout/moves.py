@@ -45,9 +45,7 @@ class State:
         return self.head, self.commit, self.tip
 
     @classmethod
-    def of_stack(
-        cls, repository: Repository, tip: CommitId, dropped: frozenset[str]
-    ) -> "State":
+    def of_stack(cls, repository: Repository, tip: CommitId, dropped: frozenset[str]) -> "State":
         return cls(stack.branch(repository), tip, tip, tuple(sorted(dropped)))
 
 
@@ -93,7 +91,9 @@ def entry(repository: Repository, number: int) -> Move | None:
 
 
 def _records(repository: Repository) -> list[str]:
-    return (repository.ask("log", "--walk-reflogs", "--format=%H", log(repository), "--") or "").split()
+    return (
+        repository.ask("log", "--walk-reflogs", "--format=%H", log(repository), "--") or ""
+    ).split()
 
 
 def state(data: dict[str, Any]) -> State:

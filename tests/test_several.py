@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from project import CMAKE, Project, drift, git, write
+from test_docs import Guide
 from test_export import kept
 from test_faults import POINTS
 
@@ -232,3 +233,21 @@ def test_killed_in_a_worktree(two: tuple[Project, Project]) -> None:
         other.ok("status")
         assert other.snapshot() == states[1], point
     assert git(main.checkout, "fsck", "--full", "--no-dangling") == ""
+
+
+def test_the_pages(project: Project) -> None:
+    """docs/several-stacks.md and docs/bisect.md, as they stand."""
+    guide = Guide("several-stacks.md", project)
+    guide.env["MAKEFLAGS"] = ""
+    project.ok("apply")
+    assert "2 change(s)" in guide.block("make apply")
+    assert branch(project) == "experiment"
+    assert "3 change(s)" in guide.block("git -C")
+    assert "others: experiment, on-main" in guide.block("git -C")
+    guide.block("git -C")
+    other = replace(project, checkout=project.checkout.with_name("pytorch-2"))
+    assert branch(other) == "xpu-stack-pytorch-2"
+    guide.ended()
+    guide = Guide("bisect.md", project)
+    assert "was broken by stream/stream" in guide.block("make bisect")
+    guide.ended()

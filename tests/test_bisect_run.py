@@ -2,6 +2,7 @@
 
 from expecttest import assert_expected_inline
 from project import TEXT, Project, git, write
+from test_docs import Guide
 
 BROKEN = "! grep -q streams c10/xpu/Device.cpp"
 
@@ -78,3 +79,9 @@ def test_along_the_versions_of_the_series(project: Project) -> None:
     saved("Break it")
     told = project.ok("bisect", "--run", "! grep broken c10/xpu/CMakeLists.txt", "--good", good)
     assert " 'Break it'\nit edits device/runtime\nit says:\n  # broken\n" in told
+
+
+def test_the_page(project: Project) -> None:
+    guide = Guide("bisect.md", project)
+    assert "was broken by stream/stream" in guide.block("make bisect")
+    guide.ended()

@@ -84,7 +84,8 @@ class Judge(ABC):
     def show(self, place: Place) -> None:
         """Prints the failure there, with the files named as in the checkout."""
         seen = self.must(place)
-        say(self.title(seen))
+        if seen.output:
+            say(self.title(seen))
         for line in seen.output.splitlines()[-_SHOWN:]:
             say(f"  {self.cleaned(line, place)}")
 

@@ -235,10 +235,21 @@ def test_without_a_name(calc: Project, home: Path) -> None:
     assert_expected_inline(
         ended.lines,
         """\
-error: 'make bisect' needs TEST=.
-  why: A test program, Suite.Case, or test/test_x.py::Class::test.
-  next: make bisect TEST=<test> PYTORCH_SRC=CHECKOUT""",
+error: 'make bisect' needs TEST= or RUN=, and not both.
+  why: it runs a test of the series, or a command, at each place
+  next: make bisect TEST=<test> PYTORCH_SRC=CHECKOUT # or: make bisect RUN=<command> PYTORCH_SRC=CHECKOUT""",
     )
+
+
+def test_a_command_on_what_is_built(calc: Project, home: Path) -> None:
+    """`calc_test` itself, of the build that the command's environment names."""
+    calc.ok("apply", "--stage", "second/comment", env=environment(home))
+    before = calc.snapshot()
+    command = '"${PYTHONPATH%%/site*}"/calc_test --gtest_filter=CalcTest.Sum'
+    told = bisect(calc, home, "--run", command, "--good", "first", "--build")
+    assert "was broken by second/sum: Change the sum\nit says:\n" in told
+    assert "Expected equality of these values" in told
+    assert calc.snapshot() == before
 
 
 def test_what_cannot_be_searched(calc: Project, home: Path) -> None:

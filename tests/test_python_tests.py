@@ -122,7 +122,7 @@ def test_one_test_alone(
     write(project.checkout, {"test/test_sample.py": text})
     runs = [one for one in CONFIGURATIONS if one.name == "CPU"]
     with workspace(project) as work:
-        test = single_test.find(name, list(work.series.all_changes()), [])
+        test = single_test.find(name, list(work.series.all_changes()), list)
         assert test.change == "device/aten"
         this = built(work, tmp_path)
         run_one(this, test.program, test.cases, runs, tmp_path / "alone", python=True)
@@ -134,4 +134,4 @@ def test_one_test_alone(
 
 def test_a_file_that_the_series_does_not_have(project: Project) -> None:
     with workspace(project) as work, pytest.raises(ToolError, match=r"has no test 'test_no\.py'"):
-        single_test.find("test_no.py", list(work.series.all_changes()), [])
+        single_test.find("test_no.py", list(work.series.all_changes()), list)

@@ -1,13 +1,14 @@
 """A repository on GitHub: ghstack's own fake of the API over a real bare repository.
 
-What the fake lacks of GitHub is added: the list of pull requests by branch.
+What the fake lacks of GitHub is added: the list of pull requests by branch, drafts,
+and pull requests from a fork, whose branches are in refs/forks/<owner>/ of the fake.
 Failures come where they come in life, at the network and at the push.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import ghstack.github_fake
 import ghstack.shell
+from ghstack.github_fake import GraphQLId
 from project import Project, git
 from workspace import workspace
 from xpu_stack import submit
@@ -32,6 +34,8 @@ class Endpoint(ghstack.github_fake.FakeGitHubEndpoint):
     def __init__(self, upstream_sh: ghstack.shell.Shell) -> None:
         super().__init__(upstream_sh)
         self.calls: list[tuple[str, str]] = []
+        self.forks: dict[str, Path] = {}  # by owner
+        self.drafts: set[int] = set()
 
     async def arest(self, method: str, path: str, **kwargs: Any) -> Any:
         async def answer() -> Any:
@@ -42,7 +46,21 @@ class Endpoint(ghstack.github_fake.FakeGitHubEndpoint):
         return await (self.fault(method, path, answer) if self.fault else answer())
 
     async def _given(self, method: str, path: str, **kwargs: Any) -> Any:
-        return await super().arest(method, path, **kwargs)
+        for owner, bare in self.forks.items():
+            words = ("fetch", "-q", str(bare), f"+refs/heads/*:refs/forks/{owner}/*")
+            assert self.state.upstream_sh is not None
+            git(Path(self.state.upstream_sh.cwd), *words)
+        owner, _, branch = kwargs.get("head", "").rpartition(":")
+        if owner:
+            kwargs["head"] = f"refs/forks/{owner}/{branch}"
+        told = await super().arest(method, path, **kwargs)
+        if kwargs.get("draft"):
+            self.drafts.add(told["number"])
+        if "head" in (told or {}):
+            ref = told["head"]["ref"]
+            owner, branch = ref.split("/", 3)[2:] if ref.startswith("refs/") else ("pytorch", ref)
+            told["head"] = {"ref": branch, "user": {"login": owner}}
+        return told
 
     async def _listed(self, path: str) -> list[Any] | None:
         """GET /repos/{owner}/{repo}/pulls?state=open&head={owner}:{branch}"""
@@ -52,7 +70,8 @@ class Endpoint(ghstack.github_fake.FakeGitHubEndpoint):
         query = parse_qs(asked.query)
         assert query["state"] == ["open"]
         owner, branch = query["head"][0].split(":")
-        assert owner == "pytorch"
+        if owner != "pytorch":
+            branch = f"refs/forks/{owner}/{branch}"
         return [
             await self._given("get", f"{asked.path}/{one.number}")
             for one in self.state.pull_requests.values()
@@ -83,16 +102,33 @@ class Upstream:
         git(checkout, "fetch", "-q", "origin")
         return cls(project, bare, endpoint)
 
+    def add_fork(self, folder: Path) -> Path:
+        """The person's fork, with a remote `mine` in the checkout."""
+        bare = folder / "github.com" / USER / "pytorch.git"
+        git(folder, "clone", "-q", "--bare", str(self.bare), str(bare))
+        git(self.project.checkout, "remote", "add", "mine", str(bare))
+        state = self.endpoint.state
+        state.repositories[GraphQLId("1001")] = replace(
+            state.repository("pytorch", "pytorch"),
+            id=GraphQLId("1001"),
+            nameWithOwner=f"{USER}/pytorch",
+            isFork=True,
+        )
+        self.endpoint.forks[USER] = bare
+        return bare
+
     def account(self) -> submit.Account:
         return submit.Account(USER, "github.com", "origin", self.endpoint)
 
-    def submit(self, stage: str | None = None, *, dry: bool = False) -> Plan:
+    def submit(self, stage: str | None = None, **asked: Any) -> Plan:
         with workspace(self.project) as work:
-            return submit.submit(work, self.account(), submit.Request(stage, dry=dry))
+            return submit.submit(work, self.account(), submit.Request(stage, **asked))
 
-    def states(self, stage: str | None = None, *, dry: bool = True) -> dict[str, str]:
+    def states(
+        self, stage: str | None = None, *, dry: bool = True, fork: str | None = None
+    ) -> dict[str, str]:
         """What a submission does with each change, by the plan."""
-        plan = self.submit(stage, dry=dry)
+        plan = self.submit(stage, dry=dry, fork=fork)
         items = {item.change: item.state.value for item in plan.items}
         return items | {change: state.value for change, state, _ in plan.others}
 

@@ -242,8 +242,14 @@ def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None
 
 
 def _is_real(repository: Repository, name: str) -> bool:
-    """Whether a file is there, and is no stand-in."""
-    return (repository.folder / name).exists() and name not in _ours(repository)
+    """Whether a file is there, and is no stand-in.
+
+    The list of stand-ins is that of all worktrees; a submodule is checked out in each or not.
+    """
+    folders = [repository.folder / folder for folder in Path(name).parents[:-1]]
+    in_submodule = any((folder / ".git").exists() for folder in folders)
+    there = (repository.folder / name).exists()
+    return there and (in_submodule or name not in _ours(repository))
 
 
 def _ours(repository: Repository) -> set[str]:

@@ -92,14 +92,23 @@ def _test_tree(
 @click.option(
     "--test",
     "name",
-    required=True,
     metavar="<test>",
     help="A test program, Suite.Case, or test/test_x.py::Class::test.",
 )
 @click.option(
+    "--run",
+    "command",
+    metavar="<command>",
+    help="In place of a test: a shell command that runs in the checkout. Exit code 0 means good, "
+    "125 skip, 1 to 127 bad. Nothing is built for it without BUILD=1.",
+)
+@click.option(
+    "--build", is_flag=True, help="With RUN: build first; `import torch` gives the patched torch."
+)
+@click.option(
     "--good",
-    help="A stage or change at which the test passes, or a commit of this repository. "
-    "Default: the change that brings the test.",
+    help="A stage or change at which it passes, or a commit of this repository. Default: the "
+    "change that brings the test; with RUN, the base.",
 )
 @click.option("--bad", help="A stage, change or commit at which it fails. Default: the last.")
 @stage_option
@@ -107,7 +116,9 @@ def _test_tree(
 @mode_option
 @click.option("--again", is_flag=True, help="Run it again where it ran before on the same tree.")
 def bisect_(
-    name: str,
+    name: str | None,
+    command: str | None,
+    build: bool,
     good: str | None,
     bad: str | None,
     stage: str | None,
@@ -116,11 +127,19 @@ def bisect_(
     mode: str,
     again: bool,
 ) -> None:
-    """Finds the change, or the version of the series, that broke a test."""
+    """Finds the change, or the version of the series, that broke a test or a command."""
     layout = Layout.current()
-    ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage), again)
+    if (name is None) == (command is None):
+        raise ToolError(
+            "'make bisect' needs TEST= or RUN=, and not both.",
+            why="it runs a test of the series, or a command, at each place",
+            next="make bisect TEST=<test> # or: make bisect RUN=<command>",
+            code=ExitCode.USAGE,
+        )
+    ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage))
+    asked = bisecting.Asked(name, Mode(mode), again, command, build)
     with applying.opened(layout, base, pytorch_src, "bisect") as work:
-        bisecting.bisect(work, name, Mode(mode), ends)
+        bisecting.bisect(work, asked, ends)
 
 
 @cli.command(epilog=EPILOG)

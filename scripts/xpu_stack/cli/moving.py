@@ -16,8 +16,8 @@ _drop_option = click.option(
 
 _branch_option = click.option(
     "--branch",
-    help="The stack's branch, for several stacks in one repository. Default: the one that HEAD "
-    "is on, or xpu-stack; in another worktree than that branch, xpu-stack-<its folder>.",
+    help="The branch of the stack, where one repository has several. Default: HEAD's if it has a "
+    "stack, or xpu-stack; xpu-stack-<folder> where another worktree has that checked out.",
 )
 
 

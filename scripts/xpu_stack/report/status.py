@@ -105,12 +105,11 @@ def _tested(change: str, record: Record) -> str:
 
 
 def _say_stacks(repository: Repository) -> None:
-    here = stack.branch(repository)
-    others = [one for one in stack.branches(repository) if one != here]
-    if others:
+    names = stack.branches(repository)
+    if names and names != [repository.branch()]:
         folders = {branch: folder for folder, branch in repository.worktrees().items()}
-        told = [f"{one} (in {folders[one]})" if one in folders else one for one in others]
-        say(f"this is the stack of the branch {here}; others: {', '.join(told)}")
+        told = [f"{one} (in {folders[one]})" if one in folders else one for one in names]
+        say(f"stacks in this repository: {', '.join(told)}")
 
 
 def _say_more(work: Workspace, there: Stack) -> None:

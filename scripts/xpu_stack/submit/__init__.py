@@ -1,9 +1,10 @@
-"""`make submit`: the stack as pull requests, by the real ghstack.
+"""`make submit`: the stack as pull requests, by the real ghstack or from a person's fork.
 
 Before anything is sent: the checkout must hold the series' own commits and
 nothing else (preflight.py), the remote must take a push (scratch.py), and what
 GitHub has must be what the series knows of (plan.py). Then ghstack runs, beside
-the checkout (run.py), and what came of it goes into the series (../report/pull_requests.py).
+the checkout (run.py), or the branches of a fork are pushed (fork.py), and what
+came of it goes into the series (../report/pull_requests.py).
 
 May import: core, report.
 
@@ -11,6 +12,7 @@ Exit codes: 2, 3, 4 and 6 as in errors.py; 4 also for a connection that fails.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xpu_stack.core.checkout import stack
@@ -19,28 +21,44 @@ from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit
 from xpu_stack.report import pull_requests
+from xpu_stack.submit import fork as forking
 from xpu_stack.submit import plan as planning
 from xpu_stack.submit import preflight, run, scratch, table
 from xpu_stack.submit.account import Account, configured
+from xpu_stack.submit.fork import Fork
 from xpu_stack.submit.github import GitHub
 from xpu_stack.submit.plan import Plan, State
 
 __all__ = ["Account", "Request", "configured", "submit"]
 
+_NO_ACCESS = (
+    "make submit FORK=<the remote of your fork> # or get write access: ghstack pushes branches "
+    "gh/<user>/... to the repository"
+)
+
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for. stage: up to it, or all; branch: where it is to land."""
+    """What is asked for. stage: up to it, or all; branch: where it is to land.
+
+    fork: the remote of the person's fork, to make the pull requests from there;
+    draft: new ones are drafts.
+    """
 
     stage: str | None = None
     branch: str | None = None
     dry: bool = False
+    fork: str | None = None
+    draft: bool = False
+    reviewers: tuple[str, ...] = ()
 
 
 def submit(work: Workspace, account: Account, request: Request) -> Plan:
     """Submits the stack, or shows what would be done; what was planned."""
     commits = preflight.commits_of_series(work, request.stage)
-    preflight.refuse_unready(work.repository, account.remote)
+    preflight.refuse_unready(
+        work.repository, account.remote, *([request.fork] if request.fork else [])
+    )
     with scratch.beside(work.repository, account.remote) as beside:
         return asyncio.run(_submit(work, account, request, commits, beside))
 
@@ -60,29 +78,44 @@ async def _submit(
         onto = _branch(known, request, github)
         tip = preflight.tracked(work.repository, account.remote, onto, base)
         beside.repository.run("update-ref", f"refs/remotes/{account.remote}/{onto}", tip)
-        beside.fetch(account.username)
-        beside.refuse_unwritable(account.username, base)
         facts = planning.Known(
             known,
             journal.trees(),
             frozenset(change.id for change in work.series.all_changes()),
             pull_requests.numbers_of_other_bases(work.layout, work.base.name),
         )
-        plan = await planning.make(
-            commits, work.repository.tree_of(base), facts, beside, github, account.username
-        )
+        fork = None
+        if request.fork:
+            fork = await Fork.of(account, beside, request.fork, work.base.name)
+            fork.refuse_unready(commits[0])
+            plan = await forking.make(commits, facts, fork, github)
+        else:
+            user = account.username
+            beside.fetch(f"gh/{user}/*")
+            beside.refuse_unwritable(f"gh/{user}/0/base", base, _NO_ACCESS)
+            tree = work.repository.tree_of(base)
+            plan = await planning.make(commits, tree, facts, beside, github, user)
     if request.dry:
         table.show(plan, known.entries, dry=True)
         say("DRY_RUN=1: nothing was sent, and nothing was changed")
         return plan
     journal.add({item.change: item.commit.tree for item in plan.items})
-    with progress(None, "ghstack submits"):
-        run.finish(plan, base, work.series, beside)
-        chain = run.chain(plan, base, work.series, beside)
-        done = await run.ghstack_submit(beside, chain, onto, account, github)
+    with progress(None, "submitting"):
+        if fork:
+            done = await forking.send(plan, fork, github, onto, draft=request.draft)
+        else:
+            run.finish(plan, base, work.series, beside)
+            chain = run.chain(plan, base, work.series, beside)
+            done = await run.ghstack_submit(
+                beside, chain, onto, account, github, draft=request.draft
+            )
     _keep(work, known, plan, onto, done)
     journal.clear()
     table.show(plan, done, dry=False)
+    if request.reviewers:
+        numbers = [entry.number for entry in done.values()]
+        await github.ask_reviewers(numbers, list(request.reviewers))
+        say(f"asked for a review: {', '.join(request.reviewers)}")
     return plan
 
 
@@ -101,7 +134,7 @@ def _keep(
     known: pull_requests.Record,
     plan: Plan,
     onto: str,
-    done: dict[str, pull_requests.Entry],
+    done: Mapping[str, pull_requests.Entry],
 ) -> None:
     """Writes the record: in the order of the series, and what is left over last."""
     gone = {change for change, state, _ in plan.others if state is State.GONE}

@@ -31,6 +31,7 @@ class PullRequest:
     body: str
     head: str
     base: str
+    owner: str = ""  # of the repository that has `head`
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,14 @@ class GitHub:
 
     @classmethod
     async def of(cls, account: Account, scratch: Scratch) -> "GitHub":
-        try:
-            info = await ghstack.github_utils.get_github_repo_info(
-                github=account.endpoint,
-                sh=ghstack.shell.Shell(quiet=True, cwd=str(scratch.repository.folder)),
-                github_url=account.host,
-                remote_name=account.remote,
-            )
-        except FAILURES as error:
-            raise _silent(error) from error
+        info = await information(account, scratch, account.remote)
         owner, name = info["name_with_owner"]["owner"], info["name_with_owner"]["name"]
         if info["is_fork"]:
             raise ToolError(
                 f"{owner}/{name} is a fork.",
-                why="ghstack's branches must be in the repository that the changes are to land in",
-                next=commands.git(
-                    scratch.checkout, "remote", "set-url", account.remote, "<its address>"
-                ),
+                why=f"'{account.remote}' must be the repository that the changes are to land in",
+                next="write remote_name = <its remote> into ~/.ghstackrc; to submit from the "
+                f"fork then: {commands.make('submit', FORK=account.remote)}",
             )
         return cls(account.endpoint, account.host, owner, name, info["default_branch"])
 
@@ -72,14 +64,44 @@ class GitHub:
         found = await asyncio.gather(*(self._get(f"pulls/{number}") for number in numbers))
         return {one["number"]: self._pull_request(one) for one in found}
 
-    async def open_from(self, heads: Iterable[str]) -> list[PullRequest]:
-        """The open pull requests that were made from these branches."""
+    async def open_from(self, heads: Iterable[str], owner: str = "") -> list[PullRequest]:
+        """The open pull requests that were made from these branches, here or of a fork."""
         queries = (
-            urlencode({"state": "open", "head": f"{self.owner}:{head}"}, safe=":/")
+            urlencode({"state": "open", "head": f"{owner or self.owner}:{head}"}, safe=":/")
             for head in heads
         )
         found = await asyncio.gather(*(self._get(f"pulls?{query}") for query in queries))
         return [self._pull_request(one) for listed in found for one in listed]
+
+    async def open(self, title: str, body: str, head: str, base: str, *, draft: bool) -> int:
+        """Opens a pull request; its number. head: owner:branch."""
+        told = await self.endpoint.apost(
+            f"repos/{self.owner}/{self.name}/pulls",
+            title=title,
+            body=body,
+            head=head,
+            base=base,
+            draft=draft,
+            maintainer_can_modify=True,
+        )
+        return int(told["number"])
+
+    async def edit(self, number: int, title: str, body: str) -> None:
+        path = f"repos/{self.owner}/{self.name}/pulls/{number}"
+        await self.endpoint.apatch(path, title=title, body=body)
+
+    async def ask_reviewers(self, numbers: Iterable[int], names: list[str]) -> None:
+        for number in numbers:
+            path = f"repos/{self.owner}/{self.name}/pulls/{number}/requested_reviewers"
+            try:
+                await self.endpoint.apost(path, reviewers=names)
+            except FAILURES as error:
+                raise ToolError(
+                    f"{', '.join(names)} could not be asked for a review of #{number}.",
+                    why=_said(error),
+                    next=commands.make("submit", REVIEWERS="<names on GitHub>"),
+                    code=ExitCode.MISSING,
+                ) from error
 
     async def _get(self, path: str) -> Any:
         try:
@@ -96,14 +118,34 @@ class GitHub:
             body=(told["body"] or "").replace("\r\n", "\n"),
             head=told["head"]["ref"],
             base=told["base"]["ref"],
+            owner=(told["head"].get("user") or {}).get("login", ""),  # none: the fork is gone
         )
 
 
-def _silent(error: Exception) -> ToolError:
+async def information(
+    account: Account, scratch: Scratch, remote: str
+) -> ghstack.github_utils.GitHubRepoInfo:
+    """What GitHub says of the repository that a remote is."""
+    try:
+        return await ghstack.github_utils.get_github_repo_info(
+            github=account.endpoint,
+            sh=ghstack.shell.Shell(quiet=True, cwd=str(scratch.repository.folder)),
+            github_url=account.host,
+            remote_name=remote,
+        )
+    except FAILURES as error:
+        raise _silent(error) from error
+
+
+def _said(error: Exception) -> str:
     said = str(error).strip().splitlines()
+    return " ".join(said)[:200] if said else type(error).__name__
+
+
+def _silent(error: Exception) -> ToolError:
     return ToolError(
         "GitHub gave no usable answer.",
-        why=" ".join(said)[:200] if said else type(error).__name__,
+        why=_said(error),
         next="make submit DRY_RUN=1 # once the connection and the token are in order",
         code=ExitCode.MISSING,
     )

@@ -82,6 +82,11 @@ class Known:
     series: frozenset[str]  # all changes that the series has
     elsewhere: set[int]  # pull requests of other bases
 
+    def sources(self, commit: Commit, entry: Entry | None) -> set[str]:
+        """The trees that may have been submitted from here for a change."""
+        journal = self.journal.get(change_of(commit), [])
+        return {commit.tree, *journal, *([entry.source_id] if entry else [])}
+
 
 async def make(
     commits: list[Commit], base: TreeId, known: Known, scratch: Scratch, github: GitHub, user: str
@@ -91,7 +96,7 @@ async def make(
     recorded = await github.pull_requests(entry.number for entry in entries.values())
     for pull_request in recorded.values():
         if pull_request.head.split("/")[1:2] not in ([], [user]):
-            scratch.fetch(pull_request.head.split("/")[1])
+            scratch.fetch(f"gh/{pull_request.head.split('/')[1]}/*")
     found = await _unrecorded(known, recorded, scratch, github, user)
     items = []
     parent = base
@@ -101,7 +106,7 @@ async def make(
         one = recorded[entry.number] if entry else _one(change, found)
         items.append(_item(commit, parent, entry, one, known, scratch))
         parent = commit.tree
-    return Plan(tuple(items), _others(items, known, recorded))
+    return Plan(tuple(items), others(items, known, recorded))
 
 
 async def _unrecorded(
@@ -155,34 +160,41 @@ def _item(
     if pull_request is None:
         return Item(commit, parent, State.NEW)
     change = change_of(commit)
-    _refuse_closed(change, pull_request)
+    refuse_closed(change, pull_request)
     branch = _branch_of(change, pull_request)
     orig, head = scratch.commit_of(f"{branch}/orig"), scratch.tree_of(f"{branch}/head")
     if head is None:
-        raise ToolError(
-            f"The branch of {change} is gone.",
-            why=f"{pull_request.url} is open, and {branch}/head is not on the remote",
-            next="restore the branch on the pull request's page",
-        )
+        raise branch_is_gone(change, pull_request, f"{branch}/head")
     source = head
     if orig is not None:
         message = scratch.message_of(orig)
         _refuse_other_change(change, message, pull_request, known)
         told = ghstack.submit.RE_GHSTACK_SOURCE_ID.search(message)
         source = TreeId(told.group(1)) if told else head
-    ours = {commit.tree, *known.journal.get(change, []), *([entry.source_id] if entry else [])}
-    if source not in ours:
-        raise ToolError(
-            f"{change} was submitted from elsewhere.",
-            why=f"{pull_request.url} shows the tree {source[:12]}, which is not known here",
-            next="git pull # the record of that submission, or write "
-            f"'{change}: {{pull_request: {pull_request.url}, source_id: {source}}}' into it",
-        )
+    if source not in known.sources(commit, entry):
+        raise from_elsewhere(change, pull_request, source)
     state = _state(commit, parent, pull_request, scratch, branch)
     return Item(commit, parent, state, pull_request, source, orig is None)
 
 
-def _refuse_closed(change: str, pull_request: PullRequest) -> None:
+def branch_is_gone(change: str, pull_request: PullRequest, branch: str) -> ToolError:
+    return ToolError(
+        f"The branch of {change} is gone.",
+        why=f"{pull_request.url} is open, and {branch} is not on the remote",
+        next="restore the branch on the pull request's page",
+    )
+
+
+def from_elsewhere(change: str, pull_request: PullRequest, source: TreeId) -> ToolError:
+    return ToolError(
+        f"{change} was submitted from elsewhere.",
+        why=f"{pull_request.url} shows the tree {source[:12]}, which is not known here",
+        next="git pull # the record of that submission, or write "
+        f"'{change}: {{pull_request: {pull_request.url}, source_id: {source}}}' into it",
+    )
+
+
+def refuse_closed(change: str, pull_request: PullRequest) -> None:
     if not pull_request.open:
         raise ToolError(
             f"The pull request of {change} is closed.",
@@ -199,7 +211,8 @@ def _branch_of(change: str, pull_request: PullRequest) -> str:
             f"The pull request of {change} is not one that can be updated.",
             why=f"{pull_request.url} goes from {pull_request.head} to {pull_request.base}, "
             "not from gh/<user>/<n>/head to gh/<user>/<n>/base",
-            next="take it out of submitted.yaml, then make submit for a new one",
+            next="make submit FORK=<its remote> # if it is your fork's; or take it out of "
+            "submitted.yaml, then make submit for a new one",
         )
     return found[1]
 
@@ -227,7 +240,7 @@ def _state(
     return State.UNCHANGED if as_it_is else State.TEXT
 
 
-def _others(
+def others(
     items: Iterable[Item], known: Known, recorded: Mapping[int, PullRequest]
 ) -> tuple[tuple[str, State, PullRequest], ...]:
     submitted = {item.change for item in items}

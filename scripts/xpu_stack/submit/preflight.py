@@ -191,27 +191,32 @@ def _title(commit: Commit) -> str:
 # -- the remote, as the checkout knows it ----------------------------------------
 
 
-def refuse_unready(repository: Repository, remote: str) -> None:
+def refuse_unready(repository: Repository, *remotes: str) -> None:
     """Refuses a repository from which ghstack cannot make and push commits."""
-    if repository.ask("remote", "get-url", "--push", remote) is None:
-        raise ToolError(
-            f"The checkout has no remote '{remote}'.",
-            why="ghstack pushes to the repository in which the pull requests are opened",
-            next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
-            + commands.git(repository.folder, "fetch", remote),
-            code=ExitCode.MISSING,
-        )
+    for remote in remotes:
+        _refuse_unknown(repository, remote)
     if repository.line("rev-parse", "--is-shallow-repository") == "true":
         raise ToolError(
             "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
-            next=commands.git(repository.folder, "fetch", "--unshallow", remote),
+            next=commands.git(repository.folder, "fetch", "--unshallow", remotes[0]),
         )
     if repository.ask("var", "GIT_COMMITTER_IDENT") is None:
         raise ToolError(
             "git does not know who you are.",
             why="ghstack makes commits in your name, and user.name or user.email is not set",
             next="git config --global user.name <name> && git config --global user.email <address>",
+            code=ExitCode.MISSING,
+        )
+
+
+def _refuse_unknown(repository: Repository, remote: str) -> None:
+    if repository.ask("remote", "get-url", "--push", remote) is None:
+        raise ToolError(
+            f"The checkout has no remote '{remote}'.",
+            why="pull requests are made from the branches that are pushed there",
+            next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
+            + commands.git(repository.folder, "fetch", remote),
             code=ExitCode.MISSING,
         )
 

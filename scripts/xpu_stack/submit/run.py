@@ -14,13 +14,13 @@ import ghstack.trailers
 from xpu_stack.core.series.change_text import trailers
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.console import log
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.plan import Item, Plan
-from xpu_stack.submit.scratch import Scratch
+from xpu_stack.submit.scratch import Scratch, interrupted
 
 
 class _Shell(ghstack.shell.Shell):
@@ -64,19 +64,8 @@ def finish(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> None
         for item in plan.items
         if item.unfinished and item.pull_request is not None
     ]
-    if not specs:
-        return
-    result = scratch.repository.run(
-        "push",
-        "--atomic",
-        "--no-verify",
-        scratch.remote,
-        *specs,
-        env={"GIT_TERMINAL_PROMPT": "0"},
-        check=False,
-    )
-    if result.code:
-        raise _cut_off(result.complaint, result.complaint)
+    if specs:
+        scratch.push(specs=specs)
 
 
 def _orig(item: Item, base: CommitId, series: Series, scratch: Scratch) -> CommitId:
@@ -88,7 +77,7 @@ def _orig(item: Item, base: CommitId, series: Series, scratch: Scratch) -> Commi
 
 
 async def ghstack_submit(
-    scratch: Scratch, tip: CommitId, onto: str, account: Account, github: GitHub
+    scratch: Scratch, tip: CommitId, onto: str, account: Account, github: GitHub, *, draft: bool
 ) -> dict[str, Entry]:
     """Runs ghstack on the chain; the pull request and source id of each change."""
     repository = scratch.repository
@@ -107,13 +96,14 @@ async def ghstack_submit(
                 github_url=account.host,
                 remote_name=account.remote,
                 base_opt=onto,
+                draft=draft,
                 # one base branch for each pull request: in the direct style a
                 # reordered pair can make GitHub take one for merged
                 direct_opt=False,
             )
         except Exception as error:
             # Whatever it was: what was done is found again by the next run.
-            raise _cut_off(str(error) or type(error).__name__, said.getvalue()) from error
+            raise cut_off(str(error) or type(error).__name__, said.getvalue()) from error
     entries = {}
     for diff in done:
         told = trailers(scratch.message_of(CommitId(diff.orig)))
@@ -124,15 +114,11 @@ async def ghstack_submit(
     return entries
 
 
-def _cut_off(reason: str, said: str) -> ToolError:
+def cut_off(reason: str, said: str = "") -> ToolError:
+    """An error that says why; said: by the programs, of which git's complaint says most."""
     told = [line.strip() for line in said.splitlines()]
     marked = [line for line in told if line.startswith(("! [", "remote:", "fatal:"))]
-    return ToolError(
-        "The submission was interrupted.",
-        why=(marked or [line for line in reason.splitlines() if line.strip()])[0][:200],
-        next="make submit # continues, and opens nothing twice",
-        code=ExitCode.MISSING,
-    )
+    return interrupted((marked or [line for line in reason.splitlines() if line.strip()])[0])
 
 
 @contextmanager

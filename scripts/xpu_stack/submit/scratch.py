@@ -33,9 +33,9 @@ class Scratch:
     remote: str
     checkout: Path
 
-    def fetch(self, user: str) -> None:
-        """Brings the branches that ghstack has made for `user` up to date."""
-        refs = f"+refs/heads/gh/{user}/*:refs/remotes/{self.remote}/gh/{user}/*"
+    def fetch(self, branches: str) -> None:
+        """Brings the branches of that form up to date, such as gh/<user>/*."""
+        refs = f"+refs/heads/{branches}:refs/remotes/{self.remote}/{branches}"
         result = self.repository.run(
             # what a person's remote says of tags and of pruning is not for here
             "fetch",
@@ -57,24 +57,26 @@ class Scratch:
             code=ExitCode.MISSING,
         )
 
-    def refuse_unwritable(self, user: str, commit: CommitId) -> None:
+    def refuse_unwritable(self, branch: str, commit: CommitId, next: str) -> None:
         """A push that is not carried out: the remote has to agree to receive it."""
-        result = self.repository.run(
-            "push",
-            "--dry-run",
-            "--no-verify",
-            self.remote,
-            f"{commit}:refs/heads/gh/{user}/0/base",
-            env={"GIT_TERMINAL_PROMPT": "0"},
-            check=False,
-        )
+        result = self._push("--dry-run", specs=[f"{commit}:refs/heads/{branch}"])
         if result.code:
             raise ToolError(
                 f"'{self.remote}' does not let you push.",
                 why=_reason(result),
-                next="get write access: ghstack pushes branches gh/<user>/... to the repository",
+                next=next,
                 code=ExitCode.MISSING,
             )
+
+    def push(self, *options: str, specs: list[str]) -> None:
+        """All of it arrives, or nothing."""
+        result = self._push("--atomic", *options, specs=specs)
+        if result.code:
+            raise interrupted(_reason(result))
+
+    def _push(self, *options: str, specs: list[str]) -> shell.Result:
+        words = ("push", "--no-verify", *options, self.remote, *specs)
+        return self.repository.run(*words, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
 
     def branches(self, user: str, kind: str) -> dict[str, CommitId]:
         """gh/<user>/<n> -> the commit of its branch of this kind: head, base or orig."""
@@ -121,6 +123,15 @@ def beside(checkout: Repository, remote: str) -> Iterator[Scratch]:
         ):
             repository.run("config", *setting.split("=", 1))
         yield Scratch(repository, remote, checkout.folder)
+
+
+def interrupted(why: str) -> ToolError:
+    return ToolError(
+        "The submission was interrupted.",
+        why=why[:200],
+        next="make submit # continues, and opens nothing twice",
+        code=ExitCode.MISSING,
+    )
 
 
 def _reason(result: shell.Result) -> str:

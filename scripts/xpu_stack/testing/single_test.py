@@ -11,7 +11,7 @@ import enum
 import hashlib
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,15 +76,15 @@ def _with_parameters(name: str) -> str:
     return rf"(?:.+/)?{re.escape(suite)}(?:/.+)?\.{re.escape(case)}(?:/.+)?"
 
 
-def find(name: str, changes: list[Change], targets: list[cmake.Target]) -> OneTest:
-    """The test of that name, in a configured build at the last of `changes`."""
+def find(name: str, changes: list[Change], targets: Callable[[], list[cmake.Target]]) -> OneTest:
+    """The test of that name; `targets` configures a build at the last of `changes`."""
     python = _PYTHON.match(name)
     if python:
         return _find_python(name, python, changes)
     owners = {file.target: change.id for change in changes for file in change.files}
     programs = {
         target.name: (target, owners[source])
-        for target in targets
+        for target in targets()
         if target.kind == "EXECUTABLE"
         for source in target.sources & owners.keys()
     }

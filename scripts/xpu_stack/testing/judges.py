@@ -1,0 +1,196 @@
+"""What a search asks at each place: a test of the series, or any command."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xpu_stack.build import build as building
+from xpu_stack.build import runtime
+from xpu_stack.build.configuration import Build, Mode, folder_of, results_of
+from xpu_stack.core.checkout import applying, conflicts
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.series.series import NO_STAGE, Change
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.console import say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Repository
+from xpu_stack.testing import python_tests, runner, single_test
+from xpu_stack.testing.runner import Configuration
+from xpu_stack.testing.single_test import OneTest, Seen, Verdict
+
+_SHOWN = 60  # lines of a failure that are shown; JUnit has all
+_UNFIT = (ExitCode.BUILD, ExitCode.CONFLICT, ExitCode.SERIES)
+# A command's exit codes mean what they mean to `git bisect run`.
+_SKIP = 125
+_ABORT = 128
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tree to judge: a point of a version of the series."""
+
+    shown: str
+    point: str
+    open: Callable[[], Workspace]
+
+
+class Judge(ABC):
+    """Looks at places of a checkout, at each once."""
+
+    def __init__(self, repository: Repository, what: str, name: str, asked: dict[str, str]) -> None:
+        self.repository = repository
+        self.what = what  # test or command
+        self.name = name  # as it is shown
+        self.asked = asked  # how a person named it: the variable and its value
+        self.start = NO_STAGE  # below this change there is nothing to look at
+        self.runs: tuple[Configuration, ...] = ()
+        self._seen: dict[str, Seen | None] = {}
+
+    @abstractmethod
+    def run(self, place: Place) -> Seen: ...
+
+    @abstractmethod
+    def title(self, seen: Seen) -> str:
+        """What is printed above the output of a failure."""
+
+    def only(self, names: Sequence[str]) -> None:
+        """From now on run only these configurations: those in which it failed."""
+        self.runs = tuple(run for run in self.runs if run.name in names)
+
+    def at(self, place: Place) -> Seen | None:
+        """How it ends there; None if it cannot run."""
+        if place.shown not in self._seen:
+            self._seen[place.shown] = self._look(place)
+            say(f"  {place.shown}: {self._told(self._seen[place.shown])}")
+        return self._seen[place.shown]
+
+    def passes(self, place: Place) -> bool | None:
+        """None: neither."""
+        seen = self.at(place)
+        known = {Verdict.PASSED: True, Verdict.FAILED: False}
+        return known.get(seen.verdict) if seen is not None else None
+
+    def must(self, place: Place) -> Seen:
+        seen = self.at(place)
+        if seen is None:
+            raise ToolError(
+                f"The {self.what} cannot be run at {place.shown}.",
+                why="it does not apply or build there; the log says more",
+                next="name another place with GOOD= or BAD=",
+            )
+        return seen
+
+    def show(self, place: Place) -> None:
+        """Prints the failure there, with the files named as in the checkout."""
+        seen = self.must(place)
+        if seen.output:
+            say(self.title(seen))
+        for line in seen.output.splitlines()[-_SHOWN:]:
+            say(f"  {self.cleaned(line, place)}")
+
+    def cleaned(self, line: str, _: Place) -> str:
+        return line.replace(f"{self.repository.folder}/", "")
+
+    def _look(self, place: Place) -> Seen | None:
+        try:
+            return self.run(place)
+        except ToolError as error:
+            if error.code not in _UNFIT:
+                raise
+            conflicts.give_up(self.repository)
+            say(f"  {place.shown}: {error.what} {error.why}")
+            return None
+
+    def _told(self, seen: Seen | None) -> str:
+        if seen is None:
+            return "cannot be judged"
+        told = f"the {self.what} {seen.verdict.value}"
+        if seen.failed_in:
+            return f"{told} ({', '.join(seen.failed_in)})"
+        return f"{told}: {seen.reason}" if seen.reason else told
+
+
+class TestJudge(Judge):
+    """Runs one test of the series; a tree that was tested before is not tested again."""
+
+    def __init__(self, repository: Repository, test: OneTest, mode: Mode, *, again: bool) -> None:
+        super().__init__(repository, "test", test.name, {"TEST": test.name})
+        self.start = test.change
+        self._test, self._mode, self._again = test, mode, again
+        self.runs = runner.configurations(test.change)
+
+    def title(self, seen: Seen) -> str:
+        return f"in {seen.failed_in[0]} it says:"
+
+    def cleaned(self, line: str, place: Place) -> str:
+        built = folder_of(place.open(), self._mode)
+        return super().cleaned(
+            line.replace(f"{os.path.relpath(self.repository.folder, built)}/", ""), place
+        )
+
+    def run(self, place: Place) -> Seen:
+        work, test = place.open(), self._test
+        results = results_of(work, self._mode)
+        tree = applying.tree_at(work, place.point)
+        alone = results.junit_folder(tree) / "alone" / test.key
+        folders = [alone, results.junit_folder(tree)]
+        known = None if self._again else single_test.read(test, folders, self.runs)
+        if known is not None:
+            return known
+        applying.apply(work, place.point)
+        this = building.prepare(work, place.point, self._mode)
+        if not self._build(this, work.series.changes(place.point)):
+            return Seen(Verdict.ABSENT)
+        runner.run_one(this, test.program, test.cases, self.runs, alone, python=test.python)
+        seen = single_test.read(test, [alone], self.runs)
+        assert seen is not None
+        return seen
+
+    def _build(self, this: Build, changes: list[Change]) -> bool:
+        """Builds what the test needs; False if there is no such test."""
+        if not self._test.python:
+            return building.build_program(this, self._test.program)
+        if self._test.program not in python_tests.owners(changes):
+            return False
+        building.build(this, changes, python=True)
+        return True
+
+
+class CommandJudge(Judge):
+    """Runs a shell command in the checkout. build: None: nothing is built for it."""
+
+    def __init__(self, repository: Repository, command: str, build: Mode | None) -> None:
+        super().__init__(repository, "command", f"'{command}'", {"RUN": command})
+        self._command, self._build = command, build
+
+    def title(self, _: Seen) -> str:
+        return "it says:"
+
+    def run(self, place: Place) -> Seen:
+        work = place.open()
+        applying.apply(work, place.point)
+        env = {} if self._build is None else _built(work, place.point, self._build)
+        said: list[str] = []
+        words = ["sh", "-c", self._command]
+        code = shell.follow(words, said.append, cwd=self.repository.folder, env=env)
+        if code == 0:
+            return Seen(Verdict.PASSED)
+        if code == _SKIP:
+            return Seen(Verdict.SKIPPED)
+        if 0 < code < _ABORT:
+            return Seen(Verdict.FAILED, (f"exit code {code}",), "\n".join(said))
+        raise ToolError(
+            f"The command was ended at {place.shown}.",
+            why=f"exit code {code}; as with git bisect run, only 1 to 127 mean that it fails",
+            next=commands.make("bisect", RUN="<a command that ends with 1 instead>"),
+            code=ExitCode.TESTS,
+            detail="\n".join(said[-_SHOWN:]),
+        )
+
+
+def _built(work: Workspace, point: str, mode: Mode) -> dict[str, str]:
+    """Builds the package there; the environment in which programs find it."""
+    this = building.prepare(work, point, mode)
+    building.build(this, work.series.changes(point), python=True)
+    return {**runtime.program_environment(this), **runtime.python_environment(this)}

@@ -19,6 +19,7 @@ from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit
 from xpu_stack.report import pull_requests
+from xpu_stack.report.publisher import Publisher
 from xpu_stack.submit import plan as planning
 from xpu_stack.submit import preflight, run, scratch, table
 from xpu_stack.submit.account import Account, configured
@@ -41,8 +42,9 @@ def submit(work: Workspace, account: Account, request: Request) -> Plan:
     """Submits the stack, or shows what would be done; what was planned."""
     commits = preflight.commits_of_series(work, request.stage)
     preflight.refuse_unready(work.repository, account.remote)
+    publisher = Publisher.of(work, commits)
     with scratch.beside(work.repository, account.remote) as beside:
-        return asyncio.run(_submit(work, account, request, commits, beside))
+        return asyncio.run(_submit(work, account, request, commits, publisher, beside))
 
 
 async def _submit(
@@ -50,6 +52,7 @@ async def _submit(
     account: Account,
     request: Request,
     commits: list[Commit],
+    publisher: Publisher,
     beside: scratch.Scratch,
 ) -> Plan:
     known = pull_requests.Record.load(work.layout, work.base.name)
@@ -77,8 +80,8 @@ async def _submit(
         return plan
     journal.add({item.change: item.commit.tree for item in plan.items})
     with progress(None, "ghstack submits"):
-        run.finish(plan, base, work.series, beside)
-        chain = run.chain(plan, base, work.series, beside)
+        run.finish(plan, base, publisher, beside)
+        chain = run.chain(plan, base, publisher, beside)
         done = await run.ghstack_submit(beside, chain, onto, account, github)
     _keep(work, known, plan, onto, done)
     journal.clear()

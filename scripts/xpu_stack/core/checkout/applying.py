@@ -23,7 +23,7 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.layout import Layout
 
-_MEMO_FORM = "2"  # raise it when the same input would give other commits
+_MEMO_FORM = "3"  # raise it when the same input would give other commits
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
 
 
 def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
-    """The changes of which the series gives other files, or another text, than the commit has."""
+    """The changes of which the series gives other files, or another text or author."""
     changes = {change.id: change for change in work.series.all_changes()}
     here = [one for one in there.applied if one.trailers.change in changes]
     if not here:
@@ -195,6 +195,8 @@ def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
 
 def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
     if own_text(commit.message) != change.text.message:
+        return True
+    if commit.author != builder.series.author_of(change):
         return True
     return builder.attempt(commit.parents[0], change) != commit.tree
 
@@ -287,6 +289,7 @@ class _Memo:
         self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
     ) -> None:
         parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts += [work.series.author, *(work.series.author_of(change) for change in changes)]
         parts.append(work.resolutions.digest())
         self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         self._path = work.repository.git_dir / "xpu-stack" / "memo.json"

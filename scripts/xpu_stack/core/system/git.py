@@ -44,10 +44,16 @@ class Identity:
     email: str
     when: int
 
-    def environment(self) -> dict[str, str]:
+    @classmethod
+    def of(cls, who: str, when: int) -> "Identity":
+        """who: name <address>"""
+        name, _, email = who.partition(" <")
+        return cls(name, email.rstrip(">"), when)
+
+    def environment(self, *roles: str) -> dict[str, str]:
         return {
             f"GIT_{role}_{key}": value
-            for role in ("AUTHOR", "COMMITTER")
+            for role in roles or ("AUTHOR", "COMMITTER")
             for key, value in (
                 ("NAME", self.name),
                 ("EMAIL", self.email),
@@ -64,6 +70,7 @@ class Commit:
     tree: TreeId
     parents: tuple[CommitId, ...]
     when: int
+    author: str  # name <address>
     message: str
 
 
@@ -159,16 +166,16 @@ class Repository:
 
     def history(self, tip: CommitId, limit: int) -> list[Commit]:
         """The newest `limit` commits by first parent, newest first."""
-        form = "%H%x00%T%x00%P%x00%ct%x00%B%x01"
+        form = "%H%x00%T%x00%P%x00%ct%x00%an <%ae>%x00%B%x01"
         text = self.run(
             "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
         ).text
         commits = []
         for record in text.split("\x01\n"):
             if record:
-                id_, tree, parents, when, message = record.split("\0")
+                id_, tree, parents, when, author, message = record.split("\0")
                 ids = tuple(CommitId(parent) for parent in parents.split())
-                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), message))
+                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), author, message))
         return commits
 
     def diff(self, old: str, new: str) -> list[Entry]:
@@ -265,8 +272,14 @@ class Repository:
             return index.write()
 
     def commit_tree(
-        self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
+        self,
+        tree: TreeId,
+        parents: list[CommitId],
+        message: str,
+        who: Identity,
+        author: Identity | None = None,
     ) -> CommitId:
+        """who: the committer, and the author where that is no other."""
         words = [word for parent in parents for word in ("-p", parent)]
         return CommitId(
             self.run(
@@ -276,7 +289,7 @@ class Repository:
                 "-F",
                 "-",
                 input=message.encode(),
-                env=who.environment(),
+                env={**who.environment(), **(author or who).environment("AUTHOR")},
             ).text.strip()
         )
 

@@ -18,7 +18,16 @@ SHOW ?=
 FORGET ?=
 ONTO ?=
 DRY_RUN ?=
+FILE ?=
+CODE ?=
+JSON ?=
 STEPS ?=
+
+# not expanded: $ is for Python; text of several lines goes through the environment
+override ARGS := $(value ARGS)
+override CODE := $(value CODE)
+override FILE := $(value FILE)
+export ARGS CODE
 
 MAKEFLAGS += --no-print-directory
 
@@ -53,7 +62,7 @@ resolutions:
 	@$(tool) resolutions $(call option,--show,SHOW) $(call option,--forget,FORGET) $(call option,--base,BASE)
 
 status:
-	@$(tool) status $(checkout) $(mode)
+	@$(tool) status $(checkout) $(mode) $(if $(JSON),--json)
 
 export:
 	@$(tool) export $(checkout)
@@ -63,7 +72,16 @@ new:
 		$(call option,--base,BASE)
 
 check:
-	@$(tool) check $(call option,--base,BASE)
+	@$(tool) check $(call option,--base,BASE) $(if $(JSON),--json)
+
+show:
+	@$(tool) show $(call option,--change,CHANGE) $(checkout)
+
+diff:
+	@$(tool) diff $(call option,--change,CHANGE) $(checkout)
+
+which:
+	@$(tool) which $(call option,--file,FILE) $(checkout)
 
 build:
 	@$(tool) build $(stage) $(checkout) $(mode)
@@ -79,7 +97,8 @@ sanitize:
 	@$(tool) sanitize $(stage) $(checkout) $(call option,--with,WITH) $(if $(AGAIN),--again)
 
 python:
-	@$(tool) python $(stage) $(checkout) $(mode) -- $(ARGS)
+	@$(tool) python $(stage) $(checkout) $(mode) $(call option,--file,FILE) \
+		$(if $(CODE),--code "$$CODE") $(if $(ARGS),--args "$$ARGS")
 
 own-tests:
 	@$(tool) own-tests $(stage) $(checkout) $(mode)

@@ -15,6 +15,7 @@ from rich.markup import escape
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
+    inspecting,
     moving,
     packaging,
     running,

@@ -8,6 +8,7 @@ from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
 from xpu_stack.core.checkout import unsaved_work
 from xpu_stack.core.series.base import Base
+from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
 
@@ -38,7 +39,7 @@ def clean(everything: bool) -> None:
         unsaved_work.refuse_checkouts(layout)
     for path in [layout.state] if everything else [layout.state / "work"]:
         shutil.rmtree(path, ignore_errors=True)
-        print(f"removed {path}")
+        console.out.out(f"removed {path}")
 
 
 @cli.command("help", hidden=True)
@@ -47,7 +48,7 @@ def help_() -> None:
     from xpu_stack.cli import reference
 
     width = shutil.get_terminal_size().columns
-    click.echo(reference.overview(Layout.current().repository / "Makefile", width))
+    console.out.out(reference.overview(Layout.current().repository / "Makefile", width))
 
 
 @cli.command("reference", hidden=True)
@@ -56,4 +57,4 @@ def reference_() -> None:
     from xpu_stack.cli import reference
 
     for path in reference.write(Layout.current().repository):
-        click.echo(f"wrote {path}")
+        console.out.out(f"wrote {path}")

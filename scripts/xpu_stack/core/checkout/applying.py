@@ -156,6 +156,18 @@ def tree_at(work: Workspace, point: str) -> TreeId:
     return work.repository.tree_of(_carried(work, there, there.base, made))
 
 
+def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """As `expected`, for what only reads: nothing is fetched, and a conflict is a Stop."""
+    changes = work.series.changes(goal.stage)
+    made = _Memo(work, base, changes, goal.dropped).commits()
+    return local_builder(work).build(base, changes, goal.dropped) if made is None else made
+
+
+def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> CommitId:
+    """`tip` in place of the stack's, with the person's own commits above it."""
+    return _carried(work, there, there.base, [tip])
+
+
 def adopt(work: Workspace, edit: TreeId | None) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
@@ -185,7 +197,7 @@ def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
     memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
     made = set(memo.commits() or ())
-    builder = _local_builder(work)
+    builder = local_builder(work)
     return frozenset(
         one.trailers.change
         for one in here
@@ -201,7 +213,7 @@ def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
     return builder.attempt(commit.parents[0], change) != commit.tree
 
 
-def _local_builder(work: Workspace) -> Builder:
+def local_builder(work: Workspace) -> Builder:
     """What lays changes with what is here: nothing is fetched."""
     release = work.layout.checkout(work.base.name) / ".git"
     if release.exists():

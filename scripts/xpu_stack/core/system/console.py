@@ -1,9 +1,12 @@
 """What the program prints: one console for people, one log file for the rest."""
 
+import json
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,8 +25,17 @@ from rich.table import Table
 from xpu_stack.core.system.commands import as_typed
 from xpu_stack.core.system.errors import ToolError
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class _Console(Console):
+    """Goes on when who reads its output has seen enough, as in `make status | head`."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+out = _Console(highlight=False, soft_wrap=True)
+err = _Console(stderr=True, highlight=False, soft_wrap=True)
 log = logging.getLogger("xpu_stack")
 log.addHandler(logging.NullHandler())  # until a file is opened
 _UNBOUNDED = 10_000  # characters: wider than any table
@@ -58,6 +70,12 @@ def say(text: str) -> None:
     log.info("%s", text)
     if _talks:
         out.print(escape(text))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """A document for a program, and nothing else on standard output."""
+    leave_output_to_a_program()
+    out.out(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def show_table(table: Table) -> None:

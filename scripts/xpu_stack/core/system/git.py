@@ -5,6 +5,7 @@ but `Switch` (switch.py) touches a checkout's files, its index or its branch.
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ TreeId = NewType("TreeId", str)
 BlobId = NewType("BlobId", str)
 
 ZERO = "0" * 40
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 # A person's configuration must not change what the tool makes:
 _SETTINGS = (
@@ -127,6 +129,17 @@ class Repository:
             "GIT_OBJECT_DIRECTORY": str(folder),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
         }
+
+    @property
+    def has_objects_elsewhere(self) -> bool:
+        return bool(self._env)
+
+    def show(self, *words: str) -> int:
+        """Runs git on the person's terminal, with their configuration, pager and colours."""
+        code = shell.hand_over(
+            ["git", *words], cwd=self.folder, env={"GIT_OPTIONAL_LOCKS": "0", **self._env}
+        )
+        return 0 if code == _PIPE_CLOSED else code  # who reads has seen enough
 
     def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         return self.run(*words, env=env).text.strip()

@@ -64,6 +64,7 @@ def test_in_a_checkout_that_cannot_be_written(
 ) -> None:
     applied.ok("apply", "--stage", "base")
     write(applied.folder, {"c10_xpu/stream/c10/xpu/Stream.cpp": "int other_stream;\n"})
+    (tmp_path / "objects").mkdir()
     with workspace(applied) as work:
         work.repository.keep_objects_in(tmp_path / "objects")
         commit = differences.commit_of(work, "stream/stream")

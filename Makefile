@@ -10,14 +10,18 @@ MAKEFLAGS += --no-print-directory
 
 tool := $(PYTHON) scripts/bootstrap.py
 
-verbs := help apply rebase undo continue abort resolutions status export new check build test \
-	bisect sanitize python own-tests shell wheel test-wheel tidy bench review mail submit \
+# $ in a value is not for make.
+$(foreach one,$(.VARIABLES),$(if $(filter command,$(origin $(one))),\
+	$(eval override $(one) := $$(value $(one)))$(eval export $(one))))
+
+verbs := help apply rebase undo continue abort resolutions status show diff which export new \
+	check build test bisect sanitize python own-tests shell wheel test-wheel tidy bench review mail submit \
 	doctor clean distclean reference
 
 .PHONY: $(verbs) lint self-test verify
 
 $(verbs):
-	@$(tool) --variables $@ $(if $(filter python,$@),-- $(ARGS))
+	@$(tool) --variables $@
 
 # The checks of the toolkit itself, and everything together.
 lint: ## Checks the toolkit's style and types.

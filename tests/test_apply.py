@@ -30,7 +30,7 @@ None.
 
 XPU-Change: device/aten
 XPU-Stage: device 2/2
-XPU-Digest: d41125db517e571c1255c4e16b83a855b5651cef65ba6c94ba9aa48de369aaf3
+XPU-Digest: c5337dbb695903a08f2a79e3f215704d8a5b1da522816c6ad8c234de76f08507
 
 xpu-stack <xpu-stack@invalid> 2020-09-13T12:26:41+00:00
 Add devices
@@ -49,7 +49,7 @@ None.
 
 XPU-Change: device/runtime
 XPU-Stage: device 1/2
-XPU-Digest: 9173ef42481f135228f11e4a0a3b1fcd5749e7c248f84e8c0c908b8fc20ed515
+XPU-Digest: 41426132dd94e30bbce23a19fa2ed249d0fb2b0b5230df14ed8f814a72039436
 
 """,
     )
@@ -60,9 +60,9 @@ def test_ids_are_the_same_everywhere(project: Project) -> None:
     assert_expected_inline(
         git(project.checkout, "rev-parse", "HEAD", "HEAD~1", "HEAD~2", "HEAD~3"),
         """\
-4f57a45a4b8f4a5487da29eaa15769ecac1f1924
-5dac855a4322ba2cda9c60c108c30ce4c85da422
-0090078352ce042516406c8ce898b5b65e1c4b4e
+9bc122dfa623a5fd3aec1555917e065656a49466
+10e6bedc7f542650039d4a3ed95d93e172de9d3b
+ff047cda655655e66374d180df6dfb708612adfb
 e8d79f7fc4f7ec29e4721a327cc6745ac145ccbe
 """,
     )

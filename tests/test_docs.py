@@ -108,6 +108,7 @@ def test_a_fork(fork: Project) -> None:
     assert "index.html" in guide.block("make review")
     assert "is now at stage 'stream': 3 change(s)" in guide.block("git commit")
     assert "where PyTorch looks" in (fork.checkout / "aten/Hooks.cpp").read_text()
+    assert "wrote patches/series.yaml" in guide.block("git -C")
     assert "# ours\n# xpu" in (fork.checkout / "c10/CMakeLists.txt").read_text()
     assert "stage 'device'" in guide.block("make undo")
     guide.ended()

@@ -9,6 +9,12 @@ from xpu_stack.core.system.errors import ToolError
 from xpu_stack.report import mail
 
 
+@pytest.fixture(autouse=True)
+def sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Sam")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "sam@example.com")
+
+
 def mails(project: Project, out: Path) -> list[Path]:
     with workspace(project) as work:
         return mail.write(work, out)
@@ -30,7 +36,7 @@ def test_one_mail_per_change_and_a_cover_letter(project: Project, tmp_path: Path
     cover = written[0].read_text()
     base = git(project.checkout, "rev-parse", "HEAD~3^{tree}").strip()
     assert "Subject: [PATCH 0/3] XPU for PyTorch v1.13.1: device to stream\n" in cover
-    assert "From: xpu-stack <xpu-stack@invalid>\n" in cover
+    assert "From: Sam <sam@example.com>\n" in cover
     assert f"\n{base}, with\n" in cover
     assert "device: devices\n  1. Add devices\n  2. Add hooks\nstream: streams\n" in cover
     assert "***" not in cover
@@ -50,6 +56,8 @@ def test_git_am_makes_the_same_trees_and_messages(project: Project, tmp_path: Pa
     script = project.folder / "c10_xpu/device/c10/xpu/run.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
+    series = project.folder / "patches/series.yaml"
+    series.write_text(series.read_text().replace("<xpu-stack@invalid>", "<team@example.com>"))
     text = project.folder / "patches/texts/device/runtime.md"
     text.write_text(text.read_text().replace("As it is.", "Größe: 3 → 4.\n\n    diff of code"))
     project.ok("apply")

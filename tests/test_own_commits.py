@@ -130,5 +130,6 @@ def test_they_are_shown_and_not_sent(mine: Project, tmp_path: Path) -> None:
     assert "mine.txt" not in "".join(
         page.read_text() for page in (tmp_path / "review").rglob("*.md")
     )
-    mine.ok("mail", "--out", str(tmp_path / "mail"))
+    sender = {"GIT_COMMITTER_NAME": "Sam", "GIT_COMMITTER_EMAIL": "sam@example.com"}
+    mine.ok("mail", "--out", str(tmp_path / "mail"), env=sender)
     assert len(list((tmp_path / "mail").iterdir())) == 4

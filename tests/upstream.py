@@ -96,7 +96,7 @@ class Upstream:
         checkout = project.checkout
         git(checkout, "config", "gc.auto", "0")  # nothing in the background
         git(checkout, "config", "user.name", "A Person")
-        git(checkout, "config", "user.email", "person@invalid")
+        git(checkout, "config", "user.email", "person@example.com")
         git(checkout, "remote", "add", "origin", str(bare))
         git(checkout, "push", "-q", "--force", "origin", f"{base}:main")
         git(checkout, "fetch", "-q", "origin")

@@ -1,14 +1,13 @@
 """Running Python on what was built: the verbs python and shell."""
 
 import os
-import subprocess
 import sys
 
 from xpu_stack.build import build as building
 from xpu_stack.build import runtime
 from xpu_stack.build.configuration import Build, Mode
 from xpu_stack.core.checkout import applying, stack
-from xpu_stack.core.system.console import log
+from xpu_stack.core.system.shell import hand_over
 
 
 def prepared(work: applying.Workspace, stage: str, mode: Mode) -> Build:
@@ -35,7 +34,4 @@ def shell(this: Build) -> int:
 
 def _run(this: Build, command: list[str]) -> int:
     """Runs a program on the person's own terminal."""
-    log.info("$ %s", command)
-    env = {**os.environ, **runtime.python_environment(this)}
-    code = subprocess.call(command, env=env)
-    return code if code >= 0 else 128 - code
+    return hand_over(command, env=runtime.python_environment(this))

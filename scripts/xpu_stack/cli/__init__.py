@@ -14,6 +14,7 @@ import click
 from xpu_stack.cli import (  # noqa: F401 (their verbs)
     building,
     editing,
+    inspecting,
     moving,
     packaging,
     running,

@@ -2,12 +2,13 @@
 
 import click
 
-from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
+from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli, json_option
 from xpu_stack.core.checkout import applying, checking
 from xpu_stack.core.checkout import export as exporting
 from xpu_stack.core.checkout.resolutions import Resolutions
 from xpu_stack.core.series import new_change
 from xpu_stack.core.system import commands, console, lock, transaction
+from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
 
@@ -48,12 +49,23 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
 
 @cli.command(epilog=EPILOG)
 @base_option
-def check(base: str) -> None:
+@json_option
+def check(base: str, as_json: bool) -> None:
     """Validates the series without touching a checkout."""
-    with applying.opened_to_read(Layout.current(), base, None, "check") as work:
-        release = work.repository.commit_id("refs/heads/base")
-        assert release is not None
-        console.say(f"{checking.check(work, release)} change(s) are in order")
+    if as_json:
+        console.leave_output_to_a_program()
+    try:
+        with applying.opened_to_read(Layout.current(), base, None, "check") as work:
+            release = work.repository.commit_id("refs/heads/base")
+            assert release is not None
+            changes = checking.check(work, release)
+    except SeriesError as error:
+        if as_json:
+            console.print_json(checking.as_json(base, None, error.problems))
+        raise
+    if as_json:
+        console.print_json(checking.as_json(base, changes, []))
+    console.say(f"{changes} change(s) are in order")
 
 
 @cli.command("resolutions", epilog=EPILOG)

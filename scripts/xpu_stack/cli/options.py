@@ -88,6 +88,14 @@ base_option = click.option(
 )
 
 
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a JSON document; docs/reference.md has its fields.",
+)
+
+
 def checkout_options(function: _Command) -> _Command:
     """Which checkout a verb works on."""
     source = click.option(

@@ -18,7 +18,7 @@ from xpu_stack.cli.options import cli, options_of, variable_of
 from xpu_stack.core.system.errors import ExitCode
 
 # What has no option: words that are handed on, and the environment.
-_HANDED_ON = {"ARGS": "What Python or pytest is given: a program's path, or options."}
+_HANDED_ON = {"ARGS": "What pytest is given."}
 ENVIRONMENT = {
     "JOBS": "How many compilers run at once. Default: by processors and free memory.",
     "TEST_TIMEOUT": "Seconds after which a test program is ended and counted as failed. "
@@ -32,6 +32,54 @@ ENVIRONMENT = {
     "PYTORCH_GIT": "Where PyTorch is cloned from when there is no source package.",
     "XPU_STACK_HOME": "The folder for all that is downloaded, built or installed. Default: .xpu.",
     "PYTHON": "The Python that runs the tool, 3.10 or later. Default: python3.",
+}
+
+# Each field of a document; [] is each item of a list, and what may be null says so.
+DOCUMENTS = {
+    "make status JSON=1": {
+        "version": "1. Fields may be added; it is raised if one goes or means something else.",
+        "checkout": "The checkout's folder.",
+        "base": "The release, as in `BASE`.",
+        "base_commit": "The commit that the stack stands on.",
+        "provider": "Where the checkout comes from, in words.",
+        "mode": "The mode that `built` and `tests` are about, as in `MODE`.",
+        "changes[].id": "`<stage>/<change>`. All changes of the series are listed, in order.",
+        "changes[].title": "The first line of its text.",
+        "changes[].author": "`name <address>`",
+        "changes[].state": "`applied`, `not applied`, `dropped`, `taken out`, `changed by hand` "
+        "(its commit was amended), or `older` (the series was edited since).",
+        "changes[].commit": "Its commit, or null.",
+        "changes[].built": "Whether it was built; null if it is not applied.",
+        "changes[].tests": "null if they have not run.",
+        "changes[].tests.passed": "How many passed, over all configurations.",
+        "changes[].tests.failed": "How many failed.",
+        "changes[].tests.skipped": "How many were skipped.",
+        "changes[].tests.reasons": "Why some were skipped, with how often.",
+        "changes[].tests.failures": "The names of those that failed.",
+        "changes[].pull_request": "null if it was not submitted.",
+        "changes[].pull_request.url": "Its address.",
+        "changes[].pull_request.number": "Its number.",
+        "changes[].pull_request.outdated": "Whether it shows other files than are applied.",
+        "above[]": "Your own commits above the stack.",
+        "foreign[]": "Commits in the stack that are of no change.",
+        "unknown[]": "Commits of changes that the series does not have.",
+        "above[].commit": "The commit; so in `foreign[]` and `unknown[]`.",
+        "above[].title": "The first line of its message; so in `foreign[]` and `unknown[]`.",
+        "above[].change": "null; in `unknown[]` the change that its trailer names.",
+        "edited[]": "Tracked files with edits that are not exported.",
+        "untracked[]": "Files that git does not track.",
+        "conflict": "null if none waits.",
+        "conflict.change": "The change in conflict.",
+        "conflict.worktree": "The folder in which it is resolved.",
+    },
+    "make check JSON=1": {
+        "version": "1, as above.",
+        "base": "The release, as in `BASE`.",
+        "valid": "Whether the series is valid. If not, the exit code is 6.",
+        "changes": "How many changes it has; null if it is not valid.",
+        "problems[].place": "A file, with the line where that is known.",
+        "problems[].problem": "What is wrong there.",
+    },
 }
 
 _MARK = "<!-- written by make reference -->"
@@ -61,14 +109,12 @@ def targets(makefile: Path) -> list[Target]:
 
 def _told(verb: str) -> str:
     text = (cli.commands[verb].help or "").split("\n\n")[0]
-    return " ".join(text.replace("WORDS", "ARGS").split())
+    return " ".join(text.split())
 
 
 def _variables(verb: str) -> dict[str, str]:
     """The options of a verb as Make's variables, and what each means."""
-    found = {variable_of(one): _meaning(variable_of(one), one) for one in options_of(verb)}
-    takes_words = any(isinstance(one, click.Argument) for one in cli.commands[verb].params)
-    return found | (_HANDED_ON if takes_words else {})
+    return {variable_of(one): _meaning(variable_of(one), one) for one in options_of(verb)}
 
 
 def _meaning(variable: str, one: click.Option) -> str:
@@ -119,6 +165,10 @@ def page(makefile: Path) -> str:
     rows += ["", "Variables of the environment, which `make` hands on, too:", ""]
     rows += ["| variable | means |", "|---|---|"]
     rows += [f"| `{variable}` | {text} |" for variable, text in ENVIRONMENT.items()]
+    rows += ["", "## JSON", "", "Standard output has the document and nothing else."]
+    for command, fields in DOCUMENTS.items():
+        rows += ["", f"`{command}`:", "", "| field | means |", "|---|---|"]
+        rows += [f"| `{field}` | {text} |" for field, text in fields.items()]
     rows += [
         "",
         "## Exit codes",

@@ -1,5 +1,6 @@
 """Verbs that run Python on what was built: python, shell, own-tests."""
 
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -17,7 +18,8 @@ from xpu_stack.cli.options import (
     stage_or_last,
 )
 from xpu_stack.core.checkout import applying
-from xpu_stack.core.system import console
+from xpu_stack.core.system import commands, console
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import pytorch_tests
 
@@ -41,12 +43,54 @@ def _run(
 @stage_option
 @checkout_options
 @mode_option
+@click.option("--file", metavar="<path>", help="The program to run.")
+@click.option("--code", metavar="<text>", help="The program itself, as with `python -c`.")
+@click.option(
+    "--args",
+    metavar="<words>",
+    default="",
+    help="What Python or the program is given, separated and quoted as in a shell.",
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def python_(
-    stage: str | None, base: str, pytorch_src: str | None, mode: str, words: tuple[str, ...]
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    file: str | None,
+    code: str | None,
+    args: str,
+    words: tuple[str, ...],
 ) -> None:
-    """Runs Python with WORDS; `import torch` gives the patched torch."""
-    _run(stage, base, pytorch_src, mode, lambda this: interpreter.python(this, words))
+    """Runs Python with ARGS, on FILE or CODE; `import torch` gives the patched torch.
+
+    On the command line, what follows `--` is handed on as it is.
+    """
+    given = (*_program(file, code), *_split(args), *words)
+    _run(stage, base, pytorch_src, mode, lambda this: interpreter.python(this, given))
+
+
+def _program(file: str | None, code: str | None) -> tuple[str, ...]:
+    if file is not None and code is not None:
+        raise ToolError(
+            "FILE= and CODE= are both given.",
+            why="Python runs one program",
+            next=commands.make("python", FILE=file),
+            code=ExitCode.USAGE,
+        )
+    return ("-c", code) if code is not None else (file,) if file is not None else ()
+
+
+def _split(args: str) -> list[str]:
+    try:
+        return shlex.split(args)
+    except ValueError as error:
+        raise ToolError(
+            "ARGS= cannot be split into words.",
+            why=f"{error}: {args}",
+            next="make python CODE='...' # takes any text as it is",
+            code=ExitCode.USAGE,
+        ) from None
 
 
 @cli.command("shell", epilog=EPILOG)

@@ -6,7 +6,7 @@ import click
 
 from xpu_stack import review as reviewing
 from xpu_stack.build.configuration import Mode, results_of
-from xpu_stack.cli.options import EPILOG, checkout_options, cli, mode_option
+from xpu_stack.cli.options import EPILOG, checkout_options, cli, json_option, mode_option
 from xpu_stack.core.checkout import applying
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
@@ -17,11 +17,16 @@ from xpu_stack.report import status
 @cli.command("status", epilog=EPILOG)
 @checkout_options
 @mode_option
-def status_(base: str, pytorch_src: str | None, mode: str) -> None:
+@json_option
+def status_(base: str, pytorch_src: str | None, mode: str, as_json: bool) -> None:
     """Shows stages and changes: applied, built, tested."""
     layout = Layout.current()
     with applying.opened_to_read(layout, base, pytorch_src, "status") as work:
-        status.show(work, results_of(work, Mode(mode)), Mode(mode))
+        found = status.read(work, results_of(work, Mode(mode)), Mode(mode))
+        if as_json:
+            console.print_json(found.as_json)
+        else:
+            status.show(work, found)
 
 
 @cli.command("review", epilog=EPILOG)

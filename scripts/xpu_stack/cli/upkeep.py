@@ -3,12 +3,11 @@
 import shutil
 from pathlib import Path
 
-import click
-
 from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
 from xpu_stack.core.checkout import unsaved_work
 from xpu_stack.core.series.base import Base
+from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
 
@@ -43,7 +42,7 @@ def distclean() -> None:
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"removed {folder}")
+    console.put(f"removed {folder}")
 
 
 @cli.command("help", hidden=True)
@@ -52,7 +51,7 @@ def help_() -> None:
     from xpu_stack.cli import reference
 
     width = shutil.get_terminal_size().columns
-    click.echo(reference.overview(Layout.current().repository / "Makefile", width))
+    console.put(reference.overview(Layout.current().repository / "Makefile", width))
 
 
 @cli.command("reference", hidden=True)
@@ -61,4 +60,4 @@ def reference_() -> None:
     from xpu_stack.cli import reference
 
     for path in reference.write(Layout.current().repository):
-        click.echo(f"wrote {path}")
+        console.put(f"wrote {path}")

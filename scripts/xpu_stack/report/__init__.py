@@ -1,4 +1,4 @@
-"""What a checkout holds: the table of `make status`, mails, pull requests.
+"""What a checkout holds: `make status`, mails, pull requests, and who sends them.
 
 May import: core, build.
 """

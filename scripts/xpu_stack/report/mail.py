@@ -7,9 +7,11 @@ from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Stack
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Identity
+from xpu_stack.report.publisher import Publisher
 
-# The same stack gives the same files, whoever writes them and whatever git's
-# configuration says:
+# The same stack gives the same files, whatever git's configuration says. Only the
+# name and address of the sender are taken from there:
 _FORM = (
     # a line "From 000...": the id of a commit is no part of a patch
     "--zero-commit",
@@ -83,8 +85,12 @@ def write(work: Workspace, out: Path) -> list[Path]:
             next="make apply",
             code=ExitCode.MISSING,
         )
-    # The cover letter has a name and a date: the series' own.
-    who = work.series.identity(there.applied[-1].commit.when)
+    publisher = Publisher.of(work, [one.commit for one in there.applied])
+    tip = there.base
+    for one in there.applied:
+        tip = publisher.commit(repository, one.commit, tip)
+    # The cover letter is by who sends it, and has the date of the last commit.
+    who = Identity.of(publisher.sender, there.applied[-1].commit.when)
     with files.folder(out) as draft:
         repository.run(
             *(word for setting in _SETTINGS for word in ("-c", setting)),
@@ -92,7 +98,7 @@ def write(work: Workspace, out: Path) -> list[Path]:
             *_FORM,
             "--cover-letter",
             f"--output-directory={draft}",
-            f"{there.base}..{there.tip}",
+            f"{there.base}..{tip}",
             env=who.environment(),
         )
         _fill_cover(draft / "0000-cover-letter.patch", work, there)

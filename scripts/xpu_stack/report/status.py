@@ -1,54 +1,139 @@
-"""What a checkout holds: the table of stages and changes."""
+"""What a checkout holds: stages and changes, as a table or as JSON."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
 from xpu_stack.build.configuration import Mode
 from xpu_stack.build.results import Outcome, Record, Results
 from xpu_stack.core.checkout import applying, conflicts, export, moves, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Applied, Stack
+from xpu_stack.core.series.series import Change
 from xpu_stack.core.system.console import say, show_table
-from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.git import Commit, Repository
 from xpu_stack.report import pull_requests
 
 _SHOWN = 5  # files that are named
 _COLUMNS = ("stage", "change", "title", "commit", "applied", "built", "tested")
+_APPLIED, _NOT_APPLIED = "applied", "not applied"
 
 
-def show(work: Workspace, results: Results, mode: Mode) -> None:
-    """Prints the table of stages and changes: applied, built, tested."""
+@dataclass(frozen=True)
+class PullRequest:
+    """What the series knows of it. outdated: it shows other files than are applied."""
+
+    url: str
+    number: int
+    outdated: bool
+
+
+@dataclass(frozen=True)
+class ChangeStatus:
+    """A change of the series. commit, built, tests: None where it is not applied."""
+
+    id: str
+    title: str
+    author: str
+    state: str  # applied, not applied, dropped, taken out, changed by hand or older
+    commit: str | None
+    built: bool | None
+    tests: Outcome | None  # None also where they have not run
+    pull_request: PullRequest | None
+
+
+@dataclass(frozen=True)
+class OtherCommit:
+    """A commit of the stack that is of no change of the series."""
+
+    commit: str
+    title: str
+    change: str | None = None  # which its trailer names
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A conflict that waits to be resolved."""
+
+    change: str
+    worktree: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """A checkout. above: a person's own commits on the stack; foreign: those in it."""
+
+    checkout: str
+    base: str
+    base_commit: str
+    provider: str
+    mode: str
+    changes: tuple[ChangeStatus, ...]
+    above: tuple[OtherCommit, ...]
+    foreign: tuple[OtherCommit, ...]
+    unknown: tuple[OtherCommit, ...]
+    edited: tuple[str, ...]
+    untracked: tuple[str, ...]
+    conflict: Conflict | None
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """docs/reference.md describes it; a field may be added, and none changes its meaning."""
+        return {"version": 1, **asdict(self)}
+
+
+def read(work: Workspace, results: Results, mode: Mode) -> Status:
+    """Reads the status of a checkout; nothing is changed."""
     there = stack.read(work.repository)
+    known = {change.id for change in work.series.all_changes()}
+    waiting = conflicts.pending(work.repository)
+    return Status(
+        checkout=str(work.repository.folder),
+        base=work.base.name,
+        base_commit=there.base,
+        provider=work.checkout.provider,
+        mode=mode.value,
+        changes=tuple(_changes(work, there, results)),
+        above=tuple(_other(commit) for commit in there.above),
+        foreign=tuple(_other(commit) for commit in there.foreign),
+        unknown=tuple(
+            _other(one.commit, one.trailers.change)
+            for one in there.applied
+            if one.trailers.change not in known
+        ),
+        edited=tuple(export.edited_files(work.repository)),
+        untracked=tuple(export.untracked_files(work.repository)),
+        conflict=Conflict(waiting.change, str(waiting.worktree)) if waiting else None,
+    )
+
+
+def _other(commit: Commit, change: str | None = None) -> OtherCommit:
+    return OtherCommit(commit.id, commit.message.splitlines()[0], change)
+
+
+def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStatus]:
     applied = {one.trailers.change: one for one in there.applied}
     state = _State.of(work, there)
     tip = results.get(work.repository.tree_of("HEAD"))
-    table = Table(title=f"{work.repository.folder}, built in the {mode.value} mode")
     entries = pull_requests.Record.load(work.layout, work.base.name).entries
-    for heading in _COLUMNS + (("pull request",) if entries else ()):
-        gives_way = heading == "title"  # on a narrow terminal
-        table.add_column(heading, no_wrap=True, ratio=1 if gives_way else None)
-    for stage in work.series.stages:
-        for change in stage.changes:
-            one = applied.get(change.id)
-            record = _record_of(results, one, tip, there.tip) if one else Record()
-            table.add_row(
-                stage.name if change.number == 1 else "",
-                change.name,
-                escape(change.text.title),
-                one.commit.id[:12] if one else "",
+    found = []
+    for change in work.series.all_changes():
+        one = applied.get(change.id)
+        record = _record_of(results, one, tip, there.tip) if one else Record()
+        found.append(
+            ChangeStatus(
+                change.id,
+                change.text.title,
+                one.commit.author if one else work.series.author_of(change),
                 state.of_change(change.id, one),
-                _yes(record.built) if one else "",
-                _tested(change.id, record) if one else "",
-                *([_pull_request(entries.get(change.id), one)] if entries else []),
+                one.commit.id if one else None,
+                record.built if one else None,
+                (record.tests or {}).get(change.id),
+                _pull_request(entries.get(change.id), one),
             )
-        table.add_section()
-    show_table(table)
-    if entries:
-        say("their states on GitHub: make submit DRY_RUN=1")
-    say(f"base: {there.base} ({work.checkout.provider})")
-    _say_more(work, there)
+        )
+    return found
 
 
 def _record_of(results: Results, one: Applied, tip: Record, tip_id: str) -> Record:
@@ -74,27 +159,70 @@ class _State:
     def of_change(self, change: str, one: Applied | None) -> str:
         if one is None:
             if change in self.dropped:
-                return "[yellow]dropped[/]"
-            return "[yellow]taken out[/]" if change in self.left else "no"
+                return "dropped"
+            return "taken out" if change in self.left else _NOT_APPLIED
         if not one.as_made:
-            return "[yellow]changed by hand[/]"
-        return "[yellow]older[/]" if change in self.outdated else "yes"
+            return "changed by hand"
+        return "older" if change in self.outdated else _APPLIED
 
 
-def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> str:
-    """Its number, and whether it shows the files that are applied."""
+def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> PullRequest | None:
     if entry is None:
+        return None
+    outdated = one is not None and one.commit.tree != entry.source_id
+    return PullRequest(entry.pull_request, entry.number, outdated)
+
+
+# -- as a table ------------------------------------------------------------------
+
+
+def show(work: Workspace, status: Status) -> None:
+    """Prints the table of stages and changes: applied, built, tested."""
+    from rich.table import Table
+
+    table = Table(title=f"{status.checkout}, built in the {status.mode} mode")
+    found = {one.id: one for one in status.changes}
+    submitted = any(one.pull_request for one in status.changes)
+    for heading in _COLUMNS + (("pull request",) if submitted else ()):
+        gives_way = heading == "title"  # on a narrow terminal
+        table.add_column(heading, no_wrap=True, ratio=1 if gives_way else None)
+    for stage in work.series.stages:
+        for change in stage.changes:
+            row = _row(change, found[change.id])
+            table.add_row(*(row if submitted else row[:-1]))
+        table.add_section()
+    show_table(table)
+    if submitted:
+        say("their states on GitHub: make submit DRY_RUN=1")
+    say(f"base: {status.base_commit} ({status.provider})")
+    _say_stacks(work.repository)
+    _say_more(status)
+
+
+def _row(change: Change, one: ChangeStatus) -> tuple[str, ...]:
+    state = {_APPLIED: "yes", _NOT_APPLIED: "no"}.get(one.state, f"[yellow]{one.state}[/]")
+    return (
+        change.stage if change.number == 1 else "",
+        change.name,
+        escape(one.title),
+        one.commit[:12] if one.commit else "",
+        state,
+        {True: "yes", False: "no", None: ""}[one.built],
+        _tested(one.tests) if one.commit else "",
+        _told(one.pull_request),
+    )
+
+
+def _told(pull_request: PullRequest | None) -> str:
+    """Its number, and whether it shows the files that are applied."""
+    if pull_request is None:
         return "none"
-    shows_other = one is not None and one.commit.tree != entry.source_id
-    return f"#{entry.number}" + (", [yellow]to be updated[/]" if shows_other else "")
+    return f"#{pull_request.number}" + (
+        ", [yellow]to be updated[/]" if pull_request.outdated else ""
+    )
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _tested(change: str, record: Record) -> str:
-    outcome: Outcome | None = (record.tests or {}).get(change)
+def _tested(outcome: Outcome | None) -> str:
     if outcome is None:
         return "no"
     if not outcome.total:
@@ -112,26 +240,25 @@ def _say_stacks(repository: Repository) -> None:
         say(f"stacks in this repository: {', '.join(told)}")
 
 
-def _say_more(work: Workspace, there: Stack) -> None:
-    _say_stacks(work.repository)
-    for commit in there.foreign:
-        say(f"not part of the series: {stack.named(commit)}")
-    for commit in there.above:
-        say(f"your own, kept above the stack: {stack.named(commit)}")
-    known = {change.id for change in work.series.all_changes()}
-    for one in there.applied:
-        if one.trailers.change not in known:
-            name = stack.named(one.commit)
-            say(f"of a change that the series does not have, {one.trailers.change}: {name}")
-    _say_files("edited, not exported", export.edited_files(work.repository))
-    _say_files("not tracked, not exported", export.untracked_files(work.repository))
-    waiting = conflicts.pending(work.repository)
-    if waiting is not None:
-        say(f"a conflict of {waiting.change} waits in {waiting.worktree}")
+def _say_more(status: Status) -> None:
+    for one in status.foreign:
+        say(f"not part of the series: {_named(one)}")
+    for one in status.above:
+        say(f"your own, kept above the stack: {_named(one)}")
+    for one in status.unknown:
+        say(f"of a change that the series does not have, {one.change}: {_named(one)}")
+    _say_files("edited, not exported", status.edited)
+    _say_files("not tracked, not exported", status.untracked)
+    if status.conflict is not None:
+        say(f"a conflict of {status.conflict.change} waits in {status.conflict.worktree}")
         say("make continue, or make abort")
 
 
-def _say_files(what: str, names: list[str]) -> None:
+def _named(one: OtherCommit) -> str:
+    return f"{one.commit[:12]} '{one.title}'"
+
+
+def _say_files(what: str, names: tuple[str, ...]) -> None:
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     if names:
         say(f"{what}: {', '.join(names[:_SHOWN])}{more}")

@@ -21,6 +21,7 @@ from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit
 from xpu_stack.report import pull_requests
+from xpu_stack.report.publisher import Publisher
 from xpu_stack.submit import fork as forking
 from xpu_stack.submit import plan as planning
 from xpu_stack.submit import preflight, run, scratch, table
@@ -59,8 +60,9 @@ def submit(work: Workspace, account: Account, request: Request) -> Plan:
     preflight.refuse_unready(
         work.repository, account.remote, *([request.fork] if request.fork else [])
     )
+    publisher = Publisher.of(work, commits)
     with scratch.beside(work.repository, account.remote) as beside:
-        return asyncio.run(_submit(work, account, request, commits, beside))
+        return asyncio.run(_submit(work, account, request, commits, publisher, beside))
 
 
 async def _submit(
@@ -68,6 +70,7 @@ async def _submit(
     account: Account,
     request: Request,
     commits: list[Commit],
+    publisher: Publisher,
     beside: scratch.Scratch,
 ) -> Plan:
     known = pull_requests.Record.load(work.layout, work.base.name)
@@ -104,8 +107,8 @@ async def _submit(
         if fork:
             done = await forking.send(plan, fork, github, onto, draft=request.draft)
         else:
-            run.finish(plan, base, work.series, beside)
-            chain = run.chain(plan, base, work.series, beside)
+            run.finish(plan, base, publisher, beside)
+            chain = run.chain(plan, base, publisher, beside)
             done = await run.ghstack_submit(
                 beside, chain, onto, account, github, draft=request.draft
             )

@@ -138,7 +138,8 @@ def _as_series_gives(work: Workspace, there: Stack) -> list[Commit]:
 
 
 def _same(here: Commit, given: Commit) -> bool:
-    return here.tree == given.tree and own_text(here.message) == own_text(given.message)
+    told = own_text(here.message) == own_text(given.message)
+    return told and here.tree == given.tree and here.author == given.author
 
 
 def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
@@ -200,13 +201,6 @@ def refuse_unready(repository: Repository, *remotes: str) -> None:
             "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
             next=commands.git(repository.folder, "fetch", "--unshallow", remotes[0]),
-        )
-    if repository.ask("var", "GIT_COMMITTER_IDENT") is None:
-        raise ToolError(
-            "git does not know who you are.",
-            why="ghstack makes commits in your name, and user.name or user.email is not set",
-            next="git config --global user.name <name> && git config --global user.email <address>",
-            code=ExitCode.MISSING,
         )
 
 

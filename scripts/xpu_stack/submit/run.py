@@ -12,10 +12,10 @@ import ghstack.submit
 import ghstack.trailers
 
 from xpu_stack.core.series.change_text import trailers
-from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import CommitId, TreeId
+from xpu_stack.report.publisher import Publisher
 from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.github import GitHub, PullRequest
@@ -37,7 +37,7 @@ class _Shell(ghstack.shell.Shell):
         return await super().agit(*args, **kwargs)
 
 
-def chain(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> CommitId:
+def chain(plan: Plan, base: CommitId, publisher: Publisher, scratch: Scratch) -> CommitId:
     """The commits with ghstack's trailers where there is a pull request; the tip."""
     tip = base
     for item in plan.items:
@@ -45,8 +45,7 @@ def chain(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> Commi
         if item.pull_request is not None:
             assert item.source_id is not None
             message = _with_trailers(message, item.source_id, item.pull_request)
-        who = series.identity(item.commit.when)
-        tip = scratch.repository.commit_tree(item.commit.tree, [tip], message, who)
+        tip = publisher.commit(scratch.repository, item.commit, tip, message)
     return tip
 
 
@@ -55,10 +54,10 @@ def _with_trailers(message: str, source_id: TreeId, pull_request: PullRequest) -
     return str(ghstack.trailers.interpret_trailers(message.rstrip(), lines)) + "\n"
 
 
-def finish(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> None:
+def finish(plan: Plan, base: CommitId, publisher: Publisher, scratch: Scratch) -> None:
     """Pushes the `orig` branch that an interrupted run did not; ghstack needs it."""
     specs = [
-        f"{_orig(item, base, series, scratch)}:refs/heads/"
+        f"{_orig(item, base, publisher, scratch)}:refs/heads/"
         + item.pull_request.head.removesuffix("/head")
         + "/orig"
         for item in plan.items
@@ -68,12 +67,11 @@ def finish(plan: Plan, base: CommitId, series: Series, scratch: Scratch) -> None
         scratch.push(specs=specs)
 
 
-def _orig(item: Item, base: CommitId, series: Series, scratch: Scratch) -> CommitId:
+def _orig(item: Item, base: CommitId, publisher: Publisher, scratch: Scratch) -> CommitId:
     assert item.pull_request is not None
     assert item.source_id is not None
     message = _with_trailers(item.commit.message, item.source_id, item.pull_request)
-    who = series.identity(item.commit.when)
-    return scratch.repository.commit_tree(item.source_id, [base], message, who)
+    return publisher.commit(scratch.repository, item.commit, base, message, item.source_id)
 
 
 async def ghstack_submit(

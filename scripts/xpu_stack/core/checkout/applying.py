@@ -23,7 +23,7 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.layout import Layout
 
-_MEMO_FORM = "2"  # raise it when the same input would give other commits
+_MEMO_FORM = "3"  # raise it when the same input would give other commits
 
 
 @contextmanager
@@ -156,6 +156,18 @@ def tree_at(work: Workspace, point: str) -> TreeId:
     return work.repository.tree_of(_carried(work, there, there.base, made))
 
 
+def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """As `expected`, for what only reads: nothing is fetched, and a conflict is a Stop."""
+    changes = work.series.changes(goal.stage)
+    made = _Memo(work, base, changes, goal.dropped).commits()
+    return local_builder(work).build(base, changes, goal.dropped) if made is None else made
+
+
+def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> CommitId:
+    """`tip` in place of the stack's, with the person's own commits above it."""
+    return _carried(work, there, there.base, [tip])
+
+
 def adopt(work: Workspace, edit: TreeId | None) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
@@ -177,7 +189,7 @@ def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
 
 
 def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
-    """The changes of which the series gives other files, or another text, than the commit has."""
+    """The changes of which the series gives other files, or another text or author."""
     changes = {change.id: change for change in work.series.all_changes()}
     here = [one for one in there.applied if one.trailers.change in changes]
     if not here:
@@ -185,7 +197,7 @@ def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
     memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
     made = set(memo.commits() or ())
-    builder = _local_builder(work)
+    builder = local_builder(work)
     return frozenset(
         one.trailers.change
         for one in here
@@ -196,10 +208,12 @@ def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
 def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
     if own_text(commit.message) != change.text.message:
         return True
+    if commit.author != builder.series.author_of(change):
+        return True
     return builder.attempt(commit.parents[0], change) != commit.tree
 
 
-def _local_builder(work: Workspace) -> Builder:
+def local_builder(work: Workspace) -> Builder:
     """What lays changes with what is here: nothing is fetched."""
     release = work.layout.checkout(work.base.name) / ".git"
     if release.exists():
@@ -287,6 +301,7 @@ class _Memo:
         self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
     ) -> None:
         parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts += [work.series.author, *(work.series.author_of(change) for change in changes)]
         parts.append(work.resolutions.digest())
         self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         self._path = work.repository.own_folder / "memo.json"

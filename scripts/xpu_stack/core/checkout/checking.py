@@ -14,6 +14,8 @@ What is checked, each with an error that points at the file:
 Exit code 6 if the series is not valid.
 """
 
+from typing import Any
+
 from xpu_stack.core.checkout import export
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.commits import Builder, Conflict, Stop
@@ -47,6 +49,18 @@ def check(work: Workspace, base: CommitId) -> int:
     return len(changes)
 
 
+def as_json(base: str, changes: int | None, problems: list[tuple[str, str]]) -> dict[str, Any]:
+    """What `make check JSON=1` prints. changes: None where the series is not valid."""
+    listed = [{"place": place, "problem": problem} for place, problem in problems]
+    return {
+        "version": 1,
+        "base": base,
+        "valid": changes is not None,
+        "changes": changes,
+        "problems": listed,
+    }
+
+
 def _check_written(work: Workspace) -> None:
     """Refuses what `make new` has left to fill in, and lists all of it."""
     left: list[tuple[str, str]] = []
@@ -64,6 +78,7 @@ def _check_written(work: Workspace) -> None:
                 left.append((change.place, f"{change.id} is empty: amend its commit, make export"))
     if left:
         error = SeriesError(*left[0])
+        error.problems = left
         error.detail = "\n".join(f"{place}: {problem}" for place, problem in left)
         raise error
 

@@ -118,8 +118,11 @@ class Builder:
         return commits
 
     def commit(self, parent: CommitId, change: Change, tree: TreeId, when: int) -> CommitId:
-        message = compose(change.text, change.id, change.stage, change.number, change.of, tree)
-        return self.repository.commit_tree(tree, [parent], message, self.series.identity(when))
+        author = self.series.author_of(change)
+        place = f"{change.stage} {change.number}/{change.of}"
+        message = compose(change.text, change.id, place, tree, author)
+        who, by = self.series.identity(when), Identity.of(author, when)
+        return self.repository.commit_tree(tree, [parent], message, who, by)
 
     def _time_of(self, base: CommitId) -> int:
         # Times follow the base's, so that they neither depend on the clock

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from xpu_stack.core.checkout import applying, moves, series_update, stack
 from xpu_stack.core.checkout.commits import Builder
 from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import SECTIONS, ChangeText, own_text, template, trailers
 from xpu_stack.core.series.series import Change, PayloadFile, Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
@@ -50,7 +51,7 @@ def export(work: Workspace) -> list[Path]:
     _refuse_nothing(repository, there)
     _refuse_changed_series(work, there)
     commits = with_edits(repository, there)
-    differing = [source for source in _with_shape(work, commits) if source.differs]
+    differing = [source for source in _with_shape(work, there, commits) if source.differs]
     _say_untracked(repository)
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
@@ -135,15 +136,15 @@ def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     return Change(*parts, 0, 0, ChangeText(title, body.strip()), (), None, id_)
 
 
-def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
+def _with_shape(work: Workspace, there: stack.Stack, commits: list[Commit]) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
     applied = list(_by_change(work.repository, commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = moves.dropped(work.repository)
     # Without a log: what is missing below the last one was taken out.
-    there = moves.applied(work.repository)
-    had = set(ids[:ends]) if there is None else set(ids) & there
+    left = moves.applied(work.repository)
+    had = set(ids[:ends]) if left is None else set(ids) & left
     gone = {one for one in had if one not in applied and one not in without}
     written = {source.path: source for source in sources(work, commits)}
     owners = _owners(work, written, applied, gone)
@@ -154,7 +155,23 @@ def _with_shape(work: Workspace, commits: list[Commit]) -> list[Source]:
     file = SeriesFile.read(work.layout.series_file)
     file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owners)
+    _credit(work, file, there)
     return [*written.values(), Source(file.path, file.text.encode())]
+
+
+def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
+    """Has the authors of commits that a person has made or amended in the series."""
+    known = {change.id: work.series.author_of(change) for change in work.series.all_changes()}
+    for one in there.applied:
+        change, author = one.trailers.change, one.commit.author
+        if one.as_made or author == known.get(change, work.series.author):
+            continue
+        if author == work.series.author:
+            file.credit(change, None)
+        elif authors.is_reachable(author):
+            file.credit(change, author)
+        else:
+            say(f"{change}: its author {author} is not kept, as no mail reaches that address")
 
 
 def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
@@ -257,7 +274,7 @@ def _squashed(
         tree = repository.with_files(commit.tree, edits)
         parent = done[-1].id if done else commit.parents[0]
         id_ = _plain_commit(repository, tree, parent, commit)
-        done.append(Commit(id_, tree, (parent,), commit.when, commit.message))
+        done.append(Commit(id_, tree, (parent,), commit.when, commit.author, commit.message))
     return done
 
 

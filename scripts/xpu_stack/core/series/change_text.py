@@ -7,11 +7,12 @@ message of a commit is the text and three trailers:
 
     <trailer>-Change: device/runtime
     <trailer>-Stage: device 1/2
-    <trailer>-Digest: <sha256 of title, text and tree>
+    <trailer>-Digest: <sha256 of title, text, tree and author>
 
 A person who makes a commit a change of its own writes the first of them.
 The digest tells a commit as the tool made it, of this or an earlier version of
-the series, from one that a person has changed since. ghstack adds lines of its
+the series, from one that a person has changed since. A text may end with lines
+such as Signed-off-by, which join the trailers: `git commit -s` adds them. ghstack adds lines of its
 own to the messages; they are no part of the digest.
 """
 
@@ -32,6 +33,7 @@ UNWRITTEN = "To be written:"  # begins a line that waits for its words
 _GHSTACK_LINE = re.compile(
     r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
 )
+_SIGNATURE = re.compile(r"[A-Z][A-Za-z-]*-by: \S.*")
 _GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\]|^\* (__->__ )?#\d+")
 
 
@@ -57,6 +59,7 @@ class ChangeText:
     @classmethod
     def parse(cls, text: str, shown: str) -> "ChangeText":
         """Checks a text; `shown` is how errors name it."""
+        text = _tidied(text)
         lines = text.splitlines()
         title = lines[0].strip() if lines else ""
         if not title or len(title) > TITLE_LIMIT:
@@ -65,7 +68,7 @@ class ChangeText:
             )
         if len(lines) < 2 or lines[1].strip():
             raise SeriesError(f"{shown}:2", "a blank line must follow the title")
-        _check_sections(lines, shown)
+        _check_sections(split_signatures(text)[0].splitlines(), shown)
         return cls(title, "\n".join(line.rstrip() for line in lines[2:]).strip())
 
     @property
@@ -73,15 +76,29 @@ class ChangeText:
         return f"{self.title}\n\n{self.body}"
 
 
+def split_signatures(text: str) -> tuple[str, str]:
+    """A text without the lines Signed-off-by and the like at its end, and these."""
+    body, _, last = text.strip().rpartition("\n\n")
+    if all(_SIGNATURE.fullmatch(line) for line in last.split("\n")):
+        return body.rstrip(), last
+    return text, ""
+
+
+def _tidied(text: str) -> str:
+    body, signatures = split_signatures(text)
+    return f"{body}\n\n{signatures}" if signatures else text
+
+
 def template(title: str, motivation: str = "") -> str:
     """The text of a new change; `unwritten` finds what is still to be filled in."""
+    motivation, signatures = split_signatures(motivation)
     told = [
         motivation or f"{UNWRITTEN} why it is needed.",
         f"{UNWRITTEN} what it does, and how.",
         f"{UNWRITTEN} what else a reader must know; or: None.",
     ]
     parts = [f"{one}\n{'-' * len(one)}\n{text}\n" for one, text in zip(SECTIONS, told, strict=True)]
-    return "\n".join([f"{title}\n", *parts])
+    return "\n".join([f"{title}\n", *parts, *([f"{signatures}\n"] if signatures else [])])
 
 
 def unwritten(text: ChangeText) -> int | None:
@@ -112,7 +129,12 @@ def _check_sections(lines: list[str], shown: str) -> None:
         )
 
 
-def digest(text: str, tree: TreeId) -> str:
+def digest(text: str, tree: TreeId, author: str) -> str:
+    return hashlib.sha256(f"{text}\0{tree}\0{author}".encode()).hexdigest()
+
+
+def _digest_without_author(text: str, tree: TreeId) -> str:
+    """As stacks have it that were applied before changes had authors."""
     return hashlib.sha256(f"{text}\0{tree}".encode()).hexdigest()
 
 
@@ -125,13 +147,16 @@ class Trailers:
     digest: str
 
 
-def compose(text: ChangeText, change: str, stage: str, n: int, of: int, tree: TreeId) -> str:
-    """The message of the commit of change n of `of` in its stage."""
+def compose(text: ChangeText, change: str, place: str, tree: TreeId, author: str) -> str:
+    """The message of a change's commit. place: <stage> <n>/<of>"""
+    body, signatures = split_signatures(text.message)
     return (
-        f"{text.message}\n\n"
+        f"{body}\n\n"
         f"{settings().trailer}-Change: {change}\n"
-        f"{settings().trailer}-Stage: {stage} {n}/{of}\n"
-        f"{settings().trailer}-Digest: {digest(text.message, tree)}\n"
+        f"{settings().trailer}-Stage: {place}\n"
+        f"{settings().trailer}-Digest: {digest(text.message, tree, author)}\n"
+        # last: `git commit -s` adds no line that is the last already
+        + (f"{signatures}\n" if signatures else "")
     )
 
 
@@ -150,13 +175,16 @@ def own_text(message: str) -> str:
         for line in message.splitlines()
         if not (_trailer().match(line) or _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line))
     ]
-    return "\n".join(lines).strip()
+    return _tidied("\n".join(lines).strip())
 
 
 def is_as_made(commit: Commit) -> bool:
     """Whether a commit with our trailers is just as the tool made it."""
-    found = trailers(commit.message)
-    return found is not None and found.digest == digest(own_text(commit.message), commit.tree)
+    found, text = trailers(commit.message), own_text(commit.message)
+    return found is not None and found.digest in (
+        digest(text, commit.tree, commit.author),
+        _digest_without_author(text, commit.tree),
+    )
 
 
 @functools.cache

@@ -6,11 +6,13 @@ commit, until a person amends it; `make check` says what is missing.
 
 from pathlib import Path
 
+from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
 from xpu_stack.core.series.series import Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import files
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
 
 
@@ -34,6 +36,9 @@ def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | N
     text = layout.patches / "texts" / parts[0] / f"{parts[1]}.md"
     file = SeriesFile.read(layout.series_file)
     file.arrange([*ids[:place], id_, *ids[place:]])
+    person = authors.of_git(Repository(layout.repository))
+    if person and authors.is_reachable(person):
+        file.credit(id_, person)
     files.write(text, template(title or f"{UNWRITTEN} a title, in the imperative"))
     files.write(file.path, file.text)
     return [text, file.path]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
@@ -25,7 +26,6 @@ from xpu_stack.core.system.yaml_file import Node
 NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
-_AUTHOR = re.compile(r"([^<>]+) <([^<>]+)>\Z")
 # Every line of a hunk begins with another character. No renames: both names are one.
 _PATCH_PATH = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
 # What editors and languages leave in a folder is no payload.
@@ -72,6 +72,7 @@ class Change:
     files: tuple[PayloadFile, ...]
     patch: Path | None
     place: str
+    author: str | None = None  # name <address>; None: the series' author
 
     @property
     def id(self) -> str:
@@ -124,7 +125,7 @@ class Series:
     """All stages, in order."""
 
     stages: tuple[Stage, ...]
-    author: tuple[str, str]
+    author: str  # of the changes that name none
     base: str
 
     @property
@@ -173,7 +174,10 @@ class Series:
             yield from stage.changes
 
     def identity(self, when: int) -> Identity:
-        return Identity(*self.author, when)
+        return Identity.of(self.author, when)
+
+    def author_of(self, change: Change) -> str:
+        return change.author or self.author
 
     @classmethod
     def load(cls, layout: Layout, base: str) -> "Series":
@@ -187,6 +191,12 @@ def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
         for change in stage.changes
     ]
     return replace(stage, changes=tuple(changes))
+
+
+def _author(node: Node) -> str:
+    if not authors.FORM.fullmatch(node.text()):
+        raise node.error("'author' must be 'name <address>'")
+    return node.text()
 
 
 def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
@@ -210,9 +220,7 @@ class _Reader:
     def read(self) -> Series:
         node = Node.load(self.layout.series_file, self.shown)
         node.fields({"author", "stages"})
-        author = _AUTHOR.match(node["author"].text())
-        if not author:
-            raise node["author"].error("'author' must be 'name <address>'")
+        author = _author(node["author"])
         stages: list[Stage] = []
         for item in node["stages"].items():
             stage = self._stage(item)
@@ -223,9 +231,7 @@ class _Reader:
             raise node["stages"].error("there must be a stage")
         owned = self._owned()
         self._check_nothing_left()
-        return Series(
-            tuple(_with_files(stage, owned) for stage in stages), (author[1], author[2]), self.base
-        )
+        return Series(tuple(_with_files(stage, owned) for stage in stages), author, self.base)
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
@@ -242,7 +248,7 @@ class _Reader:
         return Stage(name, node["summary"].text(), tuple(changes))
 
     def _change(self, node: Node, stage: str, number: int, of: int) -> Change:
-        node.fields({"name"}, {"files"})
+        node.fields({"name"}, {"author", "files"})
         name = self._checked_name(node["name"])
         text = self.layout.patches / "texts" / stage / f"{name}.md"
         self.texts.add(text)
@@ -262,6 +268,7 @@ class _Reader:
             files=(),  # known when all claims are
             patch=patch if patch.exists() else None,
             place=node.place,
+            author=_author(node["author"]) if "author" in node else None,
         )
 
     def _claim(self, node: Node, change: str, stage: str) -> None:

@@ -5,11 +5,14 @@ hold them. The comment lines just above an item belong to it. What is not
 edited is written back byte for byte.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import yaml
 
 from xpu_stack.core.system import yaml_file
 from xpu_stack.core.system.errors import ExitCode, ToolError
@@ -18,6 +21,7 @@ SUMMARY = "to be written"  # of a new stage; `make check` asks for a better one
 
 _WIDTH = 80
 _FILES = re.compile(r"\s*files:")
+_AUTHOR = re.compile(r"\s*author:")
 
 
 @dataclass
@@ -43,6 +47,14 @@ class ChangeBlock:
         self.lines[first:last] = _listed(f"{_indent(self.lines)}  ", files)
         self.files = files
 
+    def credit(self, author: str | None) -> None:
+        """Makes this the author; None: the line goes."""
+        self.lines = [line for line in self.lines if not _AUTHOR.match(line)]
+        if author is not None:
+            name = next(n for n, line in enumerate(self.lines) if "name:" in line)
+            line = f"{_indent(self.lines)}  author: {_scalar(author)}\n"
+            self.lines.insert(name + 1, line)
+
     def _place(self) -> tuple[int, int]:
         """Where the lines of `files:` are, or are to be."""
         starts = [n for n, line in enumerate(self.lines) if _FILES.match(line)]
@@ -62,6 +74,15 @@ class ChangeBlock:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def _scalar(text: str) -> str:
+    """A text in YAML, quoted if it must be."""
+    try:
+        plain = yaml_file.load(f"- {text}") == [text]
+    except yaml.YAMLError:
+        plain = False
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _listed(indent: str, files: list[str]) -> list[str]:
@@ -180,6 +201,10 @@ class SeriesFile:
             self._block(id_).claim(
                 [str(one) for one, owner in claims.items() if owner == id_ and one in used]
             )
+
+    def credit(self, id_: str, author: str | None) -> None:
+        """Names the author of a change; None: it is the series'."""
+        self._block(id_).credit(author)
 
     def _block(self, id_: str) -> ChangeBlock:
         block = self.change(id_)

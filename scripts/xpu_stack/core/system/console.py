@@ -1,12 +1,14 @@
 """What the program prints: one console for people, one log file for the rest."""
 
 import functools
+import json
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xpu_stack.core.system.commands import as_typed
 from xpu_stack.core.system.errors import ToolError
@@ -65,7 +67,21 @@ def say(text: str) -> None:
     text = as_typed(text)
     log.info("%s", text)
     if _talks:
-        print(text, flush=True)
+        put(text)
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Prints a text as it is; goes on when its reader has seen enough, as in `status | head`."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """A document for a program, and nothing else on standard output."""
+    leave_output_to_a_program()
+    put(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def warn(text: str) -> None:
@@ -81,7 +97,9 @@ def show_table(table: "Table") -> None:
     natural = Measurement.get(out(), unbounded, table).maximum
     # a file or a pipe has no width
     table.width = min(natural, out().width) if out().is_terminal else natural
-    out().print(table, width=table.width, crop=False, soft_wrap=False)
+    with out().capture() as text:
+        out().print(table, width=table.width, crop=False, soft_wrap=False)
+    put(text.get(), end="")
 
 
 def show_error(error: ToolError, log_file: Path | None) -> None:

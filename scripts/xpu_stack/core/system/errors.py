@@ -79,3 +79,4 @@ class SeriesError(ToolError):
         )
         self.place = place
         self.problem = problem
+        self.problems = [(place, problem)]  # all of them, where several were looked for

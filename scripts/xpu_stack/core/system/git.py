@@ -5,6 +5,7 @@ but `Switch` (switch.py) touches a checkout's files, its index or its branch.
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from xpu_stack.core.system.settings import settings
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
 ZERO = "0" * 40
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 # A person's configuration must not change what the tool makes:
 _SETTINGS = (
@@ -48,10 +50,21 @@ class Identity:
     email: str
     when: int
 
-    def environment(self) -> dict[str, str]:
+    @classmethod
+    def of(cls, who: str, when: int) -> "Identity":
+        """who: name <address>"""
+        name, _, email = who.partition(" <")
+        return cls(name, email.rstrip(">"), when)
+
+    @property
+    def signature(self) -> str:
+        """As a commit has it."""
+        return f"{self.name} <{self.email}> {self.when} +0000"
+
+    def environment(self, *roles: str) -> dict[str, str]:
         return {
             f"GIT_{role}_{key}": value
-            for role in ("AUTHOR", "COMMITTER")
+            for role in roles or ("AUTHOR", "COMMITTER")
             for key, value in (
                 ("NAME", self.name),
                 ("EMAIL", self.email),
@@ -68,6 +81,7 @@ class Commit:
     tree: TreeId
     parents: tuple[CommitId, ...]
     when: int
+    author: str  # name <address>
     message: str
 
 
@@ -117,6 +131,17 @@ class Repository:
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
         }
         self.__dict__.pop("objects", None)
+
+    @property
+    def has_objects_elsewhere(self) -> bool:
+        return bool(self._env)
+
+    def show(self, *words: str) -> int:
+        """Runs git on the person's terminal, with their configuration, pager and colours."""
+        code = shell.hand_over(
+            ["git", *words], cwd=self.folder, env={"GIT_OPTIONAL_LOCKS": "0", **self._env}
+        )
+        return 0 if code == _PIPE_CLOSED else code  # who reads has seen enough
 
     def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         return self.run(*words, env=env).text.strip()
@@ -191,7 +216,8 @@ class Repository:
         parents = tuple(CommitId(value) for key, value in told if key == "parent")
         about = dict(told)
         when = int(about["committer"].split(" ")[-2])
-        return Commit(id, TreeId(about["tree"]), parents, when, message)
+        author = about["author"].rpartition(" ")[0].rpartition(" ")[0]
+        return Commit(id, TreeId(about["tree"]), parents, when, author, message)
 
     def history(self, tip: CommitId, limit: int) -> list[Commit]:
         """The newest `limit` commits by first parent, newest first."""
@@ -200,16 +226,16 @@ class Repository:
         return self._histories[tip, limit]
 
     def _history(self, tip: CommitId, limit: int) -> list[Commit]:
-        form = "%H%x00%T%x00%P%x00%ct%x00%B%x01"
+        form = "%H%x00%T%x00%P%x00%ct%x00%an <%ae>%x00%B%x01"
         text = self.run(
             "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
         ).text
         commits = []
         for record in text.split("\x01\n"):
             if record:
-                id_, tree, parents, when, message = record.split("\0")
+                id_, tree, parents, when, author, message = record.split("\0")
                 ids = tuple(CommitId(parent) for parent in parents.split())
-                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), message))
+                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), author, message))
         return commits
 
     def diff(self, old: str, new: str) -> list[Entry]:
@@ -299,12 +325,17 @@ class Repository:
         return TreeId(self.objects.with_files(tree, {**after, **gone})), ""
 
     def commit_tree(
-        self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
+        self,
+        tree: TreeId,
+        parents: list[CommitId],
+        message: str,
+        who: Identity,
+        author: Identity | None = None,
     ) -> CommitId:
-        person = f"{who.name} <{who.email}> {who.when} +0000"
+        """who: the committer, and the author where that is no other."""
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-        lines += [f"author {person}", f"committer {person}", "", message]
-        return CommitId(self.objects.store_commit("\n".join(lines).encode()))
+        lines += [f"author {(author or who).signature}", f"committer {who.signature}"]
+        return CommitId(self.objects.store_commit("\n".join([*lines, "", message]).encode()))
 
     def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
         """A commit as it is, author, dates and message, but with this tree on this parent."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -193,6 +194,24 @@ def follow(
         except BaseException:
             _end_group(process)
             raise
+
+
+def hand_over(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> int:
+    """Gives the person's terminal to `command`; its exit code, or 128 and the signal's number."""
+    words = [str(word) for word in command]
+    log.debug("$ %s", shlex.join(words))
+    with subprocess.Popen(words, cwd=cwd, env=_environment(env)) as process:
+        while process.returncode is None:
+            # it gets Ctrl-C, too, and may go on: a pager, a debugger
+            with suppress(KeyboardInterrupt):
+                process.wait()
+    code = process.returncode
+    return code if code >= 0 else 128 - code
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

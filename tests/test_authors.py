@@ -12,7 +12,7 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.report import mail
 
-ADA = "Ada <ada@example.com>"
+ADA = "Ada Größe <ada@example.com>"
 SIGNED = f"Signed-off-by: {ADA}"
 ATEN = "      - name: aten\n"
 SENDER = {"GIT_COMMITTER_NAME": "Sam", "GIT_COMMITTER_EMAIL": "sam@example.com"}
@@ -51,7 +51,10 @@ def test_a_change_by_another_author(applied: Project) -> None:
     tip = git(applied.checkout, "rev-parse", "HEAD")
     applied.ok("apply", "--stage", "base")
     (applied.checkout / ".git/xpu-stack/memo.json").unlink()
+    git(applied.checkout, "config", "i18n.commitEncoding", "ISO-8859-1")
+    git(applied.checkout, "config", "i18n.logOutputEncoding", "ISO-8859-1")
     applied.ok("apply", env=SENDER)
+    assert "older" not in applied.ok("status")
     assert git(applied.checkout, "rev-parse", "HEAD") == tip
     assert applied.ok("export").endswith("0 file(s) of the series differ from before\n")
 
@@ -142,7 +145,7 @@ def test_what_mail_reaches(author: str, reachable: bool) -> None:
 
 
 def sent(project: Project, out: Path) -> list[str]:
-    """The senders and the last trailer of each mail."""
+    """By whom each mail is."""
     with workspace(project) as work:
         texts = [path.read_text() for path in mail.write(work, out)]
     return [line for text in texts for line in text.splitlines() if "From: " in line]
@@ -156,14 +159,15 @@ def test_the_sender_is_the_author_where_the_series_names_none(
     for key, value in SENDER.items():
         monkeypatch.setenv(key, value)
     sam = "From: Sam <sam@example.com>"
-    assert sent(applied, tmp_path / "mail") == [sam, sam, sam, f"From: {ADA}"]
+    ada = "From: =?UTF-8?q?Ada=20Gr=C3=B6=C3=9Fe?= <ada@example.com>"
+    assert sent(applied, tmp_path / "mail") == [sam, sam, sam, ada]
     # the author of a series that mail reaches stays
     default = "The Team <team@example.com>"
     text = series(applied).replace("xpu-stack <xpu-stack@invalid>", default)
     write(applied.folder, {"patches/series.yaml": text})
     applied.ok("apply")
     team = f"From: {default}"
-    assert sent(applied, tmp_path / "mail") == [sam, team, team, f"From: {ADA}"]
+    assert sent(applied, tmp_path / "mail") == [sam, team, team, ada]
 
 
 def test_what_no_mail_reaches_is_not_sent(

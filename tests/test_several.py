@@ -161,6 +161,8 @@ def test_read_and_searched_in_a_worktree(two: tuple[Project, Project], tmp_path:
     before = other.snapshot()
     assert "in this repository: xpu-stack (in" in other.ok("status")
     other.ok("review", "--out", str(tmp_path / "review"))
+    git(other.checkout, "config", "user.name", "Sam")
+    git(other.checkout, "config", "user.email", "sam@example.org")
     other.ok("mail", "--out", str(tmp_path / "mail"))
     out = other.ok("bisect", "--run", "! grep -q streams c10/xpu/Device.cpp")
     assert "was broken by stream/stream" in out
@@ -174,7 +176,7 @@ def test_worktrees_keep_the_tools_own_checkout(project: Project, tmp_path: Path)
     project.checkout = folder
     other = linked(project, tmp_path / "other")
     other.ok("apply")
-    ended = project.run("clean", "--all", source=False)
+    ended = project.run("distclean", source=False)
     assert ended.code == 3
     assert "other work trees belong to it" in ended.err
 

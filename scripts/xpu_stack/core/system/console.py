@@ -29,14 +29,14 @@ def out() -> "Console":
     """Standard output, in colours where it has them."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, emoji=False)  # ":100:" is a line of a file
 
 
 @functools.cache
 def _err() -> "Console":
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def start_log(folder: Path, verb: str) -> Path:

@@ -226,7 +226,7 @@ def test_a_foreign_branch_is_refused(project: Project) -> None:
         """\
 error: The checkout is not on the stack's branch 'xpu-stack'.
   why: HEAD is on the branch 'main', and 'xpu-stack' exists
-  next: git -C CHECKOUT switch xpu-stack""",
+  next: git -C CHECKOUT switch xpu-stack # or, for a stack of its own: make apply BRANCH=<another name> PYTORCH_SRC=CHECKOUT""",
     )
 
 

@@ -15,6 +15,7 @@ the series, from one that a person has changed since. ghstack adds lines of its
 own to the messages; they are no part of the digest.
 """
 
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -134,6 +135,7 @@ def compose(text: ChangeText, change: str, stage: str, n: int, of: int, tree: Tr
     )
 
 
+@functools.cache
 def trailers(message: str) -> Trailers | None:
     """The series' trailers of a message, or None for a commit of someone else."""
     found = dict(_TRAILER.findall(message))
@@ -152,6 +154,7 @@ def own_text(message: str) -> str:
     return "\n".join(lines).strip()
 
 
+@functools.cache
 def is_as_made(commit: Commit) -> bool:
     """Whether a commit with our trailers is just as the tool made it."""
     found = trailers(commit.message)

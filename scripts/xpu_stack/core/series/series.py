@@ -53,6 +53,17 @@ class PayloadFile:
         return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
 
     @property
+    def digest(self) -> bytes:
+        sum = hashlib.sha256()
+        if self.source.is_symlink():
+            sum.update(self.content)
+        else:
+            with self.source.open("rb") as file:
+                while piece := file.read(1 << 20):  # not at once: it may be large
+                    sum.update(piece)
+        return sum.digest()
+
+    @property
     def content(self) -> bytes:
         """As git has it: of a link, what it points to."""
         if self.source.is_symlink():
@@ -104,7 +115,7 @@ class Change:
         sum.update(f"\0{self.number}/{self.of}\0".encode())
         for file in self.files:
             sum.update(f"{file.target}\0{file.mode:o}\0".encode())
-            sum.update(hashlib.sha256(file.content).digest())
+            sum.update(file.digest)
         if self.patch is not None:
             sum.update(self.patch.read_bytes())
         return sum.hexdigest()

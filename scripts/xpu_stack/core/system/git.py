@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NewType
 
 from xpu_stack.core.system import shell
+from xpu_stack.core.system.objects import LARGE, Objects
 from xpu_stack.core.system.objects import BlobId as BlobId
 from xpu_stack.core.system.objects import Entry as Entry
 from xpu_stack.core.system.objects import File as File
-from xpu_stack.core.system.objects import Objects
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
@@ -36,6 +36,9 @@ _SETTINGS = (
     "advice.detachedHead=false",
     "merge.conflictStyle=merge",  # one known form of conflict markers
     "merge.renames=true",
+    f"core.bigFileThreshold={LARGE}",  # memory for a file and for a part of a pack is bounded
+    "core.packedGitWindowSize=8m",
+    "core.packedGitLimit=32m",
 )
 
 
@@ -234,6 +237,13 @@ class Repository:
             else self.objects.store(file)
             for file in files
         ]
+
+    def stored(self, file: Path) -> File:
+        """A file or a link as it is, stored; mode 0: it is not there."""
+        if not os.path.lexists(file):
+            return File(0, BlobId(ZERO))
+        regular = 0o100755 if os.access(file, os.X_OK) else 0o100644
+        return File(0o120000 if file.is_symlink() else regular, self.store([file])[0])
 
     def store_edited(self, name: str) -> File:
         """A file of the work tree, stored as `git add` does; mode 0: it is not there."""

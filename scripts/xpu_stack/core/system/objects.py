@@ -4,22 +4,24 @@ A start of git takes longer than most of what it is asked. So one process for ea
 kind of question is kept as long as its repository is in use.
 """
 
+import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from xpu_stack.core.system.shell import CommandFailed, Service
 
 BlobId = NewType("BlobId", str)
+LARGE = 32 << 20  # bytes from which on git streams a file, and takes it as binary
 TREE = 0o040000
 GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file, a link or a submodule in a tree."""
 
     mode: int
@@ -130,8 +132,19 @@ class Objects:
     # -- writing --------------------------------------------------------------
 
     def store(self, file: Path) -> BlobId:
-        """Stores the content of a file as it is; git itself reads it, whatever its size."""
+        """Stores the content of a file as it is."""
+        if file.stat().st_size >= LARGE:  # which git would compress before it looks
+            id = self._id_of_blob(file)
+            if self.id_of(id) == id:
+                return id
         return BlobId(self._blobs.ask(os.fsencode(file) + b"\n").decode())
+
+    def _id_of_blob(self, file: Path) -> BlobId:
+        sum = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
+        with file.open("rb") as content:
+            while piece := content.read(1 << 20):
+                sum.update(piece)
+        return BlobId(sum.hexdigest())
 
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(_stored(self._blobs, content))
@@ -175,12 +188,8 @@ class Objects:
 
 def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
     """The entries of a tree as it is stored: mode, name, and an id of `size` bytes."""
-    at = 0
-    while at < len(content):
-        blank, end = content.index(b" ", at), content.index(b"\0", at)
-        mode, name = int(content[at:blank], 8), os.fsdecode(content[blank + 1 : end])
-        at = end + 1 + size
-        yield name, File(mode, BlobId(content[end + 1 : at].hex()))
+    for mode, name, id in re.findall(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, content, re.DOTALL):
+        yield os.fsdecode(name), File(int(mode, 8), BlobId(id.hex()))
 
 
 def _stored(service: Service, content: bytes) -> str:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NewType
 
+from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.objects import LARGE, Objects
 from xpu_stack.core.system.objects import BlobId as BlobId
@@ -158,7 +159,7 @@ class Repository:
         return self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
 
     def tree_of(self, commit: str) -> TreeId:
-        found = self.objects.id_of(f"{commit}^{{tree}}")
+        found = self.objects.tree_of(commit)
         return TreeId(found or self.line("rev-parse", "--verify", f"{commit}^{{tree}}"))
 
     def commit(self, id: CommitId) -> Commit:
@@ -270,8 +271,12 @@ class Repository:
 
     def patched(self, tree: TreeId, patch: Path, *flags: str) -> tuple[TreeId | None, str]:
         """The tree with a patch applied; or None, and why it does not apply."""
+        content = patch.read_bytes()
+        edited = None if flags else self._edited(tree, content)
+        if edited is not None:
+            return TreeId(self.objects.with_files(tree, edited)), ""
         before: dict[str, File] = {}
-        for path in _paths_in(patch.read_text("utf-8", "surrogateescape")):
+        for path in patches.paths_in(content.decode("utf-8", "surrogateescape")):
             before |= self.objects.around(tree, path)
         with self.index() as index:
             # Reading and writing an index of all files would take longer than all the rest.
@@ -282,6 +287,19 @@ class Repository:
             return None, result.complaint
         gone = dict.fromkeys(before.keys() - after.keys(), File(0, BlobId(ZERO)))
         return TreeId(self.objects.with_files(tree, {**after, **gone})), ""
+
+    def _edited(self, tree: TreeId, patch: bytes) -> dict[str, File] | None:
+        """The files as a patch says; None where they are not those that it was made for."""
+        found: dict[str, File] = {}
+        for edit in patches.edits(patch) or ():
+            there = self.objects.files(tree, edit.path).get(edit.path)
+            if edit.path in found or there != (edit.mode, edit.old):
+                return None
+            content = self.objects.content(edit.old, "blob")
+            if content is None or self.store_bytes(edit.of(content)) != edit.new:
+                return None
+            found[edit.path] = File(edit.mode, BlobId(edit.new))
+        return found or None
 
     def commit_tree(
         self, tree: TreeId, parents: list[CommitId], message: str, who: Identity
@@ -310,27 +328,6 @@ class Repository:
             if tree:
                 index.run("read-tree", tree)
             yield index
-
-
-def _paths_in(patch: str) -> set[str]:
-    """The paths that a patch speaks of; others that look like one do no harm."""
-    found = set()
-    for line in patch.split("\n"):
-        if line.startswith("diff --git "):  # two names of the same length
-            found.add(_unquoted(line[len(line) // 2 + 6 :]).partition("/")[2])
-        elif line.startswith(("--- ", "+++ ")):
-            found.add(_unquoted(line[4:].partition("\t")[0]).partition("/")[2])
-        elif line.startswith(("rename ", "copy ")):
-            found.add(_unquoted(line.split(" ", 2)[-1]))
-    return found - {""}
-
-
-def _unquoted(name: str) -> str:
-    """A name that git has put in quotes, as C does."""
-    if not name.startswith('"'):
-        return name
-    content = name.strip('"').encode("utf-8", "surrogateescape").decode("unicode_escape")
-    return content.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 class Index:

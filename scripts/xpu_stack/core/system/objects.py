@@ -39,6 +39,7 @@ class Entry:
     new: BlobId
 
 
+_ID = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
 Folder = Mapping[str, File]  # what a tree has in it, by name
 _NONE = File(0, BlobId("0" * 40))
 
@@ -54,7 +55,9 @@ class Objects:
         self._trees = service("mktree", "--batch", "-z")
         hash = ("hash-object", "-w", "--no-filters", "--stdin-paths")
         self._blobs, self._commits = service(*hash), service(*hash, "-t", "commit")
+        # What an id names cannot change.
         self._folders: dict[str, Folder] = {}
+        self._tree_ids: dict[str, str] = {}
 
     # -- reading --------------------------------------------------------------
 
@@ -62,6 +65,15 @@ class Objects:
         """The id of the object that a name stands for."""
         answer = self._ask("info", name)
         return answer[0] if answer else None
+
+    def tree_of(self, commit: str) -> str | None:
+        """The tree of a commit, or of a tree."""
+        if commit not in self._tree_ids:
+            found = self.id_of(f"{commit}^{{tree}}")
+            if found is None or not _ID.match(commit):  # another name may come to mean another
+                return found
+            self._tree_ids[commit] = found
+        return self._tree_ids[commit]
 
     def content(self, name: str, kind: str) -> bytes | None:
         """The content of an object; None: there is none, or it is of another kind."""
@@ -83,7 +95,7 @@ class Objects:
         return words if len(words) == 3 and words[2].isdigit() else None
 
     def folder(self, tree: str) -> Folder:
-        """What is in a tree, by name. It cannot change: its id says what is in it."""
+        """What is in a tree, by name."""
         if tree not in self._folders:
             content = self.content(tree, "tree")
             if content is None:
@@ -183,7 +195,9 @@ class Objects:
             f"{file.mode:06o} {kinds.get(file.mode, 'blob')} {file.blob}\t{name}\0"
             for name, file in entries.items()
         ]
-        return self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+        made = self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+        self._folders[made] = entries
+        return made
 
 
 def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:

@@ -102,6 +102,9 @@ tidy:
 bench:
 	@$(tool) bench $(stage) $(checkout) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
+bench-tools:
+	@$(tool) bench-tools $(call option,--base,BASE) $(if $(PUBLISH),--publish)
+
 review:
 	@$(tool) review $(checkout) $(call option,--since,SINCE) $(call option,--out,OUT)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from xpu_stack.bench import run
+from xpu_stack.bench import run, tools
 from xpu_stack.build import build as building
 from xpu_stack.build import configuration
 from xpu_stack.build.modes import Mode, Sanitizer
 from xpu_stack.cli.options import (
     EPILOG,
+    base_option,
     checkout_options,
     cli,
     mode_option,
@@ -190,3 +191,17 @@ def bench_(
             console.say(f"built in: {run.compile(this).parent}")
         else:
             run.run(this, quick, publish)
+
+
+@cli.command("bench-tools", epilog=EPILOG)
+@base_option
+@click.option("--publish", is_flag=True, help="Also write the table into docs/comparison.md.")
+def bench_tools_(base: str, publish: bool) -> None:
+    """Measures the tool itself beside git, StGit and quilt, on clones of the base."""
+    if not tools.bench(Layout.current(), base, publish=publish):
+        raise ToolError(
+            "The tool is slower than its bounds.",
+            why="a row of the table has no 'met'",
+            next="make bench-tools # on a quiet machine",
+            code=ExitCode.TESTS,
+        )

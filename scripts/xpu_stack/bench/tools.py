@@ -27,7 +27,11 @@ FILES = 4870  # that a rebase changes
 LARGE = 500  # MB of a file in a change
 _BEGIN = "<!-- written by make bench-tools PUBLISH=1 -->"
 _END = "<!-- end -->"
-_PERSON = ("-c", "user.name=bench", "-c", "user.email=bench@invalid", "-c", "gc.auto=0")
+_PERSON = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "bench"), ("EMAIL", "bench@invalid"))
+}
 
 Run = Callable[[], "Used"]
 
@@ -49,7 +53,7 @@ class Task:
     runs: Mapping[str, Run]  # by tool
     bound: float
     unit: str = "s"
-    rounds: int = ROUNDS
+    once: bool = False
 
 
 @dataclass
@@ -123,6 +127,15 @@ class _Bench:
     def __init__(self, layout: Layout, base: str, folder: Path) -> None:
         self.base, self.folder = base, folder
         self.project, self.home = layout.repository, folder / "home"
+        self.patches = folder / "patches"
+        self.env = {
+            **os.environ,
+            **_PERSON,
+            "XPU_STACK_HOME": str(self.home),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "QUILT_PATCHES": str(self.patches),
+            "QUILT_PC": str(folder / "quilt" / ".pc"),
+        }
         self.home.mkdir()
         (self.home / "env").symlink_to(layout.python)
         self.ours = self._clone(layout.checkout(base), self.home / f"pytorch-{base}")
@@ -130,7 +143,6 @@ class _Bench:
         self.stg = self._clone(self.ours, folder / "stg")
         self.quilt = self._clone(self.ours, folder / "quilt")
         self.series = Series.load(layout, base)
-        self.patches = folder / "patches"
         self.memo = self.ours / ".git/xpu-stack/memo.json"
 
     def _clone(self, source: Path, into: Path) -> Path:
@@ -141,14 +153,12 @@ class _Bench:
     # -- commands ---------------------------------------------------------------
 
     def _used(self, *words: str | Path, cwd: Path, fails: bool = False) -> Used:
-        env = {**os.environ, "XPU_STACK_HOME": str(self.home), "GIT_CONFIG_GLOBAL": os.devnull}
-        env |= {"QUILT_PATCHES": str(self.patches), "QUILT_PC": str(self.quilt / ".pc")}
         with tempfile.TemporaryFile() as said:
             start = time.monotonic()
             process = subprocess.Popen(
                 list(map(str, words)),
                 cwd=cwd,
-                env=env,
+                env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -173,7 +183,7 @@ class _Bench:
         return self._used(sys.executable, script, *words, cwd=project, fails=fails)
 
     def _git(self, folder: Path, *words: str | Path, fails: bool = False) -> Used:
-        return self._used("git", *_PERSON, *words, cwd=folder, fails=fails)
+        return self._used("git", "-c", "gc.auto=0", *words, cwd=folder, fails=fails)
 
     def _sh(self, folder: Path, script: str, fails: bool = False) -> Used:
         return self._used("sh", "-c", script, cwd=folder, fails=fails)
@@ -198,7 +208,7 @@ class _Bench:
 
     def _measure(self, task: Task) -> Result:
         rounds: dict[str, list[Used]] = {tool: [] for tool in task.runs}
-        for _ in range(task.rounds):
+        for _ in range(1 if task.once else ROUNDS):
             for tool, run in task.runs.items():
                 if tool in ("here", "git") or shutil.which(tool):
                     rounds[tool].append(run())
@@ -363,7 +373,7 @@ class _Bench:
             {"here": self._with_large, "git": self._add_large},
             100,
             "MB",
-            rounds=1,
+            once=True,
         )
 
     def _with_large(self) -> Used:

@@ -232,12 +232,11 @@ class Repository:
 
     def store(self, files: list[Path]) -> list[BlobId]:
         """Stores the content of `files`, as it is, and returns the ids in order."""
-        return [
-            self.store_bytes(os.fsencode(file.readlink()))  # git would follow it
-            if file.is_symlink()
-            else self.objects.store(file)
-            for file in files
-        ]
+        links = [file for file in files if file.is_symlink()]  # git would follow them
+        ids = {link: self.store_bytes(os.fsencode(link.readlink())) for link in links}
+        others = [file for file in files if file not in ids]
+        ids.update(zip(others, self.objects.store(others), strict=True))
+        return [ids[file] for file in files]
 
     def stored(self, file: Path) -> File:
         """A file or a link as it is, stored; mode 0: it is not there."""

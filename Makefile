@@ -15,7 +15,7 @@ $(foreach one,$(.VARIABLES),$(if $(filter command,$(origin $(one))),\
 	$(eval override $(one) := $$(value $(one)))$(eval export $(one))))
 
 verbs := help apply rebase undo continue abort resolutions status show diff which export new \
-	check build test bisect sanitize python own-tests shell wheel test-wheel tidy bench review mail submit \
+	check build test bisect sanitize python own-tests shell wheel test-wheel tidy bench bench-tools review mail submit \
 	doctor clean distclean reference
 
 .PHONY: $(verbs) lint self-test verify

@@ -1,39 +1,13 @@
 """What a build is: of which checkout, in which mode, with which sanitizer, and where."""
 
-import enum
 from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import package_view, packages
+from xpu_stack.build.modes import Mode as Mode
+from xpu_stack.build.modes import Sanitizer as Sanitizer
 from xpu_stack.build.results import Results
 from xpu_stack.core.checkout.applying import Workspace
-
-
-class Mode(enum.Enum):
-    """What is compiled: what the series alone brings, or everything."""
-
-    FAST = "fast"
-    FULL = "full"
-
-
-class Sanitizer(enum.Enum):
-    """What the compiler adds to find errors at run time."""
-
-    NONE = ""
-    THREAD = "thread"  # ThreadSanitizer
-    ADDRESS = "address"  # AddressSanitizer, with leaks and undefined behaviour
-
-    @property
-    def flags(self) -> str:
-        """For compiling and linking; -O1 -g1 so that reports have good stacks."""
-        common = "-g1 -O1 -fno-omit-frame-pointer"
-        if self is Sanitizer.THREAD:
-            return f"{common} -fsanitize=thread"
-        if self is Sanitizer.ADDRESS:
-            # vptr compares type infos across libraries that hide theirs
-            kinds = "-fsanitize=address,undefined -fno-sanitize=vptr"
-            return f"{common} {kinds} -fno-sanitize-recover=undefined"
-        return ""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
 """Verbs that build and run: build, test, sanitize, tidy, bench."""
 
+from __future__ import annotations
+
 import click
 
-from xpu_stack.bench import run
+from xpu_stack.bench import run, tools
 from xpu_stack.build import build as building
-from xpu_stack.build.configuration import Mode, Sanitizer, results_of
+from xpu_stack.build import configuration
+from xpu_stack.build.modes import Mode, Sanitizer
 from xpu_stack.cli.options import (
     EPILOG,
+    base_option,
     checkout_options,
     cli,
     mode_option,
@@ -14,7 +18,7 @@ from xpu_stack.cli.options import (
     stage_or_last,
 )
 from xpu_stack.core.checkout import applying
-from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -50,7 +54,7 @@ def test_(
     """Applies, builds and tests each stage in order."""
     layout = Layout.current()
     chosen = stage_or_last(layout, base, stage)
-    if chosen == NO_STAGE:
+    if chosen == series.NO_STAGE:
         raise ToolError(
             "The base has no tests of the series.",
             why="STAGE=base applies nothing",
@@ -78,7 +82,7 @@ def _test_tree(
     again: bool,
 ) -> None:
     tree = work.repository.tree_of("HEAD")
-    known = results_of(work, mode, sanitizer).get(tree)
+    known = configuration.results_of(work, mode, sanitizer).get(tree)
     if not again and known.passed and (brief or known.whole):
         console.say(f"{stage}: passed before on this tree ({tree[:12]})")
         return
@@ -206,3 +210,17 @@ def bench_(
             console.say(f"built in: {run.compile(this).parent}")
         else:
             run.run(this, quick, publish)
+
+
+@cli.command("bench-tools", epilog=EPILOG)
+@base_option
+@click.option("--publish", is_flag=True, help="Also write the table into docs/comparison.md.")
+def bench_tools_(base: str, publish: bool) -> None:
+    """Measures the tool itself beside git, StGit and quilt, on clones of the base."""
+    if not tools.bench(Layout.current(), base, publish=publish):
+        raise ToolError(
+            "The tool is slower than its bounds.",
+            why="a row of the table has no 'met'",
+            next="make bench-tools # on a quiet machine",
+            code=ExitCode.TESTS,
+        )

@@ -3,13 +3,11 @@
 import click
 
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli, json_option
-from xpu_stack.core.checkout import applying, checking
+from xpu_stack.core.checkout import applying, checking, resolutions
 from xpu_stack.core.checkout import export as exporting
-from xpu_stack.core.checkout.resolutions import Resolutions
 from xpu_stack.core.series import new_change
-from xpu_stack.core.system import commands, console, lock, transaction
+from xpu_stack.core.system import commands, console, git, lock, transaction
 from xpu_stack.core.system.errors import SeriesError
-from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
 
 
@@ -77,7 +75,7 @@ def check(base: str, as_json: bool) -> None:
 def resolutions_(base: str, show: str | None, forget: str | None) -> None:
     """Lists how conflicts were resolved; shows or forgets one."""
     layout = Layout.current()
-    kept = Resolutions(layout.resolutions(base))
+    kept = resolutions.Resolutions(layout.resolutions(base))
     if forget is not None:
         one = kept.one(forget)
         transaction.write(layout, kept.without(one))
@@ -85,7 +83,7 @@ def resolutions_(base: str, show: str | None, forget: str | None) -> None:
     elif show is not None:
         one = kept.one(show)
         console.say(str(one))
-        console.say(one.shown(Repository(layout.repository)))
+        console.say(one.shown(git.Repository(layout.repository)))
         console.say(f"to change it, edit what is in {one.folder.relative_to(layout.repository)}")
     else:
         found = kept.all()

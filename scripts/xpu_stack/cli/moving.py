@@ -6,7 +6,7 @@ from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option, s
 from xpu_stack.core.checkout import applying, conflicts, stack
 from xpu_stack.core.checkout import rebase as rebasing
 from xpu_stack.core.checkout import undo as undoing
-from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
@@ -94,7 +94,7 @@ def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
     with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
         oldest = undoing.undo(work, steps)
         console.say(f"undone: {oldest.verb}")
-        applying.say_result(work, stack.read(work.repository).stage or NO_STAGE, True)
+        applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
 
 
 @cli.command("continue", epilog=EPILOG)

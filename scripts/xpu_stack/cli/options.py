@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from xpu_stack.build.configuration import Mode
-from xpu_stack.core.series.series import Series
+from xpu_stack.build.modes import Mode
+from xpu_stack.core.series import series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode
 from xpu_stack.core.system.layout import Layout
@@ -109,7 +109,7 @@ def checkout_options(function: _Command) -> _Command:
 
 def stage_or_last(layout: Layout, base: str, stage: str | None) -> str:
     """The stage or change that is asked for, refused if there is none, before any work."""
-    series = Series.load(layout, base)
-    chosen = stage or series.stage_names[-1]
-    series.changes(chosen)
+    there = series.Series.load(layout, base)
+    chosen = stage or there.stage_names[-1]
+    there.changes(chosen)
     return chosen

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import click
 
-from xpu_stack.build.configuration import Mode
+from xpu_stack.build.modes import Mode
 from xpu_stack.cli.options import (
     EPILOG,
     checkout_options,

@@ -31,7 +31,8 @@ ENVIRONMENT = {
     "SYCL_VERSION": "Another release of the SYCL runtime from PyPI than the pinned one.",
     "PYTORCH_GIT": "Where PyTorch is cloned from when there is no source package.",
     "XPU_STACK_HOME": "The folder for all that is downloaded, built or installed. Default: .xpu.",
-    "PYTHON": "The Python that runs the tool, 3.10 or later. Default: python3.",
+    "PYTHON": "The Python that starts the tool, 3.10 or later. Default: that of its own "
+    "environment if it is there, else python3.",
 }
 
 # Each field of a document; [] is each item of a list, and what may be null says so.

@@ -1,5 +1,7 @@
 """Verbs that run Python on what was built: python, shell, own-tests."""
 
+from __future__ import annotations
+
 import shlex
 import sys
 from collections.abc import Callable
@@ -7,8 +9,8 @@ from collections.abc import Callable
 import click
 
 from xpu_stack.build import build as building
-from xpu_stack.build import interpreter
-from xpu_stack.build.configuration import Build, Mode
+from xpu_stack.build import configuration, interpreter
+from xpu_stack.build.modes import Mode
 from xpu_stack.cli.options import (
     EPILOG,
     checkout_options,
@@ -29,7 +31,7 @@ def _run(
     base: str,
     pytorch_src: str | None,
     mode: str,
-    program: Callable[[Build], int],
+    program: Callable[[configuration.Build], int],
 ) -> None:
     console.leave_output_to_a_program()
     layout = Layout.current()

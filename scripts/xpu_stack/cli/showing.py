@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from xpu_stack import review as reviewing
-from xpu_stack.build.configuration import Mode, results_of
+from xpu_stack.build import configuration
+from xpu_stack.build.modes import Mode
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, json_option, mode_option
 from xpu_stack.core.checkout import applying
 from xpu_stack.core.system import console
@@ -22,7 +23,8 @@ def status_(base: str, pytorch_src: str | None, mode: str, as_json: bool) -> Non
     """Shows stages and changes: applied, built, tested."""
     layout = Layout.current()
     with applying.opened_to_read(layout, base, pytorch_src, "status") as work:
-        found = status.read(work, results_of(work, Mode(mode)), Mode(mode))
+        built = configuration.results_of(work, Mode(mode))
+        found = status.read(work, built, Mode(mode))
         if as_json:
             console.print_json(found.as_json)
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
 from xpu_stack.core.checkout import unsaved_work
-from xpu_stack.core.series.base import Base
+from xpu_stack.core.series import base as bases
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
@@ -16,7 +16,7 @@ from xpu_stack.core.system.layout import Layout
 def doctor_(base: str) -> None:
     """Says what is installed, what is missing, and how to get it."""
     layout = Layout.current()
-    doctor.show(doctor.examine(layout, Base.load(layout, base)))
+    doctor.show(doctor.examine(layout, bases.Base.load(layout, base)))
 
 
 @cli.command(epilog=EPILOG)

@@ -8,9 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xpu_stack.core.checkout import conflicts, moves, providers, restore, series_update, stack
+from xpu_stack.core.checkout import (
+    conflicts,
+    moves,
+    preview,
+    providers,
+    restore,
+    series_update,
+    stack,
+)
 from xpu_stack.core.checkout.commits import AlreadyThere, Builder, Stop, merge
-from xpu_stack.core.checkout.preview import Finding, survey
 from xpu_stack.core.checkout.switch import Switch
 from xpu_stack.core.checkout.target import Goal
 from xpu_stack.core.checkout.workspace import Workspace as Workspace
@@ -271,11 +278,11 @@ def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
     )
 
 
-def findings(work: Workspace, base: CommitId, goal: Goal) -> list[Finding]:
+def findings(work: Workspace, base: CommitId, goal: Goal) -> "list[preview.Finding]":
     """What would become of every change of a goal on `base`."""
     changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
     with progress(len(changes), "looking at every change") as bar:
-        return survey(builder(work, lambda change: bar.step(change.id)), base, changes)
+        return preview.survey(builder(work, lambda change: bar.step(change.id)), base, changes)
 
 
 def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:

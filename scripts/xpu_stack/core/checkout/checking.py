@@ -33,9 +33,9 @@ def check(work: Workspace, base: CommitId) -> int:
     _check_payload_is_new(work, base, changes)
     tip = _build(work, base, changes)
     commits = list(reversed(work.repository.history(tip, len(changes))))
-    with progress(len(changes), "checking") as bar:
+    asked = "".join(f"{commit.id}\n" for commit in commits).encode()
+    if work.repository.run("diff-tree", "--stdin", "--check", input=asked, check=False).code:
         for change, commit in zip(changes, commits, strict=True):
-            bar.step(change.id)
             _check_whitespace(work, change, commit.parents[0], commit.id)
     for source in export.sources(work, commits):
         if source.differs:

@@ -34,9 +34,12 @@ class Source:
     content: bytes | None
     mode: int = 0o100644
     change: str = ""  # of a payload file: whose it is
+    same: bool = False  # by git's id of it; the content was not read
 
     @property
     def differs(self) -> bool:
+        if self.same:
+            return False
         there = PayloadFile(self.path, "", "")
         if self.content is None or not os.path.lexists(self.path):
             return os.path.lexists(self.path) or self.content is not None
@@ -331,9 +334,12 @@ def _payload_of(
     known = {file.target: file for file in change.files}
     found = []
     for entry in brought:
+        file = known.pop(entry.path, None)
+        if file and work.repository.stored(file.source) == File(entry.new_mode, entry.new):
+            found.append(Source(file.source, b"", entry.new_mode, change.id, same=True))
+            continue
         content = work.repository.blob_at(commit.id, entry.path)
         assert content is not None
-        file = known.pop(entry.path, None)
         path = file.source if file else _new_place(work, change, entry.path)
         found.append(Source(path, content, entry.new_mode, change.id))
     return found + [Source(file.source, None) for file in known.values()]

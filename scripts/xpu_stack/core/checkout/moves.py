@@ -81,12 +81,11 @@ def current(repository: Repository) -> State:
 
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
-    listed = _records(repository)
-    if number == 0 and not listed:  # git has let the reflog expire; the ref stays
-        listed = [*filter(None, [repository.commit_id(log(repository))])]
-    if number >= len(listed):
+    newest = repository.commit_id(log(repository))  # git lets the reflog expire; the ref stays
+    listed = _records(repository)[number : number + 1] if number else [*filter(None, [newest])]
+    if not listed:
         return None
-    data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))
+    data = json.loads(repository.commit(CommitId(listed[0])).message.partition("\n\n")[2])
     return Move(data["verb"], state(data["before"]), state(data["after"]))
 
 

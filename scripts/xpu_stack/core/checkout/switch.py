@@ -30,7 +30,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xpu_stack.core.system import commands, critical, shell
@@ -90,6 +90,12 @@ class Plan:
             [RefUpdate(**ref) for ref in data["refs"]],
             [Renamed(**file) for file in data["files"]],
         )
+
+    @property
+    def text(self) -> str:
+        refs, files = ([vars(one) for one in listed] for listed in (self.refs, self.files))
+        told = {"old": vars(self.old), "new": vars(self.new), "reason": self.reason}
+        return json.dumps({**told, "refs": refs, "files": files})
 
     def reversed(self) -> "Plan":
         refs = [RefUpdate(update.ref, update.old, update.new) for update in self.refs]
@@ -287,7 +293,7 @@ class Switch:
             if not filecmp.cmp(self._index, self._stage / "index.old", shallow=False):
                 self._write_index(entries)  # another git has written it since
             draft = self._stage / "journal.json"
-            draft.write_text(json.dumps(asdict(plan)))
+            draft.write_text(plan.text)
             self._sync(draft)
             (self._stage / "room").unlink()
             draft.rename(self._journal)
@@ -304,7 +310,7 @@ class Switch:
         asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
         self._repository.run("checkout-index", "-z", "--stdin", input=asked, env=env, cwd=folder)
         for path in wanted:
-            (folder / path).lstat()  # git has written each
+            os.lstat(f"{folder}/{path}")  # git has written each
             if len(wanted) < _MANY and not (folder / path).is_symlink():
                 self._sync(folder / path)
         if len(wanted) >= _MANY:

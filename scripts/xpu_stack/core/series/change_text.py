@@ -160,6 +160,7 @@ def compose(text: ChangeText, change: str, place: str, tree: TreeId, author: str
     )
 
 
+@functools.cache
 def trailers(message: str) -> Trailers | None:
     """The series' trailers of a message, or None for a commit of someone else."""
     found = dict(_trailer().findall(message))
@@ -178,6 +179,7 @@ def own_text(message: str) -> str:
     return _tidied("\n".join(lines).strip())
 
 
+@functools.cache
 def is_as_made(commit: Commit) -> bool:
     """Whether a commit with our trailers is just as the tool made it."""
     found, text = trailers(commit.message), own_text(commit.message)

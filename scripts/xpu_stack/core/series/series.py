@@ -53,6 +53,17 @@ class PayloadFile:
         return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
 
     @property
+    def digest(self) -> bytes:
+        sum = hashlib.sha256()
+        if self.source.is_symlink():
+            sum.update(self.content)
+        else:
+            with self.source.open("rb") as file:
+                while piece := file.read(1 << 20):  # not at once: it may be large
+                    sum.update(piece)
+        return sum.digest()
+
+    @property
     def content(self) -> bytes:
         """As git has it: of a link, what it points to."""
         if self.source.is_symlink():
@@ -105,7 +116,7 @@ class Change:
         sum.update(f"\0{self.number}/{self.of}\0".encode())
         for file in self.files:
             sum.update(f"{file.target}\0{file.mode:o}\0".encode())
-            sum.update(hashlib.sha256(file.content).digest())
+            sum.update(file.digest)
         if self.patch is not None:
             sum.update(self.patch.read_bytes())
         return sum.hexdigest()
@@ -213,7 +224,7 @@ class _Reader:
         self.base = base
         self.shown = self._name_of(layout.series_file)
         self.payload = self._find_payload()
-        self.claims: dict[PurePosixPath, tuple[str, Node]] = {}  # -> change, where
+        self.claims: dict[str, tuple[str, Node]] = {}  # -> change, where
         self.patches: set[Path] = set()
         self.texts: set[Path] = set()
 
@@ -273,8 +284,9 @@ class _Reader:
 
     def _claim(self, node: Node, change: str, stage: str) -> None:
         for item in node["files"].items():
-            prefix = PurePosixPath(item.text())
-            if prefix.parts[0] not in settings().payload or prefix.parts[1:2] != (stage,):
+            path = PurePosixPath(item.text())
+            prefix = str(path)
+            if path.parts[0] not in settings().payload or path.parts[1:2] != (stage,):
                 folders = ", ".join(f"{folder}/{stage}" for folder in settings().payload)
                 raise item.error(f"'{prefix}' is not below {folders}")
             if prefix in self.claims:
@@ -283,19 +295,22 @@ class _Reader:
 
     def _owned(self) -> dict[str, list[PayloadFile]]:
         """Change -> its files: of the claims on a file, the closest one counts."""
-        closest = {
-            path: next((one for one in [path, *path.parents] if one in self.claims), None)
-            for path in self.payload
-        }
+        closest = {name: self._claim_on(name) for name in self.payload}
+        claimed = set(closest.values())
         for claim, (_, item) in self.claims.items():
-            if claim not in closest.values():
+            if claim not in claimed:
                 raise item.error(f"'{claim}' has no file")
         owned: dict[str, list[PayloadFile]] = {}
-        for path, found in closest.items():
-            if found is None:
-                raise SeriesError(str(path), f"no change in {self.shown} claims this file")
-            owned.setdefault(self.claims[found][0], []).append(self.payload[path])
+        for name, found in closest.items():
+            if not found:
+                raise SeriesError(name, f"no change in {self.shown} claims this file")
+            owned.setdefault(self.claims[found][0], []).append(self.payload[name])
         return owned
+
+    def _claim_on(self, name: str) -> str:
+        while name and name not in self.claims:
+            name = name.rpartition("/")[0]
+        return name
 
     def _check_nothing_left(self) -> None:
         targets: dict[str, str] = {}
@@ -313,22 +328,29 @@ class _Reader:
                 if path not in known:
                     raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
 
-    def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
+    def _find_payload(self) -> dict[str, PayloadFile]:
         found = {}
-        for folder in settings().payload:
-            top = self.layout.repository / folder
-            # a folder that is a link is listed, but not followed
-            for path in [top, *sorted(top.rglob("*"))] if not top.is_symlink() else [top]:
-                name = PurePosixPath(self._name_of(path))
-                inner = PurePosixPath(*name.parts[2:])
-                if _NOT_PAYLOAD.search(str(inner)):
-                    continue
-                if path.is_symlink():
-                    _check_link(name, inner, str(path.readlink()))
-                elif path.is_dir() or len(name.parts) < 3:
-                    continue
-                found[name] = PayloadFile(path, str(name), str(inner))
+        for name in sorted(self._in_payload_folders()):
+            inner = name.split("/", 2)[2] if name.count("/") > 1 else ""
+            if _NOT_PAYLOAD.search(inner):
+                continue
+            path = self.layout.repository / name
+            if path.is_symlink():
+                _check_link(PurePosixPath(name), PurePosixPath(inner), str(path.readlink()))
+            elif not inner or path.is_dir():
+                continue
+            found[name] = PayloadFile(path, name, inner)
         return found
+
+    def _in_payload_folders(self) -> Iterator[str]:
+        """Files and folders; one that is a link is listed, but not followed."""
+        for top in settings().payload:
+            yield top
+            if (self.layout.repository / top).is_symlink():
+                continue
+            for folder, folders, files in os.walk(self.layout.repository / top):
+                below = folder[len(str(self.layout.repository)) + 1 :]
+                yield from (f"{below}/{name}" for name in folders + files)
 
     def _checked_name(self, node: Node) -> str:
         name = node.text()

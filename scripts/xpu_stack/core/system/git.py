@@ -14,11 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NewType
 
+from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system import shell
+from xpu_stack.core.system.objects import LARGE, Objects
 from xpu_stack.core.system.objects import BlobId as BlobId
 from xpu_stack.core.system.objects import Entry as Entry
 from xpu_stack.core.system.objects import File as File
-from xpu_stack.core.system.objects import Objects
 from xpu_stack.core.system.settings import settings
 
 CommitId = NewType("CommitId", str)
@@ -41,6 +42,9 @@ _SETTINGS = (
     "advice.detachedHead=false",
     "merge.conflictStyle=merge",  # one known form of conflict markers
     "merge.renames=true",
+    f"core.bigFileThreshold={LARGE}",  # memory for a file and for a part of a pack is bounded
+    "core.packedGitWindowSize=8m",
+    "core.packedGitLimit=32m",
 )
 
 
@@ -207,7 +211,7 @@ class Repository:
         return next((path for path, name in others.items() if name == branch), None)
 
     def tree_of(self, commit: str) -> TreeId:
-        found = self.objects.id_of(f"{commit}^{{tree}}")
+        found = self.objects.tree_of(commit)
         return TreeId(found or self.line("rev-parse", "--verify", f"{commit}^{{tree}}"))
 
     def commit(self, id: CommitId) -> Commit:
@@ -281,12 +285,18 @@ class Repository:
 
     def store(self, files: list[Path]) -> list[BlobId]:
         """Stores the content of `files`, as it is, and returns the ids in order."""
-        return [
-            self.store_bytes(os.fsencode(file.readlink()))  # git would follow it
-            if file.is_symlink()
-            else self.objects.store(file)
-            for file in files
-        ]
+        links = [file for file in files if file.is_symlink()]  # git would follow them
+        ids = {link: self.store_bytes(os.fsencode(link.readlink())) for link in links}
+        others = [file for file in files if file not in ids]
+        ids.update(zip(others, self.objects.store(others), strict=True))
+        return [ids[file] for file in files]
+
+    def stored(self, file: Path) -> File:
+        """A file or a link as it is, stored; mode 0: it is not there."""
+        if not os.path.lexists(file):
+            return File(0, BlobId(ZERO))
+        regular = 0o100755 if os.access(file, os.X_OK) else 0o100644
+        return File(0o120000 if file.is_symlink() else regular, self.store([file])[0])
 
     def store_edited(self, name: str) -> File:
         """A file of the work tree, stored as `git add` does; mode 0: it is not there."""
@@ -313,8 +323,12 @@ class Repository:
 
     def patched(self, tree: TreeId, patch: Path, *flags: str) -> tuple[TreeId | None, str]:
         """The tree with a patch applied; or None, and why it does not apply."""
+        content = patch.read_bytes()
+        edited = None if flags else self._edited(tree, content)
+        if edited is not None:
+            return TreeId(self.objects.with_files(tree, edited)), ""
         before: dict[str, File] = {}
-        for path in _paths_in(patch.read_text("utf-8", "surrogateescape")):
+        for path in patches.paths_in(content.decode("utf-8", "surrogateescape")):
             before |= self.objects.around(tree, path)
         with self.index() as index:
             # Reading and writing an index of all files would take longer than all the rest.
@@ -325,6 +339,19 @@ class Repository:
             return None, result.complaint
         gone = dict.fromkeys(before.keys() - after.keys(), File(0, BlobId(ZERO)))
         return TreeId(self.objects.with_files(tree, {**after, **gone})), ""
+
+    def _edited(self, tree: TreeId, patch: bytes) -> dict[str, File] | None:
+        """The files as a patch says; None where they are not those that it was made for."""
+        found: dict[str, File] = {}
+        for edit in patches.edits(patch) or ():
+            there = self.objects.files(tree, edit.path).get(edit.path)
+            if edit.path in found or there != (edit.mode, edit.old):
+                return None
+            content = self.objects.content(edit.old, "blob")
+            if content is None or self.store_bytes(edit.of(content)) != edit.new:
+                return None
+            found[edit.path] = File(edit.mode, BlobId(edit.new))
+        return found or None
 
     def commit_tree(
         self,
@@ -358,27 +385,6 @@ class Repository:
             if tree:
                 index.run("read-tree", tree)
             yield index
-
-
-def _paths_in(patch: str) -> set[str]:
-    """The paths that a patch speaks of; others that look like one do no harm."""
-    found = set()
-    for line in patch.split("\n"):
-        if line.startswith("diff --git "):  # two names of the same length
-            found.add(_unquoted(line[len(line) // 2 + 6 :]).partition("/")[2])
-        elif line.startswith(("--- ", "+++ ")):
-            found.add(_unquoted(line[4:].partition("\t")[0]).partition("/")[2])
-        elif line.startswith(("rename ", "copy ")):
-            found.add(_unquoted(line.split(" ", 2)[-1]))
-    return found - {""}
-
-
-def _unquoted(name: str) -> str:
-    """A name that git has put in quotes, as C does."""
-    if not name.startswith('"'):
-        return name
-    content = name.strip('"').encode("utf-8", "surrogateescape").decode("unicode_escape")
-    return content.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 class Index:

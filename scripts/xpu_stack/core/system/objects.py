@@ -4,22 +4,25 @@ A start of git takes longer than most of what it is asked. So one process for ea
 kind of question is kept as long as its repository is in use.
 """
 
+import hashlib
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NewType
+from typing import NamedTuple, NewType, TypeVar
 
 from xpu_stack.core.system.shell import CommandFailed, Service
 
+Name = TypeVar("Name")
 BlobId = NewType("BlobId", str)
+LARGE = 32 << 20  # bytes from which on git streams a file, and takes it as binary
 TREE = 0o040000
 GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file, a link or a submodule in a tree."""
 
     mode: int
@@ -37,6 +40,8 @@ class Entry:
     new: BlobId
 
 
+_NAMES = ("utf-8", "surrogateescape")
+_ID = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
 Folder = Mapping[str, File]  # what a tree has in it, by name
 _NONE = File(0, BlobId("0" * 40))
 
@@ -52,7 +57,9 @@ class Objects:
         self._trees = service("mktree", "--batch", "-z")
         hash = ("hash-object", "-w", "--no-filters", "--stdin-paths")
         self._blobs, self._commits = service(*hash), service(*hash, "-t", "commit")
+        # What an id names cannot change.
         self._folders: dict[str, Folder] = {}
+        self._tree_ids: dict[str, str] = {}
 
     # -- reading --------------------------------------------------------------
 
@@ -61,9 +68,20 @@ class Objects:
         answer = self._ask("info", name)
         return answer[0] if answer else None
 
+    def tree_of(self, commit: str) -> str | None:
+        """The tree of a commit, or of a tree."""
+        if commit not in self._tree_ids:
+            found = self.id_of(f"{commit}^{{tree}}")
+            if found is None or not _ID.match(commit):  # another name may come to mean another
+                return found
+            self._tree_ids[commit] = found
+        return self._tree_ids[commit]
+
     def content(self, name: str, kind: str) -> bytes | None:
         """The content of an object; None: there is none, or it is of another kind."""
-        answer = self._ask("contents", name)
+        return self._content(self._ask("contents", name), kind)
+
+    def _content(self, answer: list[str] | None, kind: str) -> bytes | None:
         if answer is None:
             return None
         content = self._reader.read(int(answer[2]) + 1)[:-1]
@@ -74,20 +92,25 @@ class Objects:
         if "\n" in name:
             return None
         try:
-            answer = self._reader.ask(f"{command} {name}\n".encode("utf-8", "surrogateescape"))
+            return _parted(self._reader.ask(f"{command} {name}\n".encode(*_NAMES)))
         except CommandFailed:  # no repository, or a name that git gives up at
             return None
-        words = answer.decode("utf-8", "surrogateescape").split(" ")
-        return words if len(words) == 3 and words[2].isdigit() else None
 
     def folder(self, tree: str) -> Folder:
-        """What is in a tree, by name. It cannot change: its id says what is in it."""
-        if tree not in self._folders:
-            content = self.content(tree, "tree")
-            if content is None:
-                raise LookupError(f"there is no tree {tree}")
-            self._folders[tree] = dict(_entries(content, len(tree) // 2))
+        """What is in a tree, by name."""
+        self._read([tree])
         return self._folders[tree]
+
+    def _read(self, trees: Iterable[str]) -> None:
+        """Reads trees, many at once: waiting for each takes longer than reading it."""
+        missing = [tree for tree in dict.fromkeys(trees) if tree not in self._folders]
+        for some in _some(missing, 500):
+            self._reader.tell("".join(f"contents {tree}\n" for tree in some).encode())
+            contents = [self._content(_parted(self._reader.line()), "tree") for _ in some]
+            for tree, content in zip(some, contents, strict=True):
+                if content is None:
+                    raise LookupError(f"there is no tree {tree}")
+                self._folders[tree] = dict(_entries(content, len(tree) // 2))
 
     def files(self, tree: str, path: str) -> dict[str, File]:
         """The files at or below a path; all, of the path ""."""
@@ -112,26 +135,49 @@ class Objects:
 
     def diff(self, old: str, new: str) -> list[Entry]:
         """What differs between two trees, file by file, no renames."""
-        return sorted(self._differing(old, new, ""), key=lambda entry: os.fsencode(entry.path))
+        found: list[Entry] = []
+        level: list[tuple[str | None, str | None, str]] = [(old, new, "")]
+        while level:
+            self._read(tree for two in level for tree in two[:2] if tree)
+            level = [inner for two in level for inner in self._differing(*two, found)]
+        return sorted(found, key=lambda entry: os.fsencode(entry.path))
 
-    def _differing(self, old: str | None, new: str | None, below: str) -> Iterator[Entry]:
-        olds, news = (self.folder(tree) if tree else {} for tree in (old, new))
+    def _differing(
+        self, old: str | None, new: str | None, below: str, found: list[Entry]
+    ) -> Iterator[tuple[str | None, str | None, str]]:
+        """Finds the files that differ; the folders that do, to be looked into."""
+        olds, news = (self._folders[tree] if tree else {} for tree in (old, new))
         for name in olds.keys() | news.keys():
             one, other = olds.get(name, _NONE), news.get(name, _NONE)
             if one == other:
                 continue
             trees = [file.blob if file.mode == TREE else None for file in (one, other)]
             if any(trees):
-                yield from self._differing(trees[0], trees[1], f"{below}{name}/")
+                yield trees[0], trees[1], f"{below}{name}/"
             one, other = (_NONE if file.mode == TREE else file for file in (one, other))
             if one != other:
-                yield Entry(f"{below}{name}", one.mode, one.blob, other.mode, other.blob)
+                found.append(Entry(f"{below}{name}", *one, *other))
 
     # -- writing --------------------------------------------------------------
 
-    def store(self, file: Path) -> BlobId:
-        """Stores the content of a file as it is; git itself reads it, whatever its size."""
-        return BlobId(self._blobs.ask(os.fsencode(file) + b"\n").decode())
+    def store(self, files: Sequence[Path]) -> list[BlobId]:
+        """Stores the contents of files as they are."""
+        ids: dict[Path, BlobId] = {}
+        for file in files:
+            if file.stat().st_size >= LARGE:  # which git would compress before it looks
+                id = self._id_of_blob(file)
+                ids.update({file: id} if self.id_of(id) else {})
+        for some in _some([file for file in files if file not in ids], 12):
+            self._blobs.tell(b"".join(os.fsencode(file) + b"\n" for file in some))
+            ids.update({file: BlobId(self._blobs.line().decode()) for file in some})
+        return [ids[file] for file in files]
+
+    def _id_of_blob(self, file: Path) -> BlobId:
+        sum = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
+        with file.open("rb") as content:
+            while piece := content.read(1 << 20):
+                sum.update(piece)
+        return BlobId(sum.hexdigest())
 
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(_stored(self._blobs, content))
@@ -170,17 +216,26 @@ class Objects:
             f"{file.mode:06o} {kinds.get(file.mode, 'blob')} {file.blob}\t{name}\0"
             for name, file in entries.items()
         ]
-        return self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+        made = self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+        self._folders[made] = entries
+        return made
+
+
+def _some(names: Sequence[Name], count: int) -> Iterator[Sequence[Name]]:
+    """Parts of a list that a pipe holds: 500 ids, or 12 paths of 4096 bytes at most."""
+    for start in range(0, len(names), count):
+        yield names[start : start + count]
+
+
+def _parted(answer: bytes) -> list[str] | None:
+    words = answer.decode(*_NAMES).split(" ")
+    return words if len(words) == 3 and words[2].isdigit() else None
 
 
 def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
     """The entries of a tree as it is stored: mode, name, and an id of `size` bytes."""
-    at = 0
-    while at < len(content):
-        blank, end = content.index(b" ", at), content.index(b"\0", at)
-        mode, name = int(content[at:blank], 8), os.fsdecode(content[blank + 1 : end])
-        at = end + 1 + size
-        yield name, File(mode, BlobId(content[end + 1 : at].hex()))
+    for mode, name, id in re.findall(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, content, re.DOTALL):
+        yield os.fsdecode(name), File(int(mode, 8), BlobId(id.hex()))
 
 
 def _stored(service: Service, content: bytes) -> str:

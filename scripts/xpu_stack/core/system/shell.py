@@ -93,10 +93,18 @@ class Service:
 
     def ask(self, question: bytes) -> bytes:
         """The line that it answers with. Raises CommandFailed when it ends instead."""
-        with self._asked() as (stdin, stdout):
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
-                stdin.write(question)
-                stdin.flush()
+        self.tell(question)
+        return self.line()
+
+    def tell(self, question: bytes) -> None:
+        """Asks without waiting; several questions may be up to 64 KB, which a pipe holds."""
+        with self._asked() as (stdin, _), contextlib.suppress(BrokenPipeError):
+            stdin.write(question)  # if it has ended, its answer says why
+            stdin.flush()
+
+    def line(self) -> bytes:
+        """The line of the next answer."""
+        with self._asked() as (_, stdout):
             line = stdout.readline()
             if not line.endswith(b"\n"):
                 raise self._ended()

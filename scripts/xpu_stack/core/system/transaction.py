@@ -46,8 +46,8 @@ class Renames:
 
     def refuse_unwritable(self, what: str) -> None:
         """Refuses if a folder cannot be written, before any is."""
-        folders = {_nearest(self.root / file.path) for file in self.files}
-        for folder in sorted(folders):
+        folders = {os.path.dirname(file.path) for file in self.files}
+        for folder in sorted({_nearest(self.root / folder) for folder in folders}):
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise ToolError(
                     f"{what} could not be changed; it is as it was.",
@@ -58,6 +58,7 @@ class Renames:
 
     def forward(self) -> None:
         """Puts every file in its place."""
+        os.makedirs(self.stage / "old", exist_ok=True)
         for number, file in enumerate(self.files):
             if not file.new_mode:  # first: a folder may come where a file was
                 self._out(number)
@@ -70,60 +71,67 @@ class Renames:
     def back(self) -> None:
         """Takes it all back, as far as it was done."""
         for file in self.files:
-            target, new = self.root / file.path, self.stage / "new" / file.path
+            target, new = self._target(file), self._new(file)
             if file.new_mode == GITLINK:
                 self._prune(target)
             elif file.new_mode and not os.path.lexists(new) and os.path.lexists(target):
-                target.rename(new)
-                self._prune(target.parent)
+                os.rename(target, new)
+                self._prune(os.path.dirname(target))
         for number, file in enumerate(self.files):
-            target, old = self.root / file.path, self._old(number)
+            target, old = self._target(file), self._old(number)
             if os.path.lexists(old):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                old.rename(target)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.rename(old, target)
             elif file.old_mode == GITLINK:
-                target.mkdir(parents=True, exist_ok=True)
+                os.makedirs(target, exist_ok=True)
 
-    def _old(self, number: int) -> Path:
+    def _target(self, file: Renamed) -> str:
+        return f"{self.root}/{file.path}"
+
+    def _new(self, file: Renamed) -> str:
+        return f"{self.stage}/new/{file.path}"
+
+    def _old(self, number: int) -> str:
         """Where the file that was there is kept; paths of old and new may need one folder."""
-        return self.stage / "old" / str(number)
+        return f"{self.stage}/old/{number}"
 
     def _out(self, number: int) -> None:
-        target, old = self.root / self.files[number].path, self._old(number)
+        file, old = self.files[number], self._old(number)
+        target = self._target(file)
         if os.path.lexists(old):
             return  # repeated: what stands there now is new
-        if target.is_dir() and not target.is_symlink():
+        if os.path.isdir(target) and not os.path.islink(target):
             self._prune(target)  # a submodule's: it goes when it is empty
         elif os.path.lexists(target):
-            old.parent.mkdir(exist_ok=True)
-            target.rename(old)
-            self._prune(target.parent)
+            os.rename(target, old)
+            if not file.new_mode:
+                self._prune(os.path.dirname(target))
 
     def _in(self, number: int) -> None:
         file = self.files[number]
-        target, new = self.root / file.path, self.stage / "new" / file.path
+        target, new = self._target(file), self._new(file)
         if file.new_mode != GITLINK and not os.path.lexists(new):
             return  # repeated: it is there
         self._out(number)
         if file.new_mode == GITLINK:
-            target.mkdir(parents=True, exist_ok=True)
+            os.makedirs(target, exist_ok=True)
         else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            new.rename(target)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(new, target)
 
-    def _prune(self, folder: Path) -> None:
+    def _prune(self, folder: str) -> None:
         """Removes a folder and those above it, as far as they are empty."""
-        while folder != self.root:
+        while folder != str(self.root):
             try:
-                folder.rmdir()
+                os.rmdir(folder)
             except OSError:
                 break  # something is left in it, or it is none
-            folder = folder.parent
+            folder = os.path.dirname(folder)
 
 
 def _nearest(path: Path) -> Path:
-    """The folder that a file is in, or the closest there is."""
-    return next(folder for folder in path.parents if folder.is_dir())
+    """A folder, or the closest there is above it."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def reason(error: Exception) -> str:

@@ -1,0 +1,408 @@
+"""`make bench-tools`: how long the tool takes, beside git and other patch tools.
+
+Everything is measured on clones of the base in a temporary folder, each round in
+turns, start-up included. The table has the medians of the rounds.
+"""
+
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import shell
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.layout import Layout
+
+ROUNDS = 5
+FILES = 4870  # that a rebase changes
+LARGE = 500  # MB of a file in a change
+_BEGIN = "<!-- written by make bench-tools PUBLISH=1 -->"
+_END = "<!-- end -->"
+_PERSON = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "bench"), ("EMAIL", "bench@invalid"))
+}
+
+Run = Callable[[], "Used"]
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a command took. seconds: by the clock; cpu: of the processors; peak: MB."""
+
+    seconds: float
+    cpu: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something that is measured. bound: in seconds, or in git's times, or in MB."""
+
+    name: str
+    runs: Mapping[str, Run]  # by tool
+    bound: float
+    unit: str = "s"
+    once: bool = False
+
+
+@dataclass
+class Result:
+    """The medians of a task, by tool."""
+
+    task: Task
+    used: dict[str, Used] = field(default_factory=dict)
+
+    @property
+    def value(self) -> float:
+        own = self.used["here"]
+        if self.task.unit == "MB":
+            return own.peak
+        return own.seconds / (self.used["git"].seconds if self.task.unit == "git" else 1)
+
+    @property
+    def row(self) -> list[str]:
+        task, unit = self.task, {"s": " s", "MB": " MB", "git": " times git"}[self.task.unit]
+        cells = [_shown(self.used.get(tool), task.unit) for tool in ("here", "git", "stg", "quilt")]
+        verdict = "met" if self.value <= task.bound else f"**{self.value:.2g}{unit}**"
+        return [task.name, *cells, f"{task.bound:g}{unit}", verdict]
+
+
+def _shown(used: Used | None, unit: str) -> str:
+    if used is None:
+        return "—"
+    return f"{used.peak:.0f} MB" if unit == "MB" else f"{used.seconds:.2f} ({used.cpu:.2f})"
+
+
+def bench(layout: Layout, base: str, *, publish: bool) -> bool:
+    """Measures, prints the table and writes it into docs/; whether all bounds are met."""
+    if not (layout.checkout(base) / ".git").exists():
+        raise ToolError(
+            "The tool's own checkout is not there.",
+            why="what is measured are clones of it",
+            next="make apply",
+            code=ExitCode.USAGE,
+        )
+    loads = [os.getloadavg()[0]]
+    with tempfile.TemporaryDirectory(prefix="xpu-stack-bench-") as folder:
+        results = _Bench(layout, base, Path(folder)).run()
+    loads.append(os.getloadavg()[0])
+    page = _page(results, loads)
+    say(page)
+    if publish:
+        path = layout.repository / "docs" / "comparison.md"
+        before, _, rest = path.read_text().partition(_BEGIN)
+        path.write_text(f"{before}{_BEGIN}\n\n{page}\n\n{_END}{rest.partition(_END)[2]}")
+    return all(one.value <= one.task.bound for one in results)
+
+
+def _page(results: Sequence[Result], loads: Sequence[float]) -> str:
+    head = ["task", "here", "git", "StGit", "quilt", "bound", "verdict"]
+    rows = [head, ["---"] * len(head), *(one.row for one in results)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return (
+        f"Medians of {ROUNDS} rounds in one run, in seconds by the clock, and in brackets of the "
+        f"processors.\n{_machine()}; load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
+    )
+
+
+def _machine() -> str:
+    git = shell.run(["git", "--version"]).text.strip()
+    return f"{os.cpu_count()} processors ({platform.machine()}), {git}"
+
+
+class _Bench:
+    """The clones, and what is measured on them."""
+
+    def __init__(self, layout: Layout, base: str, folder: Path) -> None:
+        self.base, self.folder = base, folder
+        self.project, self.home = layout.repository, folder / "home"
+        self.patches = folder / "patches"
+        self.env = {
+            **os.environ,
+            **_PERSON,
+            "XPU_STACK_HOME": str(self.home),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "QUILT_PATCHES": str(self.patches),
+            "QUILT_PC": str(folder / "quilt" / ".pc"),
+        }
+        self.home.mkdir()
+        (self.home / "env").symlink_to(layout.python)
+        self.ours = self._clone(layout.checkout(base), self.home / f"pytorch-{base}")
+        self.git = self._clone(self.ours, folder / "git")
+        self.stg = self._clone(self.ours, folder / "stg")
+        self.quilt = self._clone(self.ours, folder / "quilt")
+        self.series = Series.load(layout, base)
+        self.memo = self.ours / ".git/xpu-stack/memo.json"
+
+    def _clone(self, source: Path, into: Path) -> Path:
+        self._git(self.folder, "clone", "--quiet", "--branch=base", str(source), str(into))
+        self._git(into, "remote", "remove", "origin")
+        return into
+
+    # -- commands ---------------------------------------------------------------
+
+    def _used(self, *words: str | Path, cwd: Path, fails: bool = False) -> Used:
+        with tempfile.TemporaryFile() as said:
+            start = time.monotonic()
+            process = subprocess.Popen(
+                list(map(str, words)),
+                cwd=cwd,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            seconds = time.monotonic() - start
+            if bool(process.returncode) != fails:
+                said.seek(0)
+                told = said.read().decode(errors="replace").strip()
+                raise ToolError(
+                    f"'{' '.join(map(str, words[:4]))} ...' did not do what is measured.",
+                    why=f"exit {process.returncode}: {(told.splitlines() or [''])[-1]}",
+                    next="make check",
+                )
+        # of the largest process among it and its children
+        return Used(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+    def _tool(self, *words: str, fails: bool = False, project: Path | None = None) -> Used:
+        project = project or self.project
+        script = project / "scripts" / "bootstrap.py"
+        return self._used(sys.executable, script, *words, cwd=project, fails=fails)
+
+    def _git(self, folder: Path, *words: str | Path, fails: bool = False) -> Used:
+        return self._used("git", "-c", "gc.auto=0", *words, cwd=folder, fails=fails)
+
+    def _sh(self, folder: Path, script: str, fails: bool = False) -> Used:
+        return self._used("sh", "-c", script, cwd=folder, fails=fails)
+
+    # -- what is measured ---------------------------------------------------------
+
+    def run(self) -> list[Result]:
+        self._tool("apply")
+        self._git(self.ours, "format-patch", "--quiet", "-o", self.patches, "base..xpu-stack")
+        names = sorted(path.name for path in self.patches.glob("*.patch"))
+        (self.patches / "series").write_text("".join(f"{name}\n" for name in names))
+        mails = b"".join((self.patches / name).read_bytes() for name in names)
+        (self.patches / "mbox").write_bytes(mails)
+        self._fork("drifted", self._many())
+        self._fork("conflicting", self._in_conflict())
+        results = []
+        with progress(None, "measuring") as bar:
+            for task in [*self._everyday(), *self._forks(), self._large()]:
+                bar.step(task.name)
+                results.append(self._measure(task))
+        return results
+
+    def _measure(self, task: Task) -> Result:
+        rounds: dict[str, list[Used]] = {tool: [] for tool in task.runs}
+        for _ in range(1 if task.once else ROUNDS):
+            for tool, run in task.runs.items():
+                if tool in ("here", "git") or shutil.which(tool):
+                    rounds[tool].append(run())
+        medians = {tool: _median(used) for tool, used in rounds.items() if used}
+        return Result(task, medians)
+
+    def _everyday(self) -> list[Task]:
+        mails = [str(path) for path in sorted(self.patches.glob("*.patch"))]
+        status = lambda: self._git(self.git, "status", "--porcelain")  # noqa: E731
+        return [
+            Task(
+                "apply the series, base to last",
+                {
+                    "here": lambda: self._apply_all(),
+                    "git": lambda: self._am(*mails),
+                    "stg": lambda: self._stg_import(),
+                    "quilt": lambda: self._push_all(),
+                },
+                2,
+                "git",
+            ),
+            Task("apply, nothing to do", {"here": lambda: self._tool("apply"), "git": status}, 0.3),
+            Task(
+                "status",
+                {
+                    "here": lambda: self._tool("status"),
+                    "git": status,
+                    "stg": lambda: self._used("stg", "series", cwd=self.stg),
+                    "quilt": lambda: self._used("quilt", "applied", cwd=self.quilt),
+                },
+                0.3,
+            ),
+            Task("check", {"here": lambda: self._tool("check")}, 0.7),
+            Task(
+                "export, nothing changed",
+                {
+                    "here": lambda: self._tool("export"),
+                    "git": lambda: self._git(
+                        self.git, "format-patch", "-q", "-o", self.folder / "out", "base.."
+                    ),
+                    "stg": lambda: self._used(
+                        "stg", "export", "-d", self.folder / "stg-out", cwd=self.stg
+                    ),
+                },
+                0.7,
+            ),
+            Task(
+                "--help",
+                {"here": lambda: self._tool("--help"), "git": lambda: self._git(self.git, "-h")},
+                0.2,
+            ),
+        ]
+
+    def _apply_all(self) -> Used:
+        self._tool("apply", "--stage", "base")
+        self.memo.unlink(missing_ok=True)
+        return self._tool("apply")
+
+    def _am(self, *mails: str) -> Used:
+        self._git(self.git, "reset", "--quiet", "--hard", "base")
+        return self._git(self.git, "am", "--quiet", *mails)
+
+    def _stg_import(self, onto: str = "base") -> Used:
+        self._sh(self.stg, f"git checkout -fqB work{time.monotonic_ns()} {onto} && stg init")
+        return self._sh(self.stg, f"stg import -M '{self.patches}/mbox'")
+
+    def _push_all(self) -> Used:
+        self._sh(self.quilt, "quilt applied >/dev/null 2>&1 && quilt pop -qaf; true")
+        return self._used("quilt", "push", "-qa", cwd=self.quilt)
+
+    # -- forks ----------------------------------------------------------------------
+
+    def _fork(self, name: str, edits: Mapping[str, bytes]) -> None:
+        """A branch of each clone with a commit that makes files so."""
+        self._git(self.git, "switch", "--quiet", "-c", name, "base")
+        for path, content in edits.items():
+            (self.git / path).write_bytes(content)
+        self._git(self.git, "commit", "--quiet", "--all", "-m", name)
+        self._git(self.git, "switch", "--quiet", "base")
+        for other in (self.ours, self.stg, self.quilt):
+            self._git(other, "fetch", "--quiet", self.git, f"{name}:{name}")
+
+    def _many(self) -> dict[str, bytes]:
+        """Files that the series leaves alone, each with a line more."""
+        touched = {path for change in self.series.all_changes() for path in change.touched_paths()}
+        listed = shell.run(["git", "ls-files", "-s", "-z"], cwd=self.git).text.split("\0")
+        regular = [line.split("\t")[1] for line in listed if line.startswith("1006")]
+        chosen = [path for path in regular if path not in touched][:FILES]
+        return {path: (self.git / path).read_bytes() + b"\n" for path in chosen}
+
+    def _in_conflict(self) -> dict[str, bytes]:
+        """The lines that the first patch of the series edits, edited."""
+        change = next(one for one in self.series.all_changes() if one.patch)
+        edits = {}
+        for path in change.patched_paths()[:3]:
+            words = ["git", "diff", "-U0", "base", "xpu-stack", "--", path]
+            told = shell.run(words, cwd=self.ours).text
+            lines = (self.git / path).read_bytes().split(b"\n")
+            for head in [line for line in told.splitlines() if line.startswith("@@ -")]:
+                at = int(head.split(" ")[1].lstrip("-").split(",")[0])
+                lines[max(at - 1, 0)] += b" # ours"
+            edits[path] = b"\n".join(lines)
+        return edits
+
+    def _forks(self) -> list[Task]:
+        mails = [str(path) for path in sorted(self.patches.glob("*.patch"))]
+        return [
+            Task(
+                f"rebase over {FILES} files",
+                {
+                    "here": lambda: self._rebase("drifted"),
+                    "git": lambda: self._switch("drifted"),
+                    "stg": lambda: self._stg_rebase("drifted"),
+                    "quilt": lambda: self._quilt_onto("drifted"),
+                },
+                3,
+                "git",
+            ),
+            Task(
+                "conflict report",
+                {
+                    "here": lambda: self._rebase("conflicting", fails=True),
+                    "git": lambda: self._am_3("conflicting", *mails),
+                    "stg": lambda: self._stg_rebase("conflicting", fails=True),
+                    "quilt": lambda: self._quilt_onto("conflicting", fails=True),
+                },
+                2,
+            ),
+        ]
+
+    def _rebase(self, onto: str, fails: bool = False) -> Used:
+        if (self.ours / ".git/xpu-stack/conflict.json").exists():
+            self._tool("abort")
+        self._tool("rebase", "--onto", "base")
+        self.memo.unlink(missing_ok=True)
+        return self._tool("rebase", "--onto", onto, fails=fails)
+
+    def _switch(self, to: str) -> Used:
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        return self._git(self.git, "switch", "--quiet", "--detach", to)
+
+    def _am_3(self, onto: str, *mails: str) -> Used:
+        self._switch(onto)
+        return self._git(self.git, "am", "--quiet", "-3", *mails, fails=True)
+
+    def _stg_rebase(self, onto: str, fails: bool = False) -> Used:
+        self._sh(self.stg, "git reset -q --hard")
+        self._stg_import()
+        return self._used("stg", "rebase", onto, cwd=self.stg, fails=fails)
+
+    def _quilt_onto(self, onto: str, fails: bool = False) -> Used:
+        self._sh(self.quilt, "rm -rf .pc && git checkout -qf base && git clean -qfd")
+        self._used("quilt", "push", "-qa", cwd=self.quilt)
+        script = f"quilt pop -qa && git checkout -q {onto} && quilt push -qa"
+        return self._sh(self.quilt, script, fails=fails)
+
+    # -- memory -----------------------------------------------------------------------
+
+    def _large(self) -> Task:
+        return Task(
+            f"{LARGE} MB file in a change, memory",
+            {"here": self._with_large, "git": self._add_large},
+            100,
+            "MB",
+            once=True,
+        )
+
+    def _with_large(self) -> Used:
+        project = self.folder / "project"
+        skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
+        shutil.copytree(self.project, project, ignore=skipped, symlinks=True)
+        if (self.ours / ".git/xpu-stack/conflict.json").exists():
+            self._tool("abort")
+        self._tool("rebase", "--onto", "base")
+        last = [file for change in self.series.all_changes() for file in change.files][-1]
+        _fill(project / last.kept_at)
+        runs = [self._tool(verb, project=project) for verb in ("apply", "status", "export")]
+        return max(runs, key=lambda used: used.peak)
+
+    def _add_large(self) -> Used:
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        _fill(self.git / "large")
+        return self._git(self.git, "add", "large")
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb") as file:
+        for _ in range(LARGE):
+            file.write(os.urandom(1 << 20))
+
+
+def _median(used: Sequence[Used]) -> Used:
+    return Used(
+        statistics.median(one.seconds for one in used),
+        statistics.median(one.cpu for one in used),
+        max(one.peak for one in used),
+    )

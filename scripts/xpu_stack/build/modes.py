@@ -1,0 +1,30 @@
+"""The modes and the sanitizers of a build."""
+
+import enum
+
+
+class Mode(enum.Enum):
+    """What is compiled: what the series alone brings, or everything."""
+
+    FAST = "fast"
+    FULL = "full"
+
+
+class Sanitizer(enum.Enum):
+    """What the compiler adds to find errors at run time."""
+
+    NONE = ""
+    THREAD = "thread"  # ThreadSanitizer
+    ADDRESS = "address"  # AddressSanitizer, with leaks and undefined behaviour
+
+    @property
+    def flags(self) -> str:
+        """For compiling and linking; -O1 -g1 so that reports have good stacks."""
+        common = "-g1 -O1 -fno-omit-frame-pointer"
+        if self is Sanitizer.THREAD:
+            return f"{common} -fsanitize=thread"
+        if self is Sanitizer.ADDRESS:
+            # vptr compares type infos across libraries that hide theirs
+            kinds = "-fsanitize=address,undefined -fno-sanitize=vptr"
+            return f"{common} {kinds} -fno-sanitize-recover=undefined"
+        return ""

@@ -1,0 +1,82 @@
+"""Patches as git writes them: the paths in them, and what they make of files as they say.
+
+A patch names by its id the file that it was made for, and the file that it gives.
+Where the file here is that one, there is nothing to search: its lines are put in
+where they belong, and the id of what comes of it proves that it is right. Whatever
+else there is to a patch is for `git apply`.
+"""
+
+import re
+from dataclasses import dataclass
+
+_PLAIN = re.compile(
+    rb"diff --git a/(?P<path>[^\n]+) b/(?P=path)\n"
+    rb"index (?P<old>[0-9a-f]{40,64})\.\.(?P<new>[0-9a-f]{40,64}) (?P<mode>[0-7]{6})\n"
+    rb"--- a/(?P=path)\t?\n\+\+\+ b/(?P=path)\t?\n(?=@@ )"
+)
+_SECTION = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What a patch does to a file that stays where it is."""
+
+    path: str
+    old: str  # ids of the contents
+    new: str
+    mode: int
+    hunks: bytes
+
+    def of(self, content: bytes) -> bytes:
+        """What becomes of the content that it was made for; anything of another."""
+        olds, news, at, last = _LINE.findall(content), list[bytes](), 0, b""
+        for line in _LINE.findall(self.hunks):
+            hunk, kind = _HUNK.match(line), line[:1]
+            if hunk:
+                start = int(hunk[1]) - (hunk[2] != b"0")
+                news += olds[at:start]
+                at = start
+            elif kind == b"\\" and last[:1] in b" +" and news:
+                news[-1] = news[-1].removesuffix(b"\n")  # so the file ends
+            if kind in b" +":
+                news.append(line[1:])
+            at += kind in b" -"
+            last = line
+        return b"".join(news + olds[at:])
+
+
+def edits(patch: bytes) -> list[Edit] | None:
+    """The edits of a patch that has nothing else in it."""
+    found = []
+    for section in _SECTION.split(patch):
+        head = _PLAIN.match(section)
+        if head is None and section:
+            return None
+        if head is not None:
+            path = head["path"].decode("utf-8", "surrogateescape")
+            ids = head["old"].decode(), head["new"].decode()
+            found.append(Edit(path, *ids, int(head["mode"], 8), section[head.end() :]))
+    return found
+
+
+def paths_in(patch: str) -> set[str]:
+    """The paths that a patch speaks of; others that look like one do no harm."""
+    found = set()
+    for line in patch.split("\n"):
+        if line.startswith("diff --git "):  # two names of the same length
+            found.add(_unquoted(line[len(line) // 2 + 6 :]).partition("/")[2])
+        elif line.startswith(("--- ", "+++ ")):
+            found.add(_unquoted(line[4:].partition("\t")[0]).partition("/")[2])
+        elif line.startswith(("rename ", "copy ")):
+            found.add(_unquoted(line.split(" ", 2)[-1]))
+    return found - {""}
+
+
+def _unquoted(name: str) -> str:
+    """A name that git has put in quotes, as C does."""
+    if not name.startswith('"'):
+        return name
+    content = name.strip('"').encode("utf-8", "surrogateescape").decode("unicode_escape")
+    return content.encode("latin-1").decode("utf-8", "surrogateescape")

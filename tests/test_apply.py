@@ -252,7 +252,7 @@ def test_a_missing_base_is_refused(project: Project) -> None:
         """\
 error: PYTORCH_SRC=PROJECT/nothing is not a PyTorch source tree.
   why: there is no such folder
-  next: make apply PYTORCH_SRC=<path> # or without PYTORCH_SRC, to fetch the release""",
+  next: make apply PYTORCH_SRC=<path> # or without, to fetch the release""",
     )
 
 

@@ -19,6 +19,12 @@ FORGET ?=
 ONTO ?=
 DRY_RUN ?=
 STEPS ?=
+INTO ?=
+FILES ?=
+NAME ?=
+BEFORE ?=
+TO ?=
+JSON ?=
 
 MAKEFLAGS += --no-print-directory
 
@@ -43,6 +49,12 @@ rebase:
 undo:
 	@$(tool) undo $(checkout) $(call option,--steps,STEPS)
 
+redo:
+	@$(tool) redo $(checkout) $(call option,--steps,STEPS)
+
+moves:
+	@$(tool) moves $(checkout) $(if $(JSON),--json)
+
 continue:
 	@$(tool) continue $(checkout) $(if $(EMPTY),--empty)
 
@@ -61,6 +73,28 @@ export:
 new:
 	@$(tool) new $(call option,--change,CHANGE) $(call option,--title,TITLE) $(call option,--after,AFTER) \
 		$(call option,--base,BASE)
+
+edit:
+	@$(tool) edit $(call option,--change,CHANGE) $(checkout)
+
+drop:
+	@$(tool) drop $(call option,--change,CHANGE) $(checkout)
+
+undrop:
+	@$(tool) undrop $(call option,--change,CHANGE) $(checkout)
+
+fold:
+	@$(tool) fold $(call option,--change,CHANGE) $(call option,--into,INTO) $(checkout)
+
+split:
+	@$(tool) split $(call option,--change,CHANGE) $(call option,--files,FILES) $(call option,--name,NAME) \
+		$(call option,--title,TITLE) $(if $(BEFORE),--before) $(checkout)
+
+move:
+	@$(tool) move $(call option,--change,CHANGE) $(call option,--after,AFTER) $(checkout)
+
+rename:
+	@$(tool) rename $(call option,--change,CHANGE) $(call option,--to,TO) $(checkout)
 
 check:
 	@$(tool) check $(call option,--base,BASE)

@@ -2,10 +2,10 @@
 
 Note [The log of moves]
 ~~~~~~~~~~~~~~~~~~~~~~~
-A move (apply, rebase, continue, export, undo) is recorded as a commit. Its
+A move (apply, export, drop, undo and so on) is recorded as a commit. Its
 message says what the checkout was before and after: HEAD, the commit, the
 stack's branch, the changes that were dropped. Its tree has what was done to the
-series' files with it (edits.py). Its parents are the commits that it speaks of,
+series' files with it (series_update.py). Its parents are the commits that it speaks of,
 so that git keeps them. The ref refs/xpu-stack/moves is the newest record and
 its reflog has the earlier ones, as refs/stash has its entries; git expires them
 as it does any reflog. There is no file beside git.
@@ -52,12 +52,36 @@ class State:
 
 
 @dataclass(frozen=True)
-class Move:
-    """An entry of the log."""
+class Operation:
+    """What is done to a checkout, as the log has it.
+
+    about: the change, say; steps: of undo and redo, how many operations. commit:
+    one that git keeps with the record: what was dropped, or edits of the work
+    tree, which may be overwritten then.
+    """
 
     verb: str
+    about: str = ""
+    steps: int = 0
+    commit: CommitId | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.about}".rstrip()
+
+
+@dataclass(frozen=True)
+class Move:
+    """An entry of the log. edit: what was done to the series' files; when: seconds."""
+
+    operation: Operation
     before: State
     after: State
+    edit: TreeId | None = None
+    when: int = 0
+
+    @property
+    def verb(self) -> str:
+        return self.operation.verb
 
 
 def current(repository: Repository) -> State:
@@ -74,17 +98,49 @@ def current(repository: Repository) -> State:
 
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
-    listed = _records(repository)
-    if number == 0 and not listed:  # git has let the reflog expire; the ref stays
-        listed = [*filter(None, [repository.commit_id(LOG)])]
-    if number >= len(listed):
-        return None
-    data = json.loads(repository.line("show", "-s", "--format=%b", listed[number]))
-    return Move(data["verb"], state(data["before"]), state(data["after"]))
+    found = entries(repository, f"--skip={number}", "--max-count=1")
+    return found[0] if found else None
 
 
-def _records(repository: Repository) -> list[str]:
-    return (repository.ask("log", "--walk-reflogs", "--format=%H", LOG, "--") or "").split()
+def entries(repository: Repository, *limits: str) -> list[Move]:
+    """The log, newest first."""
+    form = "--format=tformat:%H%x00%T%x00%gd%x00%b%x01"
+    words = ("log", "--walk-reflogs", "--date=unix", form, *limits, LOG, "--")
+    told = repository.ask(*words)
+    if not told and "--skip=0" in limits:  # git has let the reflog expire; the ref stays
+        told = repository.ask("log", "--max-count=1", form, LOG, "--")
+    empty = repository.empty_tree() if told else None
+    return [_move(record, empty) for record in (told or "").split("\x01") if record.strip()]
+
+
+def _move(record: str, empty: TreeId | None) -> Move:
+    _, tree, name, body = record.strip().split("\0")
+    data = json.loads(body)
+    told = {key: data[key] for key in ("verb", "about", "steps", "commit") if key in data}
+    when = int(name.partition("@{")[2].rstrip("}") or 0)
+    edit = None if tree == empty else TreeId(tree)
+    return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
+
+
+def history(repository: Repository) -> tuple[list[Move], list[Move]]:
+    """What can be undone, and what can be redone, each in the order in which it would be.
+
+    An undo takes operations off the first list and puts them on the second, a
+    redo puts them back. Any other operation empties the second.
+    """
+    done: list[Move] = []
+    undone: list[Move] = []
+    for one in reversed(entries(repository)):
+        if one.operation.steps:
+            back = one.verb == "undo"
+            for _ in range(one.operation.steps):
+                source, target = (done, undone) if back else (undone, done)
+                if source:  # git may have let earlier entries expire
+                    target.append(source.pop())
+        else:
+            done.append(one)
+            undone.clear()
+    return done[::-1], undone[::-1]
 
 
 def state(data: dict[str, Any]) -> State:
@@ -115,16 +171,9 @@ def applied(repository: Repository) -> frozenset[str] | None:
     return frozenset(one.trailers.change for one in left)
 
 
-def edit(repository: Repository, number: int) -> TreeId | None:
-    """What the move `number` moves ago did to the series' files; None: nothing."""
-    listed = _records(repository)
-    tree = repository.tree_of(listed[number]) if number < len(listed) else None
-    return None if tree == repository.empty_tree() else tree
-
-
 def move(
     repository: Repository,
-    verb: str,
+    operation: Operation,
     after: State,
     edit: TreeId | None = None,
     *,
@@ -136,26 +185,26 @@ def move(
     work tree as it is.
     """
     before = current(repository)
-    record = _record(repository, Move(verb, before, after), edit)
+    record = _record(repository, Move(operation, before, after, edit))
     newest = repository.commit_id(LOG)
     refs = [RefUpdate(LOG, record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_STACK, after.tip or ZERO, before.tip or ZERO))
-    reason = f"xpu-stack: {verb}"
-    Switch(repository).to(after.commit, after.head, refs, reason, files=files)
+    reason, saved = f"xpu-stack: {operation}", operation.commit
+    Switch(repository).to(after.commit, after.head, refs, reason, files=files, saved=saved)
 
 
 def length(repository: Repository) -> int:
     """How many moves the log has."""
-    return len(_records(repository))
+    return len((repository.ask("log", "--walk-reflogs", "--format=%H", LOG, "--") or "").split())
 
 
-def put_back(repository: Repository, to: State, length: int) -> None:
+def put_back(repository: Repository, to: State, entries: int) -> None:
     """Takes a row of moves back as if it had not been: the log is as long as before."""
     if current(repository) != to:
-        move(repository, "return", to)
-    for _ in range(len(_records(repository)) - length):
-        if length:
+        move(repository, Operation("return"), to)
+    for _ in range(length(repository) - entries):
+        if entries:
             # the ref, and what each entry says it was before, follow
             words = ("reflog", "delete", "--updateref", "--rewrite", f"{LOG}@{{0}}")
             repository.run(*words)
@@ -164,9 +213,11 @@ def put_back(repository: Repository, to: State, length: int) -> None:
             return
 
 
-def _record(repository: Repository, made: Move, edit: TreeId | None) -> CommitId:
-    tree = edit or repository.empty_tree()
-    spoken_of = [made.before.commit, made.before.tip, made.after.commit, made.after.tip]
+def _record(repository: Repository, made: Move) -> CommitId:
+    before, after, operation = made.before, made.after, made.operation
+    spoken_of = [before.commit, before.tip, after.commit, after.tip, operation.commit]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
-    message = f"{made.verb}\n\n{json.dumps(asdict(made))}\n"
+    told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
+    message = f"{operation}\n\n{json.dumps(told)}\n"
+    tree = made.edit or repository.empty_tree()
     return repository.commit_tree(tree, parents, message, _RECORDER)

@@ -69,10 +69,11 @@ def _is_for_a_change(commit: Commit) -> bool:
     return bool(trailers(commit.message)) or commit.message.startswith(_TO_SQUASH)
 
 
-def refuse_unsafe(repository: Repository, branch: str) -> None:
-    """Refuses a checkout in which a move could lose a person's work."""
+def refuse_unsafe(repository: Repository, branch: str, *, edits: bool = False) -> None:
+    """Refuses a checkout in which a move could lose a person's work. edits: they are wanted."""
     refuse_operation(repository)
-    _refuse_dirty(repository)
+    if not edits:
+        _refuse_dirty(repository)
     current = repository.branch()
     if current != branch and repository.commit_id(f"refs/heads/{branch}"):
         where = f"the branch '{current}'" if current else "no branch"

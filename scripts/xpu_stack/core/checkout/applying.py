@@ -126,14 +126,14 @@ def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[Comm
     repository, tip = work.repository, made[-1] if made else base
     if there.above and not made:
         why = "without the stack it would become a part of the base"
-        raise _notcarried(work, there, there.above[0], why)
+        raise _not_carried(work, there, there.above[0], why)
     if tip == there.tip:
         return there.above[-1].id if there.above else tip
     for commit in there.above:
         merged = merge(repository, work.series.identity(0), tip, commit.id)
         if merged.stages or len(commit.parents) > 1:
             why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
-            raise _notcarried(work, there, commit, why)
+            raise _not_carried(work, there, commit, why)
         if merged.tree == repository.tree_of(tip):
             say(f"your own {stack.named(commit)} alters nothing there, and is left out")
         else:
@@ -141,7 +141,7 @@ def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[Comm
     return tip
 
 
-def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+def _not_carried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
     return ToolError(
         f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
         why=why,

@@ -55,9 +55,8 @@ class State:
 class Operation:
     """What is done to a checkout, as the log has it.
 
-    about: the change, say; steps: of undo and redo, how many operations. commit:
-    one that git keeps with the record: what was dropped, or edits of the work
-    tree, which may be overwritten then.
+    about: the change, say; steps: of undo and redo, how many operations;
+    commit: the change that was dropped, which git keeps with the record.
     """
 
     verb: str
@@ -98,23 +97,23 @@ def current(repository: Repository) -> State:
 
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
-    found = entries(repository, f"--skip={number}", "--max-count=1")
+    found = entries(repository, number, 1)
     return found[0] if found else None
 
 
-def entries(repository: Repository, *limits: str) -> list[Move]:
+def entries(repository: Repository, skip: int = 0, limit: int = -1) -> list[Move]:
     """The log, newest first."""
-    form = "--format=tformat:%H%x00%T%x00%gd%x00%b%x01"
-    words = ("log", "--walk-reflogs", "--date=unix", form, *limits, LOG, "--")
-    told = repository.ask(*words)
-    if not told and "--skip=0" in limits:  # git has let the reflog expire; the ref stays
+    form = "--format=tformat:%T%x00%gd%x00%b%x01"
+    words = ("--walk-reflogs", "--date=unix", f"--skip={skip}", f"--max-count={limit}")
+    told = repository.ask("log", form, *words, LOG, "--")
+    if not told and not skip:  # git has let the reflog expire; the ref stays
         told = repository.ask("log", "--max-count=1", form, LOG, "--")
     empty = repository.empty_tree() if told else None
     return [_move(record, empty) for record in (told or "").split("\x01") if record.strip()]
 
 
 def _move(record: str, empty: TreeId | None) -> Move:
-    _, tree, name, body = record.strip().split("\0")
+    tree, name, body = record.strip().split("\0")
     data = json.loads(body)
     told = {key: data[key] for key in ("verb", "about", "steps", "commit") if key in data}
     when = int(name.partition("@{")[2].rstrip("}") or 0)
@@ -190,8 +189,8 @@ def move(
     refs = [RefUpdate(LOG, record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_STACK, after.tip or ZERO, before.tip or ZERO))
-    reason, saved = f"xpu-stack: {operation}", operation.commit
-    Switch(repository).to(after.commit, after.head, refs, reason, files=files, saved=saved)
+    reason = f"xpu-stack: {operation}"
+    Switch(repository).to(after.commit, after.head, refs, reason, files=files)
 
 
 def length(repository: Repository) -> int:

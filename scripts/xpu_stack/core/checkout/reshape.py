@@ -74,7 +74,7 @@ def run(work: Workspace, request: Request) -> Edit:
         edit = _differing(contents)
     with _trial(work, edit) as tried:
         after = _followed(tried, there, shape.after, request)
-    operation = replace(_operation(request), commit=_kept(shape, given))
+    operation = replace(_operation(request), commit=_dropped(shape, request))
     with series_update.made(work, operation, edit, after) as tree:
         moves.move(repository, operation, after, tree)
     conflicts.forget_answers(repository)
@@ -417,12 +417,12 @@ def _operation(request: Request) -> Operation:
     return Operation(request.verb, " ".join([request.change, *about]))
 
 
-def _kept(shape: _Shape, given: Given) -> CommitId | None:
-    """What the log keeps for an undrop, or of the work tree."""
-    if given.request.verb == "drop":
-        (diff,) = next(one.diffs for one in shape.before if one.id == given.request.change)
-        return diff.commit.id
-    return given.extra[0].id if given.extra else None
+def _dropped(shape: _Shape, request: Request) -> CommitId | None:
+    """The commit of the change that is dropped, for an undrop."""
+    if request.verb != "drop":
+        return None
+    (diff,) = next(one.diffs for one in shape.before if one.id == request.change)
+    return diff.commit.id
 
 
 # -- the checkout ------------------------------------------------------------------

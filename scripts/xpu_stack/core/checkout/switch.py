@@ -36,7 +36,7 @@ from pathlib import Path
 from xpu_stack.core.system import commands, critical, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.core.system.git import ZERO, BlobId, CommitId, Entry, File, Repository
+from xpu_stack.core.system.git import ZERO, CommitId, Entry, File, Repository
 from xpu_stack.core.system.shell import CommandFailed
 from xpu_stack.core.system.transaction import (
     GITLINK,
@@ -126,15 +126,14 @@ class Switch:
         reason: str,
         *,
         files: bool = True,
-        saved: CommitId | None = None,
     ) -> None:
         """Moves the checkout and its index to `new`, the refs, and HEAD to the branch `head`.
 
-        files: False leaves the work tree as it is. saved: a commit that git keeps.
+        files: False leaves the work tree as it is.
 
         Untracked files stay; one that is in the way of a new file is a
-        ToolError, and so is an edited file, unless it is as it will be, or as
-        it is in `saved`. Either comes before anything has happened.
+        ToolError, and so is an edited file, unless it is as it will be. Either
+        comes before anything has happened.
         """
         old = self._repository.commit_id("HEAD")
         assert old is not None
@@ -142,18 +141,15 @@ class Switch:
         here = Place(old, self._repository.branch() or "")
         plan = Plan(here, Place(new, head), reason, refs, [])
         self._prepare(entries, entries if files else [])
-        critical.run(lambda: self._go(plan, entries, entries if files else [], saved))
+        critical.run(lambda: self._go(plan, entries, entries if files else []))
 
     # -- steps 1 to 3 -----------------------------------------------------------
 
-    def _go(
-        self, plan: Plan, entries: list[Entry], files: list[Entry], saved: CommitId | None
-    ) -> None:
+    def _go(self, plan: Plan, entries: list[Entry], files: list[Entry]) -> None:
         try:
             self._take_lock()
-            edited = self._edited(files, saved)
-            there = {path for path, same in edited.items() if same}
-            self._refuse_collisions([e for e in files if e.path not in edited], files)
+            there = self._as_they_will_be(files)
+            self._refuse_collisions(files, there)
             plan.files.extend(
                 Renamed(e.path, e.old_mode, e.new_mode) for e in files if e.path not in there
             )
@@ -200,10 +196,10 @@ class Switch:
             self._lock.unlink()
         shutil.rmtree(self._stage, ignore_errors=True)
 
-    def _refuse_collisions(self, entries: list[Entry], files: list[Entry]) -> None:
-        going = {Path(entry.path) for entry in files if not entry.new_mode}
+    def _refuse_collisions(self, entries: list[Entry], there: set[str]) -> None:
+        going = {Path(entry.path) for entry in entries if not entry.new_mode}
         for entry in entries:
-            if entry.old_mode:
+            if entry.old_mode or entry.path in there:
                 continue
             shown = self._in_the_way(Path(entry.path), going)
             if shown is None:
@@ -233,24 +229,22 @@ class Switch:
                 return name
         return None
 
-    def _edited(self, entries: list[Entry], saved: CommitId | None) -> dict[str, bool]:
-        """The edited files, and whether each has its new content already, as after an export."""
+    def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
+        """The edited files that have their new content already, as after an export."""
         words = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all")
         listed = self._repository.run("status", *words, "--no-renames").text.split("\0")
         edited = {line[3:] for line in listed if line}
-        mine = [entry for entry in entries if entry.path in edited]
-        kept = self._repository.files(saved, [e.path for e in mine]) if saved else {}
-        gone = File(0, BlobId(ZERO)) if saved else None
-        found = {}
-        for entry in mine:
-            content = self._repository.store_edited(entry.path)
-            found[entry.path] = content == File(entry.new_mode, entry.new)
-            if not found[entry.path] and content != kept.get(entry.path, gone):
+        found = set()
+        for entry in entries:
+            if entry.path not in edited:
+                continue
+            if self._repository.store_edited(entry.path) != File(entry.new_mode, entry.new):
                 raise ToolError(
                     f"{entry.path} was edited meanwhile; the checkout is as it was.",
                     why="the move changes that file, and the edit would be lost",
                     next=commands.git(self._repository.folder, "stash"),
                 )
+            found.add(entry.path)
         return found
 
     @contextlib.contextmanager

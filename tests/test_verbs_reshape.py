@@ -661,7 +661,8 @@ def test_a_row_of_verbs_taken_at_random(tmp_path: Path) -> None:
     for name in ("device/runtime", "device/aten", "stream/stream"):
         (project.folder / f"patches/v1.13.1/{name}.patch").unlink()
     folders = ("c10_xpu/device/c10", "aten_xpu/device/aten", "c10_xpu/stream/c10")
-    write(project.folder, {f"{one}/{n}.h": f"// {one} {n}\n" for one in folders for n in range(3)})
+    names = [f"{one}/{k}{n}.h" for k, one in enumerate(folders) for n in range(3)]
+    write(project.folder, {name: f"// {name}\n" for name in names})
     own = project.folder / ".xpu/pytorch-v1.13.1"
     git(project.folder, "clone", "-q", str(project.checkout), str(own))
     git(own, "branch", "base")

@@ -1,15 +1,18 @@
 """Drop, undrop, fold, split, move, rename and edit: series, checkout and log together."""
 
+import contextlib
+import os
 import random
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
 from project import BASE, SERIES, TEXT, Project, drift, git, write
 from test_export import changed, kept
-from test_faults import all_of, start
+from test_faults import all_of, settled, start, until
 from workspace import workspace
 from xpu_stack.core.checkout import (
     applying,
@@ -22,6 +25,7 @@ from xpu_stack.core.checkout import (
     undo,
 )
 from xpu_stack.core.checkout.target import Request
+from xpu_stack.core.system import transaction
 from xpu_stack.core.system.errors import ToolError
 
 HOOKS = "aten_xpu/device/aten/Hooks.cpp"
@@ -542,20 +546,56 @@ def test_a_second_base_with_patches_of_its_own(applied: Project) -> None:
 # -- killed --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", ["gone", "file 1", "move", "index", "refs"])
-def test_a_move_cut_off_is_finished_by_the_next_run(applied: Project, point: str) -> None:
-    before = all_of(applied)
-    do(applied, "move", "device/aten", AFTER="stream/stream")
-    after = all_of(applied)
+MOVE = ["move", "--change", "device/aten", "--after", "stream"]
+
+
+def before_and_after(project: Project) -> tuple[dict[str, object], dict[str, object]]:
+    """Both, of a change that is moved; it is back where it was then."""
+    before = all_of(project)
+    do(project, "move", "device/aten", AFTER="stream")
+    after = all_of(project)
+    undone(project)
+    assert all_of(project) == before
+    return before, after
+
+
+def test_a_verb_cut_off_is_finished_by_the_next_run(applied: Project) -> None:
+    _, after = before_and_after(applied)
+    for point in ("gone", "file 1", "move", "index", "refs"):
+        process = start(applied, *MOVE, fault=point)
+        process.communicate()
+        assert process.returncode == (-signal.SIGKILL if point == "move" else 3)
+        with workspace(applied) as work:
+            transaction.recover(work.layout)  # as each run does first
+        with workspace(applied):
+            pass
+        assert all_of(applied) == after, point
+        undone(applied)
+
+
+def test_a_verb_killed_at_random_moments(applied: Project) -> None:
+    before, after = before_and_after(applied)
+    started = time.monotonic()
+    applied.ok(*MOVE)
+    duration = time.monotonic() - started
     undone(applied)
-    assert all_of(applied) == before
-    process = start(applied, "move", "--change", "device/aten", "--after", "stream", fault=point)
-    process.communicate()
-    assert process.returncode == (-signal.SIGKILL if point == "move" else 3)
-    applied.ok("status")
-    assert all_of(applied) == after
-    undone(applied)
-    assert all_of(applied) == before
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(5):
+        process = start(applied, *MOVE)
+        time.sleep(chance.uniform(duration / 3, duration * 1.1))  # the moment is the test's input
+        with contextlib.suppress(ProcessLookupError):  # it may be done
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        until(lambda: not (applied.folder / "patches/.transaction/journal.json").exists())
+        settled(applied)
+        assert kept(applied) in (before["series"], after["series"]), "neither before nor after"
+        with workspace(applied):
+            pass
+        assert all_of(applied) in (before, after)
+        if all_of(applied) == after:
+            undone(applied)
 
 
 def test_an_edit_cut_off_before_the_checkout_moves(applied: Project) -> None:
@@ -566,15 +606,15 @@ def test_an_edit_cut_off_before_the_checkout_moves(applied: Project) -> None:
     in_order(applied, "device/runtime", "device/aten", "stream/stream")
 
 
-@pytest.mark.parametrize("point", ["gone", "file 1", "head"])
-def test_a_move_that_fails_takes_all_back(
-    applied: Project, point: str, monkeypatch: pytest.MonkeyPatch
+def test_a_verb_that_fails_takes_all_back(
+    applied: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = all_of(applied)
-    monkeypatch.setenv("XPU_STACK_FAULT", f"{point}!")
-    with pytest.raises(ToolError, match="it is as it was"):
-        do(applied, "move", "device/aten", AFTER="stream/stream")
-    assert all_of(applied) == before
+    for point in ("gone", "file 1", "head"):
+        monkeypatch.setenv("XPU_STACK_FAULT", f"{point}!")
+        with pytest.raises(ToolError, match="it is as it was"):
+            do(applied, "move", "device/aten", AFTER="stream")
+        assert all_of(applied) == before
 
 
 # -- any row of them -----------------------------------------------------------------

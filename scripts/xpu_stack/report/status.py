@@ -73,7 +73,7 @@ class _State:
     def of_change(self, change: str, one: Applied | None) -> str:
         if one is None:
             if change in self.dropped:
-                return "[yellow]dropped[/]"
+                return "[yellow]skipped[/]"
             return "[yellow]taken out[/]" if change in self.left else "no"
         if not one.as_made:
             return "[yellow]changed by hand[/]"

@@ -133,8 +133,10 @@ def report(
     apart: the change met an edit of the series, and not the base.
     """
     misfit = conflict.misfit
-    other = f"this {goal.request.verb}" if apart and goal.request else "the base"
-    what = f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {other}."
+    the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
+    what = (
+        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
+    )
     if misfit.pristine is None:
         return ToolError(
             what,
@@ -146,7 +148,7 @@ def report(
         )
     worktree = layout.for_checkout(repository.folder) / "conflict"
     _set_up(repository, conflict.onto, misfit, worktree)
-    places = [place for file in misfit.files for place in _places(worktree, file, other)]
+    places = [place for file in misfit.files for place in _places(worktree, file, the_base)]
     _record(repository).write_text(
         json.dumps(
             {
@@ -211,12 +213,12 @@ def _hunks(path: Path) -> list[str]:
     return found
 
 
-def _places(worktree: Path, file: str, other: str) -> list[str]:
+def _places(worktree: Path, file: str, the_base: str) -> list[str]:
     """What the report says of a file in conflict."""
     unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
     stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
     if stages == {"1", "3"}:
-        return [f"{file}: {other} has deleted it"]
+        return [f"{file}: {the_base} has deleted it"]
     if stages == {"1", "2"}:
         return [f"{file}: the change deletes it"]
     path = worktree / file

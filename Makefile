@@ -14,8 +14,9 @@ tool := $(PYTHON) scripts/bootstrap.py
 $(foreach one,$(.VARIABLES),$(if $(filter command,$(origin $(one))),\
 	$(eval override $(one) := $$(value $(one)))$(eval export $(one))))
 
-verbs := help apply rebase undo continue abort resolutions status show diff which export new \
-	check build test bisect sanitize python own-tests shell wheel test-wheel tidy bench bench-tools review mail submit \
+verbs := help apply rebase undo redo moves continue abort resolutions status show diff which \
+	export new edit drop undrop fold split move rename check build test bisect sanitize \
+	python own-tests shell wheel test-wheel tidy bench bench-tools review mail submit \
 	doctor clean distclean reference
 
 .PHONY: $(verbs) lint self-test verify

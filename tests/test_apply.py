@@ -357,9 +357,9 @@ def test_status_shows_commits_of_changes_that_the_series_has_not(project: Projec
     assert set(rows(shown).values()) == {"yes"}
 
 
-def test_status_shows_what_is_dropped_and_what_was_taken_out(project: Project) -> None:
+def test_status_shows_what_is_skipped_and_what_was_taken_out(project: Project) -> None:
     project.ok("apply", "--drop", "device/aten")
-    assert rows(project.ok("status")) == {"runtime": "yes", "aten": "dropped", "stream": "yes"}
+    assert rows(project.ok("status")) == {"runtime": "yes", "aten": "skipped", "stream": "yes"}
     git(project.checkout, "reset", "-q", "--hard", "HEAD~")
     assert rows(project.ok("status"))["stream"] == "taken out"
     # that there is less was asked for: an export keeps it in the series

@@ -78,7 +78,7 @@ def folders_for_files(project: Project) -> None:
 PAIRS = {
     "apply": (["apply", "--stage", "stream"], ["apply", "--stage", "base"]),
     "rebase": (["rebase", "--onto", "newer"], ["rebase", "--onto", "main"]),
-    "undo": (["undo"], ["undo"]),
+    "undo": (["undo"], ["redo"]),
 }
 
 

@@ -54,7 +54,7 @@ def test_an_error_is_listed_with_its_words() -> None:
     assert refused.code is ExitCode.REFUSED
     # words that another function is given, a local name, and those of bootstrap
     assert "The title is too long or empty." in found
-    assert "Change <number> of <of>, <id>, does not fit the base." in found
+    assert "Change <number> of <of>, <id>, does not fit <the base>." in found
     assert found["Python is too old."].code is ExitCode.MISSING
 
 

@@ -1,5 +1,7 @@
 """Moves taken back."""
 
+import json
+
 import pytest
 from project import Project, drift, git, write
 from test_export import kept
@@ -20,11 +22,13 @@ def test_the_first_apply(project: Project) -> None:
     after = project.snapshot()
     project.ok("undo")
     assert project.snapshot() == before
-    # undone in its turn, it is a redo
-    project.ok("undo")
+    project.ok("redo")
     assert project.snapshot() == after
     project.ok("undo")
     assert project.snapshot() == before
+    ended = project.run("undo")
+    assert ended.code == 2
+    assert "There is no operation to undo." in ended.err
 
 
 def test_from_no_branch(project: Project) -> None:
@@ -43,7 +47,7 @@ def test_a_rebase(newer: Project) -> None:
     assert "undone: rebase" in newer.ok("undo")
     assert newer.snapshot() == before
     assert "is already at" in newer.ok("apply")
-    newer.ok("undo")
+    newer.ok("redo")
     assert newer.snapshot() == after
 
 
@@ -61,7 +65,7 @@ def test_an_export(project: Project) -> None:
     assert after[1] != before[1]
     assert "undone: export" in project.ok("undo")
     assert kept(project) == before[1]
-    project.ok("undo")
+    project.ok("redo")
     assert (project.snapshot(), kept(project)) == after
     assert "is already at" in project.ok("apply")
 
@@ -77,7 +81,7 @@ def test_two_exports_at_once(project: Project) -> None:
     project.ok("undo", "--steps", "2")
     assert (project.snapshot(), kept(project)) == before
     assert "is already at" in project.ok("apply")
-    project.ok("undo")
+    project.ok("redo", "--steps", "2")
     assert (project.snapshot(), kept(project)) == after
 
 
@@ -101,11 +105,11 @@ def test_several_moves(newer: Project) -> None:
     after = newer.snapshot()
     newer.ok("undo", "--steps", "2")
     assert newer.snapshot() == before
-    newer.ok("undo")
+    newer.ok("redo", "--steps", "2")
     assert newer.snapshot() == after
     ended = newer.run("undo", "--steps", "9")
     assert ended.code == 2
-    assert "the log has less than 9 moves" in ended.err
+    assert "the log has less than 9 to undo" in ended.err
     assert newer.snapshot() == after
 
 
@@ -116,7 +120,7 @@ def test_a_drop_is_undone_too(project: Project) -> None:
     project.ok("undo")
     assert project.log() == ["Add hooks", "Add devices", "base"]
     assert "is already at" in project.ok("apply", "--stage", "device")
-    project.ok("undo")
+    project.ok("redo")
     assert "is already at" in project.ok("apply", "--stage", "device")
     assert project.log() == ["Add devices", "base"]
 
@@ -124,7 +128,9 @@ def test_a_drop_is_undone_too(project: Project) -> None:
 def test_nothing_to_undo(project: Project) -> None:
     ended = project.run("undo")
     assert ended.code == 2
-    assert "There is no move to undo." in ended.err
+    assert "There is no operation to undo." in ended.err
+    assert "There is no operation to redo." in project.run("redo").err
+    assert "no operation has been recorded" in project.ok("moves")
 
 
 def test_work_since_is_refused(project: Project) -> None:
@@ -179,3 +185,35 @@ def test_a_log_that_git_has_let_expire(project: Project) -> None:
     assert "is already at" in project.ok("apply")
     project.ok("undo")
     assert project.log() == ["base"]
+
+
+def test_one_step_at_a_time_and_back(project: Project) -> None:
+    states = []
+    for words in (["device/runtime"], ["device"], ["stream"]):
+        states.append(project.snapshot())
+        project.ok("apply", "--stage", *words)
+    states.append(project.snapshot())
+    for before in states[-2::-1]:
+        project.ok("undo")
+        assert project.snapshot() == before
+    for after in states[1:3]:
+        project.ok("redo")
+        assert project.snapshot() == after
+    listed = json.loads(project.ok("moves", "--json"))
+    assert [(one["verb"], one["about"], one["undone"]) for one in listed] == [
+        ("apply", "stream", True),
+        ("apply", "device", False),
+        ("apply", "device/runtime", False),
+    ]
+    assert listed[0]["before"] == listed[1]["after"]
+    assert listed[1]["after"]["commit"] == git(project.checkout, "rev-parse", "HEAD").strip()
+    assert listed[0]["files"] == []
+    assert listed[0]["time"].endswith("+00:00")
+    told = project.ok("moves")
+    assert "redo STEPS=1" in told
+    assert "undo STEPS=2" in told
+    # what is done then cannot be redone into
+    project.ok("apply", "--stage", "base")
+    assert "There is no operation to redo." in project.run("redo").err
+    project.ok("undo")
+    assert project.snapshot() == states[2]

@@ -17,6 +17,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     inspecting,
     moving,
     packaging,
+    reshaping,
     running,
     showing,
     submitting,

@@ -1,14 +1,27 @@
-"""Verbs that move a checkout: apply, rebase, continue, abort, undo."""
+"""Verbs that move a checkout: apply, rebase, continue, abort, undo, redo, moves."""
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option, stage_or_last
-from xpu_stack.core.checkout import applying, conflicts, stack
+from xpu_stack.cli.options import (
+    EPILOG,
+    checkout_options,
+    cli,
+    json_option,
+    stage_option,
+    stage_or_last,
+)
+from xpu_stack.cli.reshaping import say_edited
+from xpu_stack.core.checkout import applying, conflicts, move_list, reshape, stack
 from xpu_stack.core.checkout import rebase as rebasing
 from xpu_stack.core.checkout import undo as undoing
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
+
+_Command = Callable[..., Any]
 
 _drop_option = click.option(
     "--drop", default="", help="Changes to skip, because the base already has them."
@@ -80,21 +93,48 @@ def rebase_(
         applying.say_result(work, goal.stage, changed)
 
 
+def _steps_option(what: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--steps", type=click.IntRange(1), default=1, show_default=True, help=f"How many to {what}."
+    )
+
+
 @cli.command("undo", epilog=EPILOG)
-@click.option(
-    "--steps",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="How many operations to revert.",
-)
+@_steps_option("revert")
 @checkout_options
 def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
-    """Reverts the last operation: apply, rebase, continue, export or undo."""
+    """Reverts the last operation on the checkout and the series; repeated, the one before it."""
     with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
-        oldest = undoing.undo(work, steps)
-        console.say(f"undone: {oldest.verb}")
-        applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
+        for one in undoing.undo(work, steps):
+            console.say(f"undone: {one.operation}")
+        _say_where(work)
+
+
+@cli.command("redo", epilog=EPILOG)
+@_steps_option("do again")
+@checkout_options
+def redo_(steps: int, base: str, pytorch_src: str | None) -> None:
+    """Does an operation again that undo has reverted."""
+    with applying.opened(Layout.current(), base, pytorch_src, "redo") as work:
+        for one in undoing.redo(work, steps):
+            console.say(f"done again: {one.operation}")
+        _say_where(work)
+
+
+def _say_where(work: applying.Workspace) -> None:
+    applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
+
+
+@cli.command("moves", epilog=EPILOG)
+@json_option
+@checkout_options
+def moves_(as_json: bool, base: str, pytorch_src: str | None) -> None:
+    """Lists the operations that undo and redo can go through."""
+    with applying.opened_to_read(Layout.current(), base, pytorch_src, "moves") as work:
+        if as_json:
+            console.print_json(move_list.as_json(work))
+        else:
+            move_list.show(work)
 
 
 @cli.command("continue", epilog=EPILOG)
@@ -106,6 +146,9 @@ def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
         goal, kept = conflicts.resolve(work, empty=empty)
         for one in kept:
             console.say(f"kept with the series: {one}")
+        if goal.request is not None:
+            say_edited(work, reshape.run(work, goal.request))
+            return
         applying.refuse_unsafe(work)
         changed = applying.reach(work, goal, goal.verb)
         applying.say_result(work, goal.stage, changed)

@@ -159,7 +159,7 @@ class _State:
     def of_change(self, change: str, one: Applied | None) -> str:
         if one is None:
             if change in self.dropped:
-                return "dropped"
+                return "skipped"
             return "taken out" if change in self.left else _NOT_APPLIED
         if not one.as_made:
             return "changed by hand"

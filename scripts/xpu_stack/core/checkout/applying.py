@@ -85,12 +85,13 @@ def _make_up_for(work: Workspace) -> None:
     found = series_update.cut_off(work)
     if found is None:
         return
-    verb, edit, to = found
+    operation, edit, to = found
     series_update.done(work.repository)  # whatever becomes of it, it is tried once
     if to is None:
         adopt(work, edit)
     else:
-        moves.move(work.repository, verb, to, edit)
+        moves.move(work.repository, operation, to, edit)
+    verb = operation.verb
     say(f"an earlier {verb} was interrupted after it wrote the series; the checkout now follows it")
 
 
@@ -114,31 +115,32 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     there = stack.read(repository)
     base = goal.base or there.base
     made = expected(work, base, goal)
-    after = moves.State.of_stack(repository, _carried(work, there, base, made), goal.dropped)
+    after = moves.State.of_stack(repository, carried(work, there, base, made), goal.dropped)
+    operation = moves.Operation(verb, goal.onto or goal.stage)
     if after == moves.current(repository):
         left = {one.trailers.change for one in there.applied}
         if moves.applied(repository) not in (None, left):
             # a person moved the branch there; that this was asked for is to be known
-            moves.move(repository, verb, after)
+            moves.move(repository, operation, after)
         return False
     with progress(None, f"changing the checkout to '{goal.stage}'"):
-        moves.move(repository, verb, after)
+        moves.move(repository, operation, after)
     return True
 
 
-def _carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
+def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
     """The top when the person's own commits above the stack are put on new commits of it."""
     repository, tip = work.repository, made[-1] if made else base
     if there.above and not made:
         why = "without the stack it would become a part of the base"
-        raise _not_carried(work, there, there.above[0], why)
+        raise _notcarried(work, there, there.above[0], why)
     if tip == there.tip:
         return there.above[-1].id if there.above else tip
     for commit in there.above:
-        merged = merge(repository, work.series.identity(0), tip, commit.id)
+        merged = merge(repository, tip, commit.id)
         if merged.stages or len(commit.parents) > 1:
             why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
-            raise _not_carried(work, there, commit, why)
+            raise _notcarried(work, there, commit, why)
         if merged.tree == repository.tree_of(tip):
             say(f"your own {stack.named(commit)} alters nothing there, and is left out")
         else:
@@ -146,7 +148,7 @@ def _carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[Com
     return tip
 
 
-def _not_carried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
     return ToolError(
         f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
         why=why,
@@ -160,7 +162,7 @@ def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
     made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
-    return work.repository.tree_of(_carried(work, there, there.base, made))
+    return work.repository.tree_of(carried(work, there, there.base, made))
 
 
 def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
@@ -172,7 +174,7 @@ def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
 
 def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> CommitId:
     """`tip` in place of the stack's, with the person's own commits above it."""
-    return _carried(work, there, there.base, [tip])
+    return carried(work, there, there.base, [tip])
 
 
 def adopt(work: Workspace, edit: TreeId | None) -> None:
@@ -184,10 +186,10 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
     there = stack.read(work.repository)
     goal = _goal_of(work, there)
     made = expected(work, there.base, goal)
-    tip = _carried(work, there, there.base, made)
+    tip = carried(work, there, there.base, made)
     if edit is not None or made[-1] != there.tip:
         after = moves.State.of_stack(work.repository, tip, goal.dropped)
-        moves.move(work.repository, "export", after, edit, files=False)
+        moves.move(work.repository, moves.Operation("export"), after, edit, files=False)
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:

@@ -58,13 +58,13 @@ class AlreadyThere:
     resolved: tuple[Resolution, ...] = ()  # in the merge that gave nothing new
 
 
-def merge(repository: Repository, who: Identity, tip: str, theirs: CommitId) -> Merge:
+def merge(repository: Repository, tip: str, theirs: CommitId) -> Merge:
     """git's three-way merge of `tip` and what the commit `theirs` does."""
     # git 2.39 finds the common ground from the history only: give the
     # three trees one that has just this shape.
-    ground = repository.commit_tree(repository.tree_of(f"{theirs}^"), [], "ground", who)
-    ours_ = repository.commit_tree(repository.tree_of(tip), [ground], "ours", who)
-    theirs_ = repository.commit_tree(repository.tree_of(theirs), [ground], "theirs", who)
+    ground = repository.scratch_commit(repository.tree_of(f"{theirs}^"), (), "ground").id
+    ours_ = repository.scratch_commit(repository.tree_of(tip), (ground,), "ours").id
+    theirs_ = repository.scratch_commit(repository.tree_of(theirs), (ground,), "theirs").id
     result = repository.run("merge-tree", "--write-tree", "-z", ours_, theirs_, check=False)
     head, _, messages = result.text.partition("\0\0")
     tree, *listed = head.split("\0")
@@ -195,7 +195,7 @@ class Builder:
         if pristine is None:
             problem = self._why_not(tip, change)
             return Misfit(None, tuple(change.patched_paths()), None, problem)
-        merged = merge(self.repository, self.series.identity(0), tip, pristine)
+        merged = merge(self.repository, tip, pristine)
         if not merged.stages:
             return merged.tree
         if self.resolutions is None:

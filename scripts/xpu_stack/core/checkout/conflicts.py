@@ -15,8 +15,8 @@ from pathlib import Path
 from xpu_stack.core.checkout import resolutions, stack
 from xpu_stack.core.checkout.commits import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.checkout.preview import Finding
-from xpu_stack.core.checkout.resolutions import Hunks, Resolution
-from xpu_stack.core.checkout.target import Goal
+from xpu_stack.core.checkout.resolutions import Content, Hunks, Resolution, Resolutions
+from xpu_stack.core.checkout.target import Goal, Request
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
@@ -28,7 +28,10 @@ from xpu_stack.core.system.settings import settings
 
 @dataclass(frozen=True)
 class Pending:
-    """A conflict that waits for a person."""
+    """A conflict that waits for a person.
+
+    apart: the answer is kept for this operation only, see `answers`.
+    """
 
     goal: Goal
     change: str
@@ -36,6 +39,19 @@ class Pending:
     pristine: CommitId
     worktree: Path
     branch: str  # of the stack
+    apart: bool
+
+
+def answers(repository: Repository) -> Resolutions:
+    """How the conflicts of an edit of the series were resolved, until it is done.
+
+    The change and the series are other ones then: the conflict will not come back.
+    """
+    return Resolutions(repository.own_folder / "answers")
+
+
+def forget_answers(repository: Repository) -> None:
+    shutil.rmtree(answers(repository).folder, ignore_errors=True)
 
 
 def _record(repository: Repository) -> Path:
@@ -48,13 +64,15 @@ def pending(repository: Repository) -> Pending | None:
         return None
     data = json.loads(path.read_text())
     goal = data["goal"]
+    request = Request(**goal["request"]) if goal.get("request") else None
     return Pending(
-        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"]),
+        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"], request),
         data["change"],
         CommitId(data["onto"]),
         CommitId(data["pristine"]),
         Path(data["worktree"]),
         data.get("branch", settings().name),
+        data.get("apart", False),
     )
 
 
@@ -108,11 +126,17 @@ def report(
     conflict: Conflict,
     goal: Goal,
     findings: list[Finding],
+    *,
+    apart: bool = False,
 ) -> ToolError:
-    """Sets the work tree up and says what is in it."""
+    """Sets the work tree up and says what is in it.
+
+    apart: the change met an edit of the series, and not the base.
+    """
     misfit = conflict.misfit
+    the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
     what = (
-        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit the base."
+        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
     )
     if misfit.pristine is None:
         return ToolError(
@@ -125,7 +149,7 @@ def report(
         )
     worktree = layout.for_checkout(repository.folder) / "conflict"
     _set_up(repository, conflict.onto, misfit, worktree)
-    places = [place for file in misfit.files for place in _places(worktree, file)]
+    places = [place for file in misfit.files for place in _places(worktree, file, the_base)]
     record = {
         "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
         "change": conflict.change.id,
@@ -133,6 +157,7 @@ def report(
         "pristine": misfit.pristine,
         "worktree": str(worktree),
         "branch": stack.branch(repository),
+        "apart": apart,
     }
     files.write(_record(repository), json.dumps(record))
     there = _told(findings)
@@ -187,12 +212,12 @@ def _hunks(path: Path) -> list[str]:
     return found
 
 
-def _places(worktree: Path, file: str) -> list[str]:
+def _places(worktree: Path, file: str, the_base: str) -> list[str]:
     """What the report says of a file in conflict."""
     unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
     stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
     if stages == {"1", "3"}:
-        return [f"{file}: the base has deleted it"]
+        return [f"{file}: {the_base} has deleted it"]
     if stages == {"1", "2"}:
         return [f"{file}: the change deletes it"]
     path = worktree / file
@@ -209,13 +234,18 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     waiting = _waiting(repository)
     stack.choose(repository, waiting.branch)
     answer = _answer(waiting)
-    who = work.series.identity(0)
-    merged = merge(repository, who, waiting.onto, waiting.pristine)
+    merged = merge(repository, waiting.onto, waiting.pristine)
     hunks = resolutions.hunks_of(repository, merged)
     _refuse_nothing_left(repository, waiting, hunks, answer, empty=empty)
-    contents = work.resolutions.record(repository, waiting.change, merged, hunks, answer)
-    transaction.write(work.layout, contents)
+    known = answers(repository) if waiting.apart else work.resolutions
+    contents = known.record(repository, waiting.change, merged, hunks, answer)
+    if waiting.apart:
+        _write(contents)
+    else:
+        transaction.write(work.layout, contents)
     _forget(repository, waiting)
+    if waiting.apart:
+        return waiting.goal, []
     paths = list(merged.stages)
     now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
     for path in paths:
@@ -223,6 +253,15 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
             say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
     folders = {path.parent for path in contents}
     return waiting.goal, [one for one in work.resolutions.all() if one.folder in folders]
+
+
+def _write(contents: Mapping[Path, Content]) -> None:
+    for path, content in contents.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content[1])
 
 
 def _refuse_nothing_left(
@@ -233,7 +272,7 @@ def _refuse_nothing_left(
     *,
     empty: bool,
 ) -> None:
-    if answer == repository.tree_of(waiting.onto):
+    if answer == repository.tree_of(waiting.onto) and not waiting.apart:
         raise ToolError(
             f"Nothing of {waiting.change} is left in the answer.",
             why="the files are as they are without the change",
@@ -286,6 +325,7 @@ def abort(repository: Repository) -> str:
     """Gives the conflict up; the checkout is as it was all the time."""
     waiting = _waiting(repository)
     _forget(repository, waiting)
+    forget_answers(repository)
     return waiting.change
 
 

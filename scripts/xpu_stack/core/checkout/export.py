@@ -55,21 +55,22 @@ def export(work: Workspace) -> list[Path]:
     _refuse_changed_series(work, there)
     commits = with_edits(repository, there)
     differing = [source for source in _with_shape(work, there, commits) if source.differs]
-    _say_untracked(repository)
+    say_untracked(repository)
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
         wanted = {
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
         }
-        with series_update.made(work, "export", series_update.Edit.to(wanted), None) as edit:
+        made = moves.Operation("export"), series_update.Edit.to(wanted), None
+        with series_update.made(work, *made) as edit:
             _adopt(work, edit)
     else:
         _adopt(work, None)
     return [source.path for source in differing]
 
 
-def _say_untracked(repository: Repository) -> None:
+def say_untracked(repository: Repository) -> None:
     names = untracked_files(repository)
     for name in names[:_SHOWN]:
         add = commands.git(repository.folder, "add", "--", name)
@@ -150,14 +151,14 @@ def _with_shape(work: Workspace, there: stack.Stack, commits: list[Commit]) -> l
     had = set(ids[:ends]) if left is None else set(ids) & left
     gone = {one for one in had if one not in applied and one not in without}
     written = {source.path: source for source in sources(work, commits)}
-    owners = _owners(work, written, applied, gone)
+    owner_of = owners(work, written, applied, gone)
     for change in work.series.all_changes():
         if change.id in gone:
-            for path in _files_of(work, change):
+            for path in files_of(work, change):
                 written.setdefault(path, Source(path, None))
     file = SeriesFile.read(work.layout.series_file)
     file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
-    file.settle(owners)
+    file.settle(owner_of)
     _credit(work, file, there)
     return [*written.values(), Source(file.path, file.text.encode())]
 
@@ -188,7 +189,7 @@ def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
     return order
 
 
-def _owners(
+def owners(
     work: Workspace, written: dict[Path, Source], applied: list[str], gone: set[str]
 ) -> dict[str, str]:
     """Payload file -> its change, as it will be."""
@@ -205,7 +206,7 @@ def _owners(
     return owners
 
 
-def _files_of(work: Workspace, change: Change) -> list[Path]:
+def files_of(work: Workspace, change: Change) -> list[Path]:
     text, patch = _places(work, change)
     return [text, patch, *(file.source for file in change.files)]
 
@@ -220,13 +221,7 @@ def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
 def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
     """The changes' commits with the work tree's edits in those that they belong to."""
     commits = [applied.commit for applied in there.applied]
-    own = _touched_above(repository, there)
-    edited = {}
-    for path in edited_files(repository):
-        if path in own:
-            say(f"not exported: the edit of {path}, which your own {own[path]} touches")
-        else:
-            edited[path] = repository.store_edited(path)
+    edited = edits(repository, there)
     if not edited:
         return commits
     touched = [
@@ -244,6 +239,18 @@ def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
             )
         owner[path] = numbers[-1]
     return _squashed(repository, commits, edited, owner)
+
+
+def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
+    """The edits that are not committed, but for those of files of the commits above the stack."""
+    own = _touched_above(repository, there)
+    edited = {}
+    for path in edited_files(repository):
+        if path in own:
+            say(f"not exported: the edit of {path}, which your own {own[path]} touches")
+        else:
+            edited[path] = repository.store_edited(path)
+    return edited
 
 
 def _touched_above(repository: Repository, there: stack.Stack) -> dict[str, str]:
@@ -347,12 +354,11 @@ def _payload_of(
 
 def _new_place(work: Workspace, change: Change, target: str) -> Path:
     """Where a file goes that is new in its change; one of its stage stays where it is."""
-    files = [
-        file for one in work.series.all_changes() for file in one.files if one.stage == change.stage
-    ]
-    for file in files:
-        if file.target == target:
-            return file.source
+    for one in work.series.all_changes():
+        for file in one.files:
+            if file.target == target:
+                home = PurePosixPath(file.kept_at).parts[0]
+                return work.layout.repository / home / change.stage / target
     used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
     home = settings().home(target)
     if len(used) == 1:

@@ -2,13 +2,13 @@
 
 Note [The log of moves]
 ~~~~~~~~~~~~~~~~~~~~~~~
-A move (apply, rebase, continue, export, undo) is recorded as a commit. Its
+A move (apply, export, drop, undo and so on) is recorded as a commit. Its
 message says what the checkout was before and after: HEAD, the commit, the
 stack's branch, the changes that were dropped. Its tree has what was done to the
-series' files with it (edits.py). Its parents are the commits that it speaks of,
-so that git keeps them. Each stack has a log: a ref below refs/<name> is its
-newest record and the ref's reflog has the earlier ones, as refs/stash has its
-entries; git expires them as it does any reflog. There is no file beside git.
+series' files with it (series_update.py). Its parents are the commits that it speaks of,
+so that git keeps them. Each stack has a log: a ref below refs/<name> is its newest
+record, and the ref's reflog has the earlier ones, as refs/stash has its entries;
+git expires them as it does any reflog. There is no file beside git.
 
 The record becomes the ref's value in the same step in which the branch moves
 (see Note [All or nothing]): a move that is over is in the log, and no other.
@@ -22,8 +22,6 @@ from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.switch import RefUpdate, Switch
 from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
 from xpu_stack.core.system.settings import settings
-
-# The record of the same move is the same commit.
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,35 @@ class State:
 
 
 @dataclass(frozen=True)
-class Move:
-    """An entry of the log."""
+class Operation:
+    """What is done to a checkout, as the log has it.
+
+    about: the change, say; steps: of undo and redo, how many operations;
+    commit: the change that was dropped, which git keeps with the record.
+    """
 
     verb: str
+    about: str = ""
+    steps: int = 0
+    commit: CommitId | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.about}".rstrip()
+
+
+@dataclass(frozen=True)
+class Move:
+    """An entry of the log. edit: what was done to the series' files; when: seconds."""
+
+    operation: Operation
     before: State
     after: State
+    edit: TreeId | None = None
+    when: int = 0
+
+    @property
+    def verb(self) -> str:
+        return self.operation.verb
 
 
 def log(repository: Repository) -> str:
@@ -81,18 +102,58 @@ def current(repository: Repository) -> State:
 
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
-    newest = repository.commit_id(log(repository))  # git lets the reflog expire; the ref stays
-    listed = _records(repository)[number : number + 1] if number else [*filter(None, [newest])]
-    if not listed:
-        return None
-    data = json.loads(repository.commit(CommitId(listed[0])).message.partition("\n\n")[2])
-    return Move(data["verb"], state(data["before"]), state(data["after"]))
+    if number == 0:  # git lets the reflog expire; the ref stays
+        newest = repository.commit_id(log(repository))
+        return _of_commit(repository, newest) if newest else None
+    found = entries(repository, number, 1)
+    return found[0] if found else None
 
 
-def _records(repository: Repository) -> list[str]:
-    return (
-        repository.ask("log", "--walk-reflogs", "--format=%H", log(repository), "--") or ""
-    ).split()
+def entries(repository: Repository, skip: int = 0, limit: int = -1) -> list[Move]:
+    """The log, newest first."""
+    form = "--format=tformat:%T%x00%gd%x00%b%x01"
+    words = ("--walk-reflogs", "--date=unix", f"--skip={skip}", f"--max-count={limit}")
+    told = repository.ask("log", form, *words, log(repository), "--") or ""
+    found = []
+    for record in filter(str.strip, told.split("\x01")):
+        tree, name, body = record.strip().split("\0")
+        when = int(name.partition("@{")[2].rstrip("}"))
+        found.append(_move(repository, TreeId(tree), body, when))
+    last = entry(repository, 0) if not found and not skip else None
+    return [last] if last else found
+
+
+def _of_commit(repository: Repository, record: CommitId) -> Move:
+    commit = repository.commit(record)
+    return _move(repository, commit.tree, commit.message.partition("\n\n")[2])
+
+
+def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
+    data = json.loads(body)
+    told = {key: data[key] for key in ("verb", "about", "steps", "commit") if key in data}
+    edit = None if tree == repository.empty_tree() else tree
+    return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
+
+
+def history(repository: Repository) -> tuple[list[Move], list[Move]]:
+    """What can be undone, and what can be redone, each in the order in which it would be.
+
+    An undo takes operations off the first list and puts them on the second, a
+    redo puts them back. Any other operation empties the second.
+    """
+    done: list[Move] = []
+    undone: list[Move] = []
+    for one in reversed(entries(repository)):
+        if one.operation.steps:
+            back = one.verb == "undo"
+            for _ in range(one.operation.steps):
+                source, target = (done, undone) if back else (undone, done)
+                if source:  # git may have let earlier entries expire
+                    target.append(source.pop())
+        else:
+            done.append(one)
+            undone.clear()
+    return done[::-1], undone[::-1]
 
 
 def state(data: dict[str, Any]) -> State:
@@ -123,16 +184,9 @@ def applied(repository: Repository) -> frozenset[str] | None:
     return frozenset(one.trailers.change for one in left)
 
 
-def edit(repository: Repository, number: int) -> TreeId | None:
-    """What the move `number` moves ago did to the series' files; None: nothing."""
-    listed = _records(repository)
-    tree = repository.tree_of(listed[number]) if number < len(listed) else None
-    return None if tree == repository.empty_tree() else tree
-
-
 def move(
     repository: Repository,
-    verb: str,
+    operation: Operation,
     after: State,
     edit: TreeId | None = None,
     *,
@@ -144,26 +198,27 @@ def move(
     work tree as it is.
     """
     before = current(repository)
-    record = _record(repository, Move(verb, before, after), edit)
+    record = _record(repository, Move(operation, before, after, edit))
     newest = repository.commit_id(log(repository))
     refs = [RefUpdate(log(repository), record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
-    reason = f"{settings().name}: {verb}"
+    reason = f"{settings().name}: {operation}"
     Switch(repository).to(after.commit, after.head, refs, reason, files=files)
 
 
 def length(repository: Repository) -> int:
     """How many moves the log has."""
-    return len(_records(repository))
+    words = ("log", "--walk-reflogs", "--format=%H", log(repository), "--")
+    return len((repository.ask(*words) or "").split())
 
 
-def put_back(repository: Repository, to: State, length: int) -> None:
+def put_back(repository: Repository, to: State, entries: int) -> None:
     """Takes a row of moves back as if it had not been: the log is as long as before."""
     if current(repository) != to:
-        move(repository, "return", to)
-    for _ in range(len(_records(repository)) - length):
-        if length:
+        move(repository, Operation("return"), to)
+    for _ in range(length(repository) - entries):
+        if entries:
             # the ref, and what each entry says it was before, follow
             words = ("reflog", "delete", "--updateref", "--rewrite", f"{log(repository)}@{{0}}")
             repository.run(*words)
@@ -172,10 +227,12 @@ def put_back(repository: Repository, to: State, length: int) -> None:
             return
 
 
-def _record(repository: Repository, made: Move, edit: TreeId | None) -> CommitId:
-    tree = edit or repository.empty_tree()
-    spoken_of = [made.before.commit, made.before.tip, made.after.commit, made.after.tip]
+def _record(repository: Repository, made: Move) -> CommitId:
+    before, after, operation = made.before, made.after, made.operation
+    spoken_of = [before.commit, before.tip, after.commit, after.tip, operation.commit]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
-    message = f"{made.verb}\n\n{json.dumps(asdict(made))}\n"
-    recorder = Identity(settings().name, settings().email, 0)
+    told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
+    message = f"{operation}\n\n{json.dumps(told)}\n"
+    tree = made.edit or repository.empty_tree()
+    recorder = Identity(settings().name, settings().email, 0)  # the same record, the same commit
     return repository.commit_tree(tree, parents, message, recorder)

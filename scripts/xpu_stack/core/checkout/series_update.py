@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xpu_stack.core.checkout import moves
-from xpu_stack.core.checkout.moves import State
+from xpu_stack.core.checkout.moves import Operation, State
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.series import PayloadFile
 from xpu_stack.core.system import files, transaction
@@ -78,14 +78,15 @@ def _now(path: Path) -> Content:
 
 
 @contextmanager
-def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[TreeId]:
-    """Writes the files of the series; within, `verb` moves the checkout, `to` or by the series.
+def made(work: Workspace, operation: Operation, edit: Edit, to: State | None) -> Iterator[TreeId]:
+    """Writes the files of the series; within, the checkout moves, `to` or by the series.
 
     A move that is refused has the files written back.
     """
     tree = edit.store(work)
     record = _record(work.repository)
-    files.write(record, json.dumps({"verb": verb, "edit": tree, "to": asdict(to) if to else None}))
+    told = {"operation": asdict(operation), "edit": tree, "to": asdict(to) if to else None}
+    files.write(record, json.dumps(told))
     try:
         transaction.write(work.layout, edit.after)
         transaction.fault("move")
@@ -100,18 +101,23 @@ def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[T
     done(work.repository)
 
 
-def cut_off(work: Workspace) -> tuple[str, TreeId, State | None] | None:
-    """What a run that was cut off has written, and had still to move: verb, edit, goal."""
+def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None] | None:
+    """What a run that was cut off has written, and had still to move: operation, edit, goal."""
     record = _record(work.repository)
     if not record.exists():
         return None
     data = json.loads(record.read_text())
     kept = work.repository.ask("cat-file", "-e", data["edit"]) is not None
-    moved = moves.edit(work.repository, 0) == data["edit"]
+    last = moves.entry(work.repository, 0)
+    moved = last is not None and last.edit == data["edit"]
     if moved or not kept or Edit.load(work, data["edit"]).differing() is not None:
         done(work.repository)
         return None
-    return data["verb"], data["edit"], moves.state(data["to"]) if data["to"] else None
+    return (
+        Operation(**data["operation"]),
+        data["edit"],
+        moves.state(data["to"]) if data["to"] else None,
+    )
 
 
 def done(repository: Repository) -> None:

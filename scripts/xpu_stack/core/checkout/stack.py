@@ -125,10 +125,11 @@ def _own_branch(repository: Repository) -> str:
     return next((one for one in names if not repository.has_elsewhere(one)), name)
 
 
-def refuse_unsafe(repository: Repository) -> None:
-    """Refuses a checkout in which a move could lose a person's work."""
+def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
+    """Refuses a checkout in which a move could lose a person's work. edits: they are wanted."""
     refuse_operation(repository)
-    _refuse_dirty(repository)
+    if not edits:
+        _refuse_dirty(repository)
     name, current = branch(repository), repository.branch()
     if current == name or not repository.commit_id(f"refs/heads/{name}"):
         return

@@ -156,8 +156,8 @@ class Switch:
     def _go(self, plan: Plan, entries: list[Entry], files: list[Entry]) -> None:
         try:
             self._take_lock()
-            self._refuse_collisions(files)
             there = self._as_they_will_be(files)
+            self._refuse_collisions(files, there)
             plan.files.extend(
                 Renamed(e.path, e.old_mode, e.new_mode) for e in files if e.path not in there
             )
@@ -214,10 +214,10 @@ class Switch:
         for folder in (self._stage, self._files):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _refuse_collisions(self, entries: list[Entry]) -> None:
+    def _refuse_collisions(self, entries: list[Entry], there: set[str]) -> None:
         going = {Path(entry.path) for entry in entries if not entry.new_mode}
         for entry in entries:
-            if entry.old_mode:
+            if entry.old_mode or entry.path in there:
                 continue
             shown = self._in_the_way(Path(entry.path), going)
             if shown is None:

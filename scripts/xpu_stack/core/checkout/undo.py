@@ -1,13 +1,14 @@
-"""The checkout as it was before its last moves: the verb undo.
+"""The checkout and the series as they were before the last operations: undo and redo.
 
-Going back is a move like any other, and in the log: undone in its turn, it is
-a redo. What a person has done since the last move is never undone with it.
+Going back is a move like any other, and in the log. What a person has done
+since the last move is never undone with it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from xpu_stack.core.checkout import conflicts, moves, series_update, stack
-from xpu_stack.core.checkout.moves import Move, State
+from xpu_stack.core.checkout.moves import Move, Operation, State
 from xpu_stack.core.checkout.series_update import Content, Edit
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import commands
@@ -16,50 +17,68 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
 
 
-def undo(work: Workspace, steps: int) -> Move:
-    """Takes the last `steps` moves back; the oldest of them."""
-    repository = work.repository
-    conflicts.refuse_pending(repository)
-    stack.refuse_unsafe(repository)
-    last, oldest = moves.entry(repository, 0), moves.entry(repository, steps - 1)
-    if last is None or oldest is None:
+def undo(work: Workspace, steps: int) -> list[Move]:
+    """Reverts the last `steps` operations, the newest first; what they were."""
+    done, _ = moves.history(work.repository)
+    _refuse_unsafe(work, "undo", done, steps)
+    taken = done[:steps]
+    to, edit = taken[-1].before, _edit(work, taken[::-1]).undone
+    _go(work, Operation("undo", f"{taken[-1].operation}", steps), to, edit)
+    return taken
+
+
+def redo(work: Workspace, steps: int) -> list[Move]:
+    """Does the last `steps` operations again that were undone; what they were."""
+    _, undone = moves.history(work.repository)
+    _refuse_unsafe(work, "redo", undone, steps)
+    taken = undone[:steps]
+    to, edit = taken[-1].after, _edit(work, taken)
+    _go(work, Operation("redo", f"{taken[-1].operation}", steps), to, edit)
+    return taken
+
+
+def _refuse_unsafe(work: Workspace, verb: str, there: Sequence[Move], steps: int) -> None:
+    conflicts.refuse_pending(work.repository)
+    stack.refuse_unsafe(work.repository)
+    if len(there) < steps:
         raise ToolError(
-            "There is no move to undo.",
-            why="the log has none" if last is None else f"the log has less than {steps} moves",
-            next=commands.git(repository.folder, "reflog", moves.log(repository)),
+            f"There is no operation to {verb}.",
+            why=f"the log has less than {steps} to {verb}" if there else "the log has none",
+            next="make moves",
             code=ExitCode.USAGE,
         )
-    _refuse_work_since(repository, last)
-    _refuse_moved_branch(repository, oldest.before)
-    edit = _edit(work, steps)
-    with progress(None, f"going back to before '{oldest.verb}'"):
-        if edit is None:
-            moves.move(repository, "undo", oldest.before)
-        else:
-            with series_update.made(work, "undo", edit, oldest.before) as tree:
-                moves.move(repository, "undo", oldest.before, tree)
-    return oldest
+    last = moves.entry(work.repository, 0)
+    assert last is not None
+    _refuse_work_since(work.repository, last)
 
 
-def _edit(work: Workspace, steps: int) -> Edit | None:
-    """What takes back what the last `steps` moves did to the series; None: they did nothing."""
+def _edit(work: Workspace, row: Sequence[Move]) -> Edit:
+    """What a row of operations, oldest first, did to the series' files."""
     before: dict[Path, Content] = {}
     after: dict[Path, Content] = {}
-    for number in range(steps):
-        tree = moves.edit(work.repository, number)
-        if tree is not None:
-            made = Edit.load(work, tree)
-            before.update(made.before)
-            after = {**made.after, **after}
-    edit = Edit(before, after)
-    differing = edit.differing()
+    for one in row:
+        if one.edit is not None:
+            made = Edit.load(work, one.edit)
+            before = {**made.before, **before}
+            after.update(made.after)
+    return Edit(before, after)
+
+
+def _go(work: Workspace, operation: Operation, to: State, edit: Edit) -> None:
+    _refuse_moved_branch(work.repository, to)
+    differing = edit.undone.differing()
     if differing is not None:
         raise ToolError(
-            "The series was edited since the move that is to be undone.",
+            f"The series was edited since the operation that is to be {operation.verb[:2]}done.",
             why=f"{differing.relative_to(work.layout.repository)} is not as the move left it",
-            next=f"{commands.git(work.layout.repository, 'stash')} # then: make undo",
+            next=f"{commands.git(work.layout.repository, 'stash')} # then: make {operation.verb}",
         )
-    return edit.undone if after else None
+    with progress(None, str(operation)):
+        if not edit.after:
+            moves.move(work.repository, operation, to)
+            return
+        with series_update.made(work, operation, edit, to) as tree:
+            moves.move(work.repository, operation, to, tree)
 
 
 def _refuse_work_since(repository: Repository, last: Move) -> None:

@@ -101,6 +101,24 @@ def template(title: str, motivation: str = "") -> str:
     return "\n".join([f"{title}\n", *parts, *([f"{signatures}\n"] if signatures else [])])
 
 
+def joined(text: str, other: str) -> str:
+    """The first text with what the sections of the other say added to its own."""
+    sections, added = _sections(text), _sections(other)
+    parts = [text.partition("\n")[0]]
+    for name in SECTIONS:
+        told = [one for one in (sections[name], added[name]) if one.strip(". ") != "None"]
+        told = list(dict.fromkeys(told)) or ["None."]
+        parts.append(f"{name}\n{'-' * len(name)}\n" + "\n\n".join(told))
+    return "\n\n".join(parts)
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What each section of a valid text says."""
+    headings = "|".join(f"{name}\n{'-' * len(name)}" for name in SECTIONS)
+    told = re.split(rf"^(?:{headings})$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(SECTIONS, (one.strip() for one in told), strict=True))
+
+
 def unwritten(text: ChangeText) -> int | None:
     """The line of a text where something is still to be written."""
     for number, line in enumerate(text.message.splitlines(), start=1):

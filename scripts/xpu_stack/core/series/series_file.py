@@ -72,6 +72,21 @@ class ChangeBlock:
         return bool(line.strip()) and (inside > 0 or (inside == 0 and line.lstrip()[0] in "-]"))
 
 
+def _renamed(lines: list[str], old: str, new: str) -> list[str]:
+    """The lines of an item with another name."""
+    key = re.compile(rf"(\bname:\s*)(['\"]?){re.escape(old)}\2(?=[\s,}}#]|$)")
+    number = next((n for n, line in enumerate(lines) if key.search(line)), None)
+    if number is None:
+        raise ToolError(
+            f"The name of '{old}' is written in a way that cannot be edited.",
+            why="patches/series.yaml has no line with name: and that",
+            next=f"write, by hand: name: {old}",
+            code=ExitCode.SERIES,
+        )
+    renamed = key.sub(rf"\g<1>{new}", lines[number], count=1)
+    return [*lines[:number], renamed, *lines[number + 1 :]]
+
+
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
 
@@ -114,7 +129,10 @@ class SeriesFile:
     @classmethod
     def read(cls, path: Path) -> "SeriesFile":
         """The file must be valid: `Series.load` has said so."""
-        text = path.read_text(encoding="utf-8")
+        return cls.parse(path, path.read_text(encoding="utf-8"))
+
+    @classmethod
+    def parse(cls, path: Path, text: str) -> "SeriesFile":
         lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
         stages = yaml_file.load(text)["stages"]
         items: list[tuple[int, Any]] = []
@@ -153,10 +171,32 @@ class SeriesFile:
     def ids(self) -> list[str]:
         return [f"{stage.name}/{one.name}" for stage in self.stages for one in stage.changes]
 
-    def arrange(self, ids: list[str], next: str = "make status") -> None:
+    def rename(self, old: str, new: str) -> None:
+        """Gives a change another name, and its stage too if it was alone in it."""
+        (stage, name), (new_stage, new_name) = old.split("/"), new.split("/")
+        source, block = self.stage(stage), self.change(old)
+        assert source is not None
+        assert block is not None
+        block.name, block.lines = new_name, _renamed(block.lines, name, new_name)
+        if new_stage == stage:
+            return
+        target = self.stage(new_stage)
+        if len(source.changes) == 1 and target is None:
+            source.name, source.head = new_stage, _renamed(source.head, stage, new_stage)
+            return
+        source.changes.remove(block)
+        if target is None:
+            target = StageBlock(new_stage, self._new_head(new_stage), [])
+            self.stages.append(target)
+        target.changes.append(block)
+
+    def arrange(
+        self, ids: list[str], next: str = "make status", known: "SeriesFile | None" = None
+    ) -> None:
         """Makes `ids` the changes there are, in this order; what is new gets lines.
 
-        next: what a person can do where the order cannot be.
+        next: what a person can do where the order cannot be; known: where the
+        lines of changes and stages are that were there earlier.
         """
         stages: list[StageBlock] = []
         for id_ in ids:
@@ -164,14 +204,23 @@ class SeriesFile:
             if not stages or stages[-1].name != stage:
                 if stage in [one.name for one in stages]:
                     raise _interleaved(id_, stages[-1].name, next)
-                known = self.stage(stage)
-                head = known.head if known else self._new_head(stage)
+                there = self.stage(stage) or (known.stage(stage) if known else None)
+                head = there.head if there else self._new_head(stage)
                 stages.append(StageBlock(stage, head, []))
-            block = self.change(id_) or ChangeBlock(
-                name, [f"{self._indents[1]}- name: {name}\n"], []
+            block = self.change(id_) or (known.change(id_) if known else None)
+            stages[-1].changes.append(
+                block or ChangeBlock(name, [f"{self._indents[1]}- name: {name}\n"], [])
             )
-            stages[-1].changes.append(block)
         self.stages = stages
+
+    def summarize(self, stage: str, summary: str) -> None:
+        """Gives a stage a summary that has none yet."""
+        block = self.stage(stage)
+        assert block is not None
+        plain = re.fullmatch(r"[A-Za-z][\w ,.()/-]*", summary)
+        written = summary if plain else json.dumps(summary, ensure_ascii=False)
+        unwritten, summary = f"summary: {SUMMARY}\n", f"summary: {written}\n"
+        block.head = [line.replace(unwritten, summary) for line in block.head]
 
     @property
     def _indents(self) -> tuple[str, str]:
@@ -227,7 +276,7 @@ def _indent(lines: list[str]) -> str:
 
 def _interleaved(id_: str, stage: str, next: str) -> ToolError:
     return ToolError(
-        f"The order of the commits splits the stage '{id_.partition('/')[0]}'.",
+        f"This order splits the stage '{id_.partition('/')[0]}'.",
         why=f"{id_} comes after a change of '{stage}'",
         next=f"{next} # keep the changes of a stage together",
         code=ExitCode.SERIES,

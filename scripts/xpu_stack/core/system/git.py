@@ -366,6 +366,12 @@ class Repository:
         lines += [f"author {(author or who).signature}", f"committer {who.signature}"]
         return CommitId(self.objects.store_commit("\n".join([*lines, "", message]).encode()))
 
+    def scratch_commit(self, tree: TreeId, parents: tuple[CommitId, ...], message: str) -> Commit:
+        """A commit to work with, by nobody."""
+        who = Identity(settings().name, settings().email, 0)
+        id_ = self.commit_tree(tree, list(parents), message, who)
+        return Commit(id_, tree, parents, 0, f"{who.name} <{who.email}>", message)
+
     def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
         """A commit as it is, author, dates and message, but with this tree on this parent."""
         content = self.objects.content(commit, "commit")

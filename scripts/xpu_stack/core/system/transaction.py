@@ -188,7 +188,7 @@ def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> 
                 name = path.relative_to(layout.repository).as_posix()
                 files.append(Renamed(name, 0, wanted[0] if wanted else 0))
                 if wanted:
-                    _put(stage / "new" / name, *wanted)
+                    put(stage / "new" / name, *wanted)
             stage.mkdir(parents=True, exist_ok=True)
             (stage / "forward").touch()
             journal = json.dumps([[file.path, file.old_mode, file.new_mode] for file in files])
@@ -219,7 +219,8 @@ def _held(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _put(path: Path, mode: int, content: bytes) -> None:
+def put(path: Path, mode: int, content: bytes) -> None:
+    """Writes a file as git would."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if mode == 0o120000:
         path.symlink_to(os.fsdecode(content))

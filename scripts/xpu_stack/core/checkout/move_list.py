@@ -1,0 +1,61 @@
+"""The log of moves, to be read by a person or a program: `make moves`."""
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+from xpu_stack.core.checkout import moves
+from xpu_stack.core.checkout.moves import Move, State
+from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.system.console import say, show_table
+from xpu_stack.core.system.git import Repository
+
+
+def show(work: Workspace) -> None:
+    """Prints the operations, newest first, with the STEPS that undo or redo needs for each."""
+    from rich.table import Table
+
+    done, undone = moves.history(work.repository)
+    if not done and not undone:
+        say("no operation has been recorded")
+        return
+    table = Table(title=str(work.repository.folder))
+    for heading in ("to revert", "when", "operation", "before", "after"):
+        table.add_column(heading, no_wrap=heading != "operation")
+    for number, one in reversed(list(enumerate(undone, start=1))):
+        table.add_row(f"redo STEPS={number}", *_shown(one), style="dim")
+    for number, one in enumerate(done, start=1):
+        table.add_row(f"undo STEPS={number}", *_shown(one))
+    show_table(table)
+
+
+def _shown(one: Move) -> tuple[str, str, str, str]:
+    from rich.markup import escape
+
+    when = datetime.fromtimestamp(one.when).astimezone() if one.when else None
+    time = when.strftime("%Y-%m-%d %H:%M") if when else ""
+    return time, escape(str(one.operation)), one.before.commit[:12], one.after.commit[:12]
+
+
+def as_json(work: Workspace) -> dict[str, object]:
+    """The operations for `--json`, newest first."""
+    done, undone = moves.history(work.repository)
+    listed = [*((one, True) for one in reversed(undone)), *((one, False) for one in done)]
+    return {"moves": [_told(work.repository, one, is_undone=state) for one, state in listed]}
+
+
+def _told(repository: Repository, one: Move, *, is_undone: bool) -> dict[str, object]:
+    when = datetime.fromtimestamp(one.when, timezone.utc).isoformat() if one.when else None
+    files = repository.files(one.edit) if one.edit else {}
+    return {
+        "time": when,
+        "verb": one.operation.verb,
+        "about": one.operation.about,
+        "undone": is_undone,
+        "before": _state(one.before),
+        "after": _state(one.after),
+        "files": sorted({name.partition("/")[2] for name in files}),
+    }
+
+
+def _state(state: State) -> dict[str, object]:
+    return asdict(state)

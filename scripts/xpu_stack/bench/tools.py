@@ -111,8 +111,9 @@ def _page(results: Sequence[Result], loads: Sequence[float]) -> str:
     rows = [head, ["---"] * len(head), *(one.row for one in results)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return (
-        f"Medians of {ROUNDS} rounds in one run, in seconds by the clock, and in brackets of the "
-        f"processors.\n{_machine()}; load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
+        f"Seconds by the clock, and in brackets of the processors: medians of {ROUNDS} rounds in "
+        f"one run; StGit and\nquilt in the first of them. {_machine()};\n"
+        f"load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
     )
 
 
@@ -208,9 +209,10 @@ class _Bench:
 
     def _measure(self, task: Task) -> Result:
         rounds: dict[str, list[Used]] = {tool: [] for tool in task.runs}
-        for _ in range(1 if task.once else ROUNDS):
+        for number in range(1 if task.once else ROUNDS):
             for tool, run in task.runs.items():
-                if tool in ("here", "git") or shutil.which(tool):
+                ours = tool in ("here", "git")
+                if ours or (number == 0 and shutil.which(tool)):
                     rounds[tool].append(run())
         medians = {tool: _median(used) for tool, used in rounds.items() if used}
         return Result(task, medians)

@@ -270,7 +270,7 @@ class _Bench:
         return self._tool("apply")
 
     def _am(self, *mails: str) -> Used:
-        self._git(self.git, "reset", "--quiet", "--hard", "base")
+        self._git(self.git, "checkout", "--quiet", "--force", "--detach", "base")
         return self._git(self.git, "am", "--quiet", *mails)
 
     def _stg_import(self, onto: str = "base") -> Used:
@@ -289,7 +289,7 @@ class _Bench:
         for path, content in edits.items():
             (self.git / path).write_bytes(content)
         self._git(self.git, "commit", "--quiet", "--all", "-m", name)
-        self._git(self.git, "switch", "--quiet", "base")
+        self._git(self.git, "switch", "--quiet", "--detach", "base")
         for other in (self.ours, self.stg, self.quilt):
             self._git(other, "fetch", "--quiet", self.git, f"{name}:{name}")
 
@@ -349,7 +349,7 @@ class _Bench:
         return self._tool("rebase", "--onto", onto, fails=fails)
 
     def _switch(self, to: str) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
         return self._git(self.git, "switch", "--quiet", "--detach", to)
 
     def _am_3(self, onto: str, *mails: str) -> Used:
@@ -391,7 +391,7 @@ class _Bench:
         return max(runs, key=lambda used: used.peak)
 
     def _add_large(self) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
         _fill(self.git / "large")
         return self._git(self.git, "add", "large")
 

@@ -136,3 +136,17 @@ def test_output_that_nobody_reads_is_no_failure(project: Project) -> None:
         os.close(writing)
         assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), words
     assert project.log() == ["Add hooks", "Add devices", "base"]
+
+
+def test_moves(project: Project) -> None:
+    project.ok("apply", "--stage", "device")
+    project.ok("apply", "--drop", "stream/stream")
+    project.ok("undo")
+    document = json.loads(project.ok("moves", "--json"))
+    assert [(one["verb"], one["about"], one["undone"]) for one in document["moves"]] == [
+        ("apply", "stream", True),
+        ("apply", "device", False),
+    ]
+    assert document["moves"][0]["after"]["dropped"] == ["stream/stream"]
+    shown = {one for one in fields(document) if not one.endswith((".before", ".after"))}
+    assert shown - {"moves[]"} == documented("make moves JSON=1")

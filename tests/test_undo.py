@@ -199,7 +199,7 @@ def test_one_step_at_a_time_and_back(project: Project) -> None:
     for after in states[1:3]:
         project.ok("redo")
         assert project.snapshot() == after
-    listed = json.loads(project.ok("moves", "--json"))
+    listed = json.loads(project.ok("moves", "--json"))["moves"]
     assert [(one["verb"], one["about"], one["undone"]) for one in listed] == [
         ("apply", "stream", True),
         ("apply", "device", False),

@@ -111,8 +111,9 @@ def _page(results: Sequence[Result], loads: Sequence[float]) -> str:
     rows = [head, ["---"] * len(head), *(one.row for one in results)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return (
-        f"Medians of {ROUNDS} rounds in one run, in seconds by the clock, and in brackets of the "
-        f"processors.\n{_machine()}; load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
+        f"Seconds by the clock, and in brackets of the processors: medians of {ROUNDS} rounds in "
+        f"one run; StGit and\nquilt in the first of them. {_machine()};\n"
+        f"load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
     )
 
 
@@ -208,9 +209,10 @@ class _Bench:
 
     def _measure(self, task: Task) -> Result:
         rounds: dict[str, list[Used]] = {tool: [] for tool in task.runs}
-        for _ in range(1 if task.once else ROUNDS):
+        for number in range(1 if task.once else ROUNDS):
             for tool, run in task.runs.items():
-                if tool in ("here", "git") or shutil.which(tool):
+                ours = tool in ("here", "git")
+                if ours or (number == 0 and shutil.which(tool)):
                     rounds[tool].append(run())
         medians = {tool: _median(used) for tool, used in rounds.items() if used}
         return Result(task, medians)
@@ -268,7 +270,7 @@ class _Bench:
         return self._tool("apply")
 
     def _am(self, *mails: str) -> Used:
-        self._git(self.git, "reset", "--quiet", "--hard", "base")
+        self._git(self.git, "checkout", "--quiet", "--force", "--detach", "base")
         return self._git(self.git, "am", "--quiet", *mails)
 
     def _stg_import(self, onto: str = "base") -> Used:
@@ -287,7 +289,7 @@ class _Bench:
         for path, content in edits.items():
             (self.git / path).write_bytes(content)
         self._git(self.git, "commit", "--quiet", "--all", "-m", name)
-        self._git(self.git, "switch", "--quiet", "base")
+        self._git(self.git, "switch", "--quiet", "--detach", "base")
         for other in (self.ours, self.stg, self.quilt):
             self._git(other, "fetch", "--quiet", self.git, f"{name}:{name}")
 
@@ -347,7 +349,7 @@ class _Bench:
         return self._tool("rebase", "--onto", onto, fails=fails)
 
     def _switch(self, to: str) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
         return self._git(self.git, "switch", "--quiet", "--detach", to)
 
     def _am_3(self, onto: str, *mails: str) -> Used:
@@ -389,7 +391,7 @@ class _Bench:
         return max(runs, key=lambda used: used.peak)
 
     def _add_large(self) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf base")
+        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
         _fill(self.git / "large")
         return self._git(self.git, "add", "large")
 

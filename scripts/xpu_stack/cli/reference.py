@@ -81,6 +81,15 @@ DOCUMENTS = {
         "problems[].place": "A file, with the line where that is known.",
         "problems[].problem": "What is wrong there.",
     },
+    "make moves JSON=1": {
+        "version": "1, as above.",
+        "moves[].time": "When, in UTC; null where git has let the entry expire.",
+        "moves[].verb": "What was done.",
+        "moves[].about": "To what: a stage, a change.",
+        "moves[].undone": "Whether redo would do it again; if not, undo reverts it.",
+        "moves[].before, .after": "The checkout: `head`, `commit`, `tip` of the stack, `dropped`.",
+        "moves[].files[]": "Files of the series that were written.",
+    },
 }
 
 _MARK = "<!-- written by make reference -->"

@@ -263,7 +263,7 @@ def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -
             say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
     if reason is None:
         return made
-    found = findings(work, base, goal)
+    found = findings(work, base, goal, laying)
     if isinstance(reason, AlreadyThere):
         raise conflicts.already_there(reason, goal, found)
     raise conflicts.report(work.repository, work.layout, reason, goal, found)
@@ -280,11 +280,15 @@ def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
     )
 
 
-def findings(work: Workspace, base: CommitId, goal: Goal) -> "list[preview.Finding]":
+def findings(
+    work: Workspace, base: CommitId, goal: Goal, laying: Builder | None = None
+) -> "list[preview.Finding]":
     """What would become of every change of a goal on `base`."""
     changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
     with progress(len(changes), "looking at every change") as bar:
-        return preview.survey(builder(work, lambda change: bar.step(change.id)), base, changes)
+        laying = laying or builder(work, lambda _: None)  # what it has made serves again
+        laying.step = lambda change: bar.step(change.id)
+        return preview.survey(laying, base, changes)
 
 
 def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:

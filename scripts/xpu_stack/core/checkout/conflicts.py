@@ -7,6 +7,7 @@ Note [Resolutions], so that the same conflict is not asked twice.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -181,8 +182,11 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
     worktree.parent.mkdir(parents=True, exist_ok=True)
     # Keeps the commits laid so far from git's garbage collection.
     repository.run("update-ref", _pending(), onto)
-    repository.run("worktree", "add", "--quiet", "--detach", str(worktree), onto)
+    options = ("--quiet", "--detach", "--no-checkout")
+    repository.run("worktree", "add", *options, str(worktree), onto)
     work = Repository(worktree)
+    changed = repository.diff(repository.commit(misfit.pristine).parents[0], misfit.pristine)
+    _fill(work, onto, [*(entry.path for entry in changed), *misfit.files, *misfit.resolved])
     # a person's own rerere would take the markers out of files that are still to be resolved
     words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
     work.run(*words, misfit.pristine, check=False)
@@ -192,6 +196,29 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
             work.run("checkout", misfit.merged, "--", f":(literal){path}")
         else:
             work.run("rm", "--quiet", "--force", "--", f":(literal){path}")
+
+
+def _fill(work: Repository, onto: CommitId, paths: list[str]) -> None:
+    """Writes the folders that have `paths`: all of a large project would take seconds."""
+    work.run("read-tree", onto)
+    folders = {path.rpartition("/")[0] for path in paths}
+    listed: dict[bool, bytes] = {True: b"", False: b""}
+    for path in work.files(onto):
+        listed[path.rpartition("/")[0] in folders] += os.fsencode(path) + b"\0"
+    work.run("update-index", "--skip-worktree", "-z", "--stdin", input=listed[False])
+    work.run("checkout-index", "--index", "-z", "--stdin", input=listed[True])
+
+
+def _take_in(work: Repository) -> None:
+    """Has git look at files that were not written, where a person has put them there."""
+    told = work.run("ls-files", "-t", "-z").output.split(b"\0")
+    there = [
+        one[2:]
+        for one in told
+        if one[:2] == b"S " and (work.folder / os.fsdecode(one[2:])).exists()
+    ]
+    taken = b"".join(path + b"\0" for path in there)
+    work.run("update-index", "--no-skip-worktree", "-z", "--stdin", input=taken)
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
@@ -317,6 +344,7 @@ def _answer(waiting: Pending) -> TreeId:
             "then: make continue",
             code=ExitCode.CONFLICT,
         )
+    _take_in(work)
     work.run("add", "--update")
     return TreeId(work.line("write-tree"))
 

@@ -40,7 +40,10 @@ def as_json(work: Workspace) -> dict[str, object]:
     """The operations for `--json`, newest first."""
     done, undone = moves.history(work.repository)
     listed = [*((one, True) for one in reversed(undone)), *((one, False) for one in done)]
-    return {"moves": [_told(work.repository, one, is_undone=state) for one, state in listed]}
+    return {
+        "version": 1,
+        "moves": [_told(work.repository, one, is_undone=state) for one, state in listed],
+    }
 
 
 def _told(repository: Repository, one: Move, *, is_undone: bool) -> dict[str, object]:

@@ -88,7 +88,7 @@ class _Survey:
         pristine = self._builder.pristine_commit(change)
         if pristine is None:
             return None
-        return self._base.likeness(self._repository.history(pristine, 1)[0])
+        return self._base.likeness(self._repository.commit(pristine))
 
     def _go_on_from(self, change: Change, tree: TreeId) -> None:
         self._tip = self._builder.commit(self._tip, change, tree, 0)

@@ -59,7 +59,7 @@ class Base:
         self._named: dict[str, list[str]] = {}
         for path, blob in self._blobs.items():
             self._with_content.setdefault(blob, path)
-            self._named.setdefault(PurePosixPath(path).name, []).append(path)
+            self._named.setdefault(path.rpartition("/")[2], []).append(path)
 
     def likeness(self, commit: Commit) -> Likeness:
         """How much the base has of what a commit adds."""
@@ -86,7 +86,7 @@ class Base:
             return file.path, self._common(file.path, added)
         if file.status != "new" or not added:  # an empty file is everywhere
             return None, 0
-        blob = BlobId(self._repository.line("rev-parse", f"{commit.id}:{file.path}"))
+        blob = self._repository.files(commit.id, [file.path])[file.path].blob
         if blob in self._with_content:
             return self._with_content[blob], added.total()
         for path in self._named.get(PurePosixPath(file.path).name, []):
@@ -96,5 +96,6 @@ class Base:
         return None, 0
 
     def _common(self, path: str, added: Counter[str]) -> int:
-        content = self._repository.run("cat-file", "blob", self._blobs[path]).text
-        return (added & Counter(line.strip() for line in content.splitlines())).total()
+        content = self._repository.objects.content(self._blobs[path], "blob") or b""
+        lines = content.decode(errors="backslashreplace").splitlines()
+        return (added & Counter(line.strip() for line in lines)).total()

@@ -275,10 +275,20 @@ class Repository:
 
     def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
         """The files of a tree by path: all, or those at or below `paths`."""
+        if paths is None:
+            return self._all_files(tree)
         top = self.tree_of(tree)
-        found: dict[str, File] = {}
-        for path in [""] if paths is None else paths:
-            found |= self.objects.files(top, path)
+        return {
+            name: file for path in paths for name, file in self.objects.files(top, path).items()
+        }
+
+    def _all_files(self, tree: str) -> dict[str, File]:
+        found = {}
+        for record in self.run("ls-tree", "-r", "-z", tree).output.split(b"\0"):
+            if record:
+                head, path = record.split(b"\t", 1)
+                mode, _, blob = head.decode().split(" ")
+                found[os.fsdecode(path)] = File(int(mode, 8), BlobId(blob))
         return found
 
     # -- what is made -------------------------------------------------------

@@ -54,7 +54,8 @@ class Objects:
             return Service([*git, *words], cwd, env)
 
         self._reader = service("cat-file", "--batch-command")
-        self._trees = service("mktree", "--batch", "-z")
+        # it would not see packs that are newer than it
+        self._trees = service("mktree", "--batch", "-z", "--missing")
         hash = ("hash-object", "-w", "--no-filters", "--stdin-paths")
         self._blobs, self._commits = service(*hash), service(*hash, "-t", "commit")
         # What an id names cannot change.

@@ -1,0 +1,125 @@
+"""What keeps the tool quick: few modules, few processes, little memory; and still right."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import Project, drift, git, release, write
+from xpu_stack.core.system import patch as patches
+from xpu_stack.core.system.git import Repository
+
+HEAVY = {"rich", "jinja2", "ruamel", "ghstack", "xpu_stack.core.checkout.applying"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.make(tmp_path)
+
+
+def test_help_imports_nothing_that_a_verb_needs(project: Project) -> None:
+    code = "import runpy, sys\n"
+    code += "sys.argv = ['xpu_stack', '--help']\n"
+    code += "try: runpy.run_module('xpu_stack', run_name='__main__')\n"
+    code += "except SystemExit: pass\n"
+    code += "lazy = [name for name, one in sys.modules.items() if 'Lazy' in type(one).__name__]\n"
+    code += "print('LOADED', *(set(sys.modules) - set(lazy)))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stdout.rpartition("LOADED ")[2].split()
+    assert HEAVY & {name for one in loaded for name in (one, one.partition(".")[0])} == set()
+
+
+def test_apply_starts_few_processes(project: Project) -> None:
+    project.ok("apply")
+    text = (project.folder / ".xpu/logs/apply.log").read_text()
+    # some for the project as a whole, and none for each change
+    assert text.count(" $ git ") < 30
+    assert "git apply" not in text or text.count("git apply") <= 3
+
+
+def test_a_large_file_takes_little_memory(project: Project) -> None:
+    with (project.folder / "c10_xpu/device/c10/xpu/large.bin").open("wb") as file:
+        file.truncate(200 << 20)
+    for verb in ("apply", "status", "export"):
+        process = subprocess.Popen(
+            project.command(verb),
+            cwd=project.folder,
+            env=project.environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        assert usage.ru_maxrss < 100 << 10, verb  # KB
+    assert (project.checkout / "c10/xpu/large.bin").stat().st_size == 200 << 20
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+EDITS = {
+    "an edit": (b"a\nb\nc\n", b"a\nB\nc\n"),
+    "at both ends": (b"a\nb\nc\nd\ne\nf\ng\nh\ni\n", b"A\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"),
+    "no newline before": (b"a\nb", b"a\nb\nc\n"),
+    "no newline after": (b"a\nb\n", b"a\nb"),
+    "no newline at all": (b"a\nb", b"A\nb"),
+    "CRLF": (b"a\r\nb\r\n", b"a\r\nB\r\n"),
+    "a lone CR": (b"a\rb\nc\n", b"a\rb\nC\n"),
+    "bytes": (b"\xff\n\xfe\nc\n", b"\xff\n\xfe\nC\n"),
+    "looks like a header": (b"-- a/x\nb\n", b"++ b/x\nb\n"),
+    "only lines that go": (b"a\nb\nc\n", b"a\nc\n"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_patch_of_the_file_that_is_there_needs_no_search(tmp_path: Path, name: str) -> None:
+    before, after = EDITS[name]
+    git(tmp_path, "init", "-q")
+    repository = Repository(tmp_path)
+    old, new = (repository.store_bytes(content) for content in (before, after))
+    empty = repository.empty_tree()
+    trees = [repository.with_files(empty, [("a b/ü.txt", 0o100644, one)]) for one in (old, new)]
+    patch = tmp_path / "patch"
+    patch.write_bytes(repository.patch(*trees, ["a b/ü.txt"]))
+    (edit,) = patches.edits(patch.read_bytes()) or ()
+    assert edit.of(before) == after
+    assert repository.patched(trees[0], patch) == (trees[1], "")
+    # without the ids git searches, and finds the same
+    patch.write_bytes(b"".join(x for x in patch.read_bytes().splitlines(True) if x[:5] != b"index"))
+    assert patches.edits(patch.read_bytes()) is None
+    assert repository.patched(trees[0], patch) == (trees[1], "")
+
+
+def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    repository = Repository(tmp_path)
+    empty = repository.empty_tree()
+    contents = b"a\nb\nc\n", b"a\nB\nc\n", b"a\nX\nc\n"
+    trees = [
+        repository.with_files(empty, [("f", 0o100755, repository.store_bytes(one))])
+        for one in contents
+    ]
+    patch = tmp_path / "patch"
+    patch.write_bytes(repository.patch(trees[0], trees[1], ["f"]).replace(b"+B", b"+X"))
+    assert repository.patched(trees[0], patch) == (trees[2], "")
+    assert repository.patched(trees[2], patch)[0] is None
+
+
+def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_answer(project: Project) -> None:
+    write(project.checkout, {"far/away.txt": "far\n"})
+    release(project)
+    drift(project, "aten/Context.h", "int drifted;\n")
+    assert project.run("apply").code == 5
+    (worktree,) = (project.folder / ".xpu/work").glob("*/conflict")
+    assert not (worktree / "far").exists()
+    assert "far" not in git(worktree, "status", "--porcelain")
+    write(worktree, {"aten/Context.h": "int resolved;\n", "far/away.txt": "farther\n"})
+    git(worktree, "add", "aten/Context.h")
+    project.ok("continue")
+    assert (project.checkout / "far/away.txt").read_text() == "farther\n"
+    assert (project.checkout / "aten/Context.h").read_text() == "int resolved;\n"

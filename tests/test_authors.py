@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from project import SERIES, Project, git, write
 from test_export import changed, kept
+from upstream import Upstream
 from workspace import workspace
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.series_file import SeriesFile
@@ -205,3 +206,25 @@ def test_what_no_mail_reaches_is_not_sent(
     applied.ok("apply")
     assert "'Signed-off-by: Ada <ada@laptop>'" in refused().why
     assert not (tmp_path / "mail").exists()
+
+
+def test_pull_requests_are_in_a_persons_name(applied: Project, tmp_path: Path) -> None:
+    message = git(applied.checkout, "log", "-1", "--format=%B").strip()
+    words = ("--amend", "-q", f"--author={ADA}", "-m", f"{message}\n{SIGNED}")
+    git(applied.checkout, "commit", *words)
+    applied.ok("export")
+    upstream = Upstream.make(applied, tmp_path)
+    git(applied.checkout, "config", "user.email", "person@invalid")
+    with pytest.raises(ToolError, match="cannot be sent in your name"):
+        upstream.submit()
+    assert upstream.open() == {}
+    git(applied.checkout, "config", "user.email", "person@example.com")
+    upstream.submit()
+    person = "A Person <person@example.com>"
+    told = git(upstream.bare, "log", "-3", "--format=%an <%ae>, %cn <%ce>", "gh/person/3/orig")
+    assert told.splitlines() == [f"{ADA}, {person}", f"{person}, {person}", f"{person}, {person}"]
+    everyone = git(upstream.bare, "log", "--all", "--not", "main", "--format=%ae %ce").split()
+    assert set(everyone) == {"ada@example.com", "person@example.com"}
+    assert SIGNED in upstream.pull_request(502).body
+    # the commits in the checkout are still those that every machine makes
+    assert people(applied, 1) == [f"{ADA}, xpu-stack <xpu-stack@invalid>"]

@@ -49,6 +49,11 @@ def test_a_good_series(project: Project) -> None:
             "patches/series.yaml:1: 'author' must be 'name <address>'",
         ),
         (
+            "        files: [aten_xpu/device]",
+            "        author: Ada\n        files: [aten_xpu/device]",
+            "patches/series.yaml:9: 'author' must be 'name <address>'",
+        ),
+        (
             "  - name: stream\n    summary: streams",
             "  - name: device\n    summary: streams",
             "patches/series.yaml:14: 'c10_xpu/stream' is not below "

@@ -246,7 +246,7 @@ def test_from_another_machine(submitted: Upstream, tmp_path: Path) -> None:
     other = tmp_path / "other"
     git(tmp_path, "clone", "-q", str(submitted.bare), str(other))
     git(other, "config", "user.name", "Another Person")
-    git(other, "config", "user.email", "another@invalid")
+    git(other, "config", "user.email", "another@example.com")
     submitted.project.checkout = other
     submitted.project.ok("apply")
     edit(submitted, {"aten/Hooks.cpp": "int better_hooks;\n"})

@@ -70,8 +70,8 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
     if not authors.is_reachable(author):
         raise ToolError(
             f"The author of {told.change} has an address that no mail reaches.",
-            why=f"patches/series.yaml says author: {author}",
-            next="correct it there, then make apply",
+            why=f"its commit {commit.id[:12]} is by {author}",
+            next="correct the change's author in patches/series.yaml, then make apply",
             code=ExitCode.SERIES,
         )
     for line in split_signatures(own_text(commit.message))[1].splitlines():

@@ -10,7 +10,7 @@ from xpu_stack.core.checkout.stack import Applied, Stack
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.core.system.git import ZERO, Repository
+from xpu_stack.core.system.git import ZERO, CommitId, Repository
 
 # as compilers write it: path, path:line, path:line:column
 _PLACE = re.compile(r"(.+?)(?::(\d+))?(?::\d+)?:?\Z", re.DOTALL)
@@ -65,12 +65,13 @@ def _refuse_untracked(repository: Repository, name: str) -> None:
 def _of_line(series: "_Series", name: str, line: int) -> str:
     work, there = series.work, series.there
     _refuse_untracked(work.repository, name)
-    words = ("--porcelain", "-L", f"{line},{line}", f"^{there.base}", "--", name)
-    result = work.repository.run("blame", *words, check=False)
+    # a person's list of commits to skip would name another one
+    words = ("--ignore-revs-file=", "--porcelain", "-L", f"{line},{line}")
+    result = work.repository.run("blame", *words, f"^{there.base}", "--", name, check=False)
     if result.code:
         raise ToolError(
             f"There is no line {line} in {name}.",
-            why=result.complaint.removeprefix("fatal: "),
+            why=result.complaint.splitlines()[0].removeprefix("fatal: "),
             next=commands.make("which", FILE=name),
             code=ExitCode.USAGE,
         )
@@ -91,10 +92,10 @@ def _of_commit(
         return f"an edit that is not committed; {goes or 'no change touches the file yet'}"
     if boundary:
         return _base(work, there)
-    own = next((one for one in (*there.above, *there.foreign) if one.id == commit), None)
-    if own is not None:
+    one = next((one for one in there.applied if one.commit.id == commit), None)
+    if one is None:
+        (own,) = work.repository.history(CommitId(commit), 1)
         return f"your own commit {stack.named(own)}, of no change"
-    one = next(one for one in there.applied if one.commit.id == commit)
     return series.told(one, then, number)
 
 

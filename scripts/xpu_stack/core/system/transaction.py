@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,9 +101,13 @@ class Renames:
         target = self._target(file)
         if os.path.lexists(old):
             return  # repeated: what stands there now is new
-        if os.path.isdir(target) and not os.path.islink(target):
+        try:
+            mode = os.lstat(target).st_mode
+        except OSError:
+            return  # there is nothing
+        if stat.S_ISDIR(mode):
             self._prune(target)  # a submodule's: it goes when it is empty
-        elif os.path.lexists(target):
+        else:
             os.rename(target, old)
             if not file.new_mode:
                 self._prune(os.path.dirname(target))
@@ -116,8 +121,11 @@ class Renames:
         if file.new_mode == GITLINK:
             os.makedirs(target, exist_ok=True)
         else:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.rename(new, target)
+            try:
+                os.rename(new, target)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.rename(new, target)
 
     def _prune(self, folder: str) -> None:
         """Removes a folder and those above it, as far as they are empty."""

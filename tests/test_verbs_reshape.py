@@ -582,7 +582,7 @@ def test_a_verb_killed_at_random_moments(applied: Project) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for _ in range(5):
+    for _ in range(4):
         process = start(applied, *MOVE)
         time.sleep(chance.uniform(duration / 3, duration * 1.1))  # the moment is the test's input
         with contextlib.suppress(ProcessLookupError):  # it may be done
@@ -709,7 +709,7 @@ def test_a_row_of_verbs_taken_at_random(tmp_path: Path) -> None:
     with workspace(project) as work:
         applying.apply(work, "stream")
     model = Model(project, random.Random(seed))
-    for number in range(12):
+    for number in range(9):
         choices = [lambda: model.step(number)] * 4  # noqa: B023 (called at once)
         choices += [model.back] * bool(model.past) + [model.forth] * 2 * bool(model.future)
         print(model.chance.choice(choices)())

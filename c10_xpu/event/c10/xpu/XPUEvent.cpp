@@ -79,7 +79,7 @@ int64_t timeOf(sycl::event event) {
 
 /// Calls a trace hook, if there is an interpreter, with what it is about.
 template <typename Hook, typename... Names>
-void trace(Hook hook, Names... names) {
+C10_ALWAYS_INLINE void trace(Hook hook, Names... names) {
   const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(interp)) {
     ((*interp).operator->()->*hook)(names...);
@@ -142,7 +142,7 @@ bool XPUEvent::query() const {
   return complete;
 }
 
-XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
+XPUEvent::Recorded XPUEvent::submitTimed(XPUStream stream) {
   sycl::queue& queue = stream.queue();
   sycl::queue* companion = companionOf(stream, queue);
   if (!companion) {
@@ -155,7 +155,7 @@ XPUEvent::Recorded XPUEvent::submitTimed(const XPUStream& stream) {
   return {std::move(work), std::move(time)};
 }
 
-void XPUEvent::checkDevice(const XPUStream& stream) const {
+C10_ALWAYS_INLINE void XPUEvent::checkDevice(XPUStream stream) const {
   TORCH_CHECK(
       !isCreated() || device_index() == stream.device_index(),
       "This XPU event was first recorded on device ",
@@ -170,7 +170,7 @@ XPUEvent::Recorded XPUEvent::copy() const {
   return *recorded_;
 }
 
-void XPUEvent::record(const XPUStream& stream) {
+void XPUEvent::record(XPUStream stream) {
   checkDevice(stream);
   sycl::queue& queue = stream.queue();
   Recorded made = enable_timing_
@@ -200,7 +200,7 @@ void XPUEvent::record(const XPUStream& stream) {
   trace(&Hooks::trace_gpu_event_record, name_, nameOf(queue));
 }
 
-void XPUEvent::block(const XPUStream& stream) const {
+void XPUEvent::block(XPUStream stream) const {
   if (!isCreated()) {
     return;
   }

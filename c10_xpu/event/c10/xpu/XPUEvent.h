@@ -80,10 +80,10 @@ class C10_XPU_API XPUEvent {
   /// Records after all work that was submitted to the stream so far. Raises
   /// for a stream of another device than that of the first record. If it
   /// raises, the event is as before.
-  void record(const XPUStream& stream);
+  void record(XPUStream stream);
 
   /// As record, if it was not recorded yet.
-  void recordOnce(const XPUStream& stream) {
+  void recordOnce(XPUStream stream) {
     if (!isCreated()) {
       record(stream);
     }
@@ -91,7 +91,7 @@ class C10_XPU_API XPUEvent {
 
   /// Lets work that is submitted to the stream from now on wait for this
   /// event. The stream may be of another device. Does not wait itself.
-  void block(const XPUStream& stream) const;
+  void block(XPUStream stream) const;
 
   /// Waits until the event is complete. Raises the asynchronous errors of the
   /// stream it was recorded on, see Note [XPU streams].
@@ -115,8 +115,8 @@ class C10_XPU_API XPUEvent {
     }
   };
 
-  static Recorded submitTimed(const XPUStream& stream);
-  void checkDevice(const XPUStream& stream) const;
+  static Recorded submitTimed(XPUStream stream);
+  void checkDevice(XPUStream stream) const;
   Recorded copy() const;
 
   bool enable_timing_;

@@ -198,7 +198,7 @@ class C10_XPU_API DeviceAllocator {
   CountsByType increased_{};
   CountsByType peak_{};
   CountsByType increased_base_{}; // as of the last reset
-  CountsByType decreased_base_{};
+  CountsByType current_base_{};
   XPUCachingAllocator::DeviceStats counts_; // of the members num_*
 };
 

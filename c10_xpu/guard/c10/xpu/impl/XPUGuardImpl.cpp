@@ -4,9 +4,25 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUEvent.h>
 
-#include <memory>
-
 namespace c10::xpu::impl {
+
+namespace {
+
+// Not inline, so that a record of an event that is there is a jump.
+C10_NOINLINE XPUEvent* makeEvent(EventFlag flag) {
+  TORCH_CHECK(
+      flag == EventFlag::PYTORCH_DEFAULT || flag == EventFlag::BACKEND_DEFAULT,
+      "An XPU event was given the event flag ",
+      static_cast<int>(flag),
+      ". Allowed are EventFlag::PYTORCH_DEFAULT (",
+      static_cast<int>(EventFlag::PYTORCH_DEFAULT),
+      ") and EventFlag::BACKEND_DEFAULT (",
+      static_cast<int>(EventFlag::BACKEND_DEFAULT),
+      "); the flags of other backends have no meaning here.");
+  return new XPUEvent(flag == EventFlag::BACKEND_DEFAULT);
+}
+
+} // namespace
 
 // Stores a pointer while the library is loaded; SYCL is not started.
 C10_REGISTER_GUARD_IMPL(XPU, XPUGuardImpl);
@@ -72,27 +88,16 @@ void XPUGuardImpl::record(
     const Stream& stream,
     const DeviceIndex /*device_index*/,
     const EventFlag flag) const {
-  if (C10_LIKELY(*event != nullptr)) {
-    static_cast<XPUEvent*>(*event)->record(XPUStream(stream));
-    return;
+  const XPUStream xpu_stream = checkedStream(stream);
+  if (C10_UNLIKELY(*event == nullptr)) {
+    *event = makeEvent(flag);
   }
-  TORCH_CHECK(
-      flag == EventFlag::PYTORCH_DEFAULT || flag == EventFlag::BACKEND_DEFAULT,
-      "An XPU event was given the event flag ",
-      static_cast<int>(flag),
-      ". Allowed are EventFlag::PYTORCH_DEFAULT (",
-      static_cast<int>(EventFlag::PYTORCH_DEFAULT),
-      ") and EventFlag::BACKEND_DEFAULT (",
-      static_cast<int>(EventFlag::BACKEND_DEFAULT),
-      "); the flags of other backends have no meaning here.");
-  auto made = std::make_unique<XPUEvent>(flag == EventFlag::BACKEND_DEFAULT);
-  made->record(XPUStream(stream));
-  *event = made.release();
+  static_cast<XPUEvent*>(*event)->record(xpu_stream);
 }
 
 void XPUGuardImpl::block(void* event, const Stream& stream) const {
   if (event) {
-    static_cast<XPUEvent*>(event)->block(XPUStream(stream));
+    static_cast<XPUEvent*>(event)->block(checkedStream(stream));
   }
 }
 
@@ -101,17 +106,17 @@ bool XPUGuardImpl::queryEvent(void* event) const {
 }
 
 bool XPUGuardImpl::queryStream(const Stream& stream) const {
-  return XPUStream(stream).query();
+  return checkedStream(stream).query();
 }
 
 void XPUGuardImpl::synchronizeStream(const Stream& stream) const {
-  XPUStream(stream).synchronize();
+  checkedStream(stream).synchronize();
 }
 
 void XPUGuardImpl::recordDataPtrOnStream(
     const c10::DataPtr& data_ptr,
     const Stream& stream) const {
-  XPUCachingAllocator::recordStream(data_ptr, XPUStream(stream));
+  XPUCachingAllocator::recordStream(data_ptr, checkedStream(stream));
 }
 
 } // namespace c10::xpu::impl

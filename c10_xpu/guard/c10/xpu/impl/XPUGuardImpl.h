@@ -113,6 +113,11 @@ struct C10_XPU_API XPUGuardImpl final
     }
   }
 
+  static XPUStream checkedStream(Stream stream) {
+    checkType(stream.device_type());
+    return XPUStream(XPUStream::UNCHECKED, stream);
+  }
+
   [[noreturn]] static void raiseWrongType(DeviceType t);
 
   static void warnIgnored(

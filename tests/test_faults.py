@@ -337,7 +337,7 @@ def test_a_file_saved_while_the_commits_are_made_is_kept(project: Project, edite
     """A program in between writes into the checkout after it was found clean."""
     real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout
     program = (
-        f'#!/bin/sh\ncase " $* " in *" commit-tree "*) mkdir -p {project.checkout}/c10/xpu\n'
+        f'#!/bin/sh\ncase " $* " in *" -t commit "*) mkdir -p {project.checkout}/c10/xpu\n'
         f'echo mine >{project.checkout / edited};; esac\nexec {real.strip()} "$@"\n'
     )
     write(project.folder, {"bin/git": program})

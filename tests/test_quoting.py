@@ -13,6 +13,8 @@ from xpu_stack.build import interpreter
 from xpu_stack.cli import cli, running
 from xpu_stack.core.system.errors import ToolError
 
+VARIABLES = ("FILE", "CODE", "ARGS", "STAGE")
+
 TEXTS = [
     'print("it\'s")',
     "print('$HOME', \"$(x)\", '$$')",
@@ -29,15 +31,23 @@ TEXTS = [
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program in the tool's place, which prints what it is given."""
     path = tmp_path_factory.mktemp("echo") / "echo.py"
-    path.write_text("import json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    path.write_text(
+        "import json, os, sys\n"
+        "print(json.dumps([sys.argv[1:], {name: os.environ.get(name, '') for name in "
+        f"{VARIABLES}}}]))\n"
+    )
     return path
 
 
-def typed(echo: Path, **variables: str) -> list[str]:
-    """What the tool is given by `make python`."""
+def typed(echo: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[str]:
+    """What the tool is given by `make python`: words, and variables of the environment."""
     make = shutil.which("make")
     assert make is not None
-    env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("MAKE") and key not in VARIABLES
+    }
     done = subprocess.run(
         [
             make,
@@ -51,7 +61,10 @@ def typed(echo: Path, **variables: str) -> list[str]:
         text=True,
         check=True,
     )
-    words: list[str] = json.loads(done.stdout)
+    words: list[str]
+    words, environment = json.loads(done.stdout)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     return words
 
 
@@ -75,12 +88,14 @@ def given(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_program_as_text(echo: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    words = typed(echo, CODE=text)
+    words = typed(echo, monkeypatch, CODE=text)
     assert given(monkeypatch, words) == ("-c", text)
 
 
 def test_a_file_and_arguments(echo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = typed(echo, FILE="it's $a script.py", ARGS="-k 'a b' \"it's\" '$HOME' \\$x")
+    words = typed(
+        echo, monkeypatch, FILE="it's $a script.py", ARGS="-k 'a b' \"it's\" '$HOME' \\$x"
+    )
     assert given(monkeypatch, words) == (
         "it's $a script.py",
         "-k",
@@ -90,10 +105,12 @@ def test_a_file_and_arguments(echo: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "$x",
     )
     # as it was before there were FILE= and CODE=
-    words = typed(echo, ARGS='-c "import torch; print(torch.xpu.device_count())"', STAGE="stream")
-    assert words[:3] == ["python", "--stage", "stream"]
+    words = typed(
+        echo, monkeypatch, ARGS='-c "import torch; print(torch.xpu.device_count())"', STAGE="stream"
+    )
+    assert os.environ["STAGE"] == "stream"
     assert given(monkeypatch, words) == ("-c", "import torch; print(torch.xpu.device_count())")
-    assert given(monkeypatch, typed(echo)) == ()
+    assert given(monkeypatch, typed(echo, monkeypatch)) == ()
 
 
 def test_the_command_line_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_ended_from_outside_it_says_what_is_known() -> None:
 def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
     """make itself, with a tool in place of ours."""
     tool = tmp_path / "tool"
-    tool.write_text('#!/bin/sh\n[ "$2" != "$FAILING" ]\n')
+    tool.write_text('#!/bin/sh\nfor last; do :; done\n[ "$last" != "$FAILING" ]\n')
     tool.chmod(0o755)
 
     def verify(failing: str) -> "subprocess.CompletedProcess[str]":

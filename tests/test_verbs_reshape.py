@@ -643,7 +643,12 @@ class Model:
         """A verb on a change, taken at random, and what it should make of the sets."""
         ids, now = self.ids(), list(self.now)
         one, other = self.chance.sample(range(len(ids)), 2)
-        verbs = ["fold", "move", "rename"] + ["drop"] * (len(ids) > 3) + ["split"] * 3
+        verbs = (
+            ["move", "rename"]
+            + ["fold"] * (len(ids) > 2)
+            + ["drop"] * (len(ids) > 3)
+            + ["split"] * 3
+        )
         verb = self.chance.choice(verbs)
         options: dict[str, str] = {}
         if verb == "drop":

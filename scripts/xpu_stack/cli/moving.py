@@ -1,5 +1,7 @@
 """Verbs that move a checkout: apply, rebase, continue, abort, undo, redo, moves."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

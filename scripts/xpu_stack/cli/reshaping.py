@@ -4,9 +4,9 @@ import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
 from xpu_stack.core.checkout import applying, reshape, stack
-from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.series_update import Edit
 from xpu_stack.core.checkout.target import Request
+from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout

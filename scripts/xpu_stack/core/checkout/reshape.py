@@ -315,6 +315,7 @@ class _Shape:
         return {
             one.path: None if one.content is None else (one.mode, one.content)
             for one in self._sources.values()
+            if not one.same
         }
 
     @property

@@ -17,6 +17,7 @@ EMPTY ?=
 SHOW ?=
 FORGET ?=
 ONTO ?=
+LIKE ?=
 DRY_RUN ?=
 STEPS ?=
 
@@ -56,7 +57,7 @@ status:
 	@$(tool) status $(checkout) $(mode)
 
 export:
-	@$(tool) export $(checkout)
+	@$(tool) export $(checkout) $(call option,--like,LIKE)
 
 new:
 	@$(tool) new $(call option,--change,CHANGE) $(call option,--title,TITLE) $(call option,--after,AFTER) \

@@ -3,10 +3,11 @@
 import click
 
 from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli
-from xpu_stack.core.checkout import applying, checking
+from xpu_stack.core.checkout import applying, checking, providers
 from xpu_stack.core.checkout import export as exporting
 from xpu_stack.core.checkout.resolutions import Resolutions
 from xpu_stack.core.series import new_change
+from xpu_stack.core.series.base import DEFAULT_BASE, base_names
 from xpu_stack.core.system import commands, console, lock, transaction
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
@@ -14,13 +15,21 @@ from xpu_stack.core.system.layout import Layout
 
 @cli.command(epilog=EPILOG)
 @checkout_options
-def export(base: str, pytorch_src: str | None) -> None:
-    """Writes edits and amended commits of the checkout back into the series."""
+@click.option(
+    "--like",
+    default=DEFAULT_BASE,
+    show_default=True,
+    help="For a base that is not there yet: the base that the stack came from.",
+)
+def export(base: str, pytorch_src: str | None, like: str) -> None:
+    """Writes edits and amended commits back into the series; with a new BASE, adds that base."""
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "export") as work:
-        written = exporting.export(work)
-        for path in written:
-            console.say(f"wrote {path.relative_to(layout.repository)}")
+    there = base if base in base_names(layout) else like
+    with applying.opened(layout, there, pytorch_src, "export") as work:
+        written = exporting.export(work, base)
+        for source in written:
+            verb = "removed" if source.content is None else "wrote"
+            console.say(f"{verb} {source.path.relative_to(layout.repository)}")
         console.say(f"{len(written)} file(s) of the series differ from before")
 
 
@@ -51,8 +60,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
 def check(base: str) -> None:
     """Validates the series without touching a checkout."""
     with applying.opened_to_read(Layout.current(), base, None, "check") as work:
-        release = work.repository.commit_id("refs/heads/base")
-        assert release is not None
+        release = providers.release(work.layout, work.base, work.repository)
         console.say(f"{checking.check(work, release)} change(s) are in order")
 
 

@@ -86,7 +86,8 @@ def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[T
     tree = edit.store(work)
     record = _record(work.repository)
     draft = record.with_suffix(".draft")
-    draft.write_text(json.dumps({"verb": verb, "edit": tree, "to": asdict(to) if to else None}))
+    told = {"verb": verb, "edit": tree, "to": asdict(to) if to else None, "base": work.base.name}
+    draft.write_text(json.dumps(told))
     draft.replace(record)
     try:
         transaction.write(work.layout, edit.after)
@@ -102,8 +103,8 @@ def made(work: Workspace, verb: str, edit: Edit, to: State | None) -> Iterator[T
     done(work.repository)
 
 
-def cut_off(work: Workspace) -> tuple[str, TreeId, State | None] | None:
-    """What a run that was cut off has written, and had still to move: verb, edit, goal."""
+def cut_off(work: Workspace) -> tuple[str, TreeId, State | None, str] | None:
+    """What a run that was cut off has written, and had still to move: verb, edit, goal, base."""
     record = _record(work.repository)
     if not record.exists():
         return None
@@ -113,7 +114,8 @@ def cut_off(work: Workspace) -> tuple[str, TreeId, State | None] | None:
     if moved or not kept or Edit.load(work, data["edit"]).differing() is not None:
         done(work.repository)
         return None
-    return data["verb"], data["edit"], moves.state(data["to"]) if data["to"] else None
+    to = moves.state(data["to"]) if data["to"] else None
+    return data["verb"], data["edit"], to, data.get("base", work.base.name)
 
 
 def done(repository: Repository) -> None:

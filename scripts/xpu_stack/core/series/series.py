@@ -2,18 +2,20 @@
 
 `patches/series.yaml` is read here and nowhere else. What can be derived is
 derived: a change's text and patch have their places by name, its new files
-are the files below the payload folders it claims.
+are the files below the payload folders it claims. A base may have patches and
+payload files of its own in place of these, see Note [What a base shares] (base.py).
 """
 
 import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
@@ -126,6 +128,8 @@ class Series:
     stages: tuple[Stage, ...]
     author: tuple[str, str]
     base: str
+    without: frozenset[str]  # the changes that are not for this base
+    elsewhere: Mapping[str, str]  # payload files that other bases have -> their changes
 
     @property
     def stage_names(self) -> list[str]:
@@ -197,12 +201,16 @@ def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
         raise SeriesError(str(name), f"is a link that points outside of PyTorch's tree: {target}")
 
 
+_Payload = dict[PurePosixPath, PayloadFile]
+
+
 class _Reader:
     def __init__(self, layout: Layout, base: str) -> None:
         self.layout = layout
         self.base = base
+        self.differences = Differences.load(layout, base)
         self.shown = self._name_of(layout.series_file)
-        self.payload = self._find_payload()
+        self.payload, self.elsewhere = self._payload_of_base()
         self.claims: dict[PurePosixPath, tuple[str, Node]] = {}  # -> change, where
         self.patches: set[Path] = set()
         self.texts: set[Path] = set()
@@ -221,10 +229,17 @@ class _Reader:
             stages.append(stage)
         if not stages:
             raise node["stages"].error("there must be a stage")
-        owned = self._owned()
+        owners = self._owners()
+        owned: dict[str, list[PayloadFile]] = {}
+        for name, file in self.payload.items():
+            owned.setdefault(owners[name], []).append(file)
         self._check_nothing_left()
         return Series(
-            tuple(_with_files(stage, owned) for stage in stages), (author[1], author[2]), self.base
+            tuple(_with_files(stage, owned) for stage in stages),
+            (author[1], author[2]),
+            self.base,
+            self.differences.without_changes,
+            {str(name): owners[name] for name in self.elsewhere},
         )
 
     def _stage(self, node: Node) -> Stage:
@@ -248,11 +263,13 @@ class _Reader:
         self.texts.add(text)
         if "files" in node:
             self._claim(node, f"{stage}/{name}", stage)
-        patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
-        self.patches.add(patch)
-        for path in (text, patch):
+        bases = filter(None, (self.base, self.differences.like))
+        own, *others = (self.layout.base_folder(one) / stage / f"{name}.patch" for one in bases)
+        self.patches.add(own)
+        for path in (text, own, *others):
             if path.is_symlink():
                 raise SeriesError(self._name_of(path), "is a link; it must be a file")
+        patch = next((path for path in (own, *others) if path.exists()), None)
         return Change(
             stage=stage,
             name=name,
@@ -260,7 +277,7 @@ class _Reader:
             of=of,
             text=ChangeText.read(text, self._name_of(text)),
             files=(),  # known when all claims are
-            patch=patch if patch.exists() else None,
+            patch=patch if patch and patch.stat().st_size else None,
             place=node.place,
         )
 
@@ -274,21 +291,21 @@ class _Reader:
                 raise item.error(f"'{prefix}' belongs to '{self.claims[prefix][0]}' already")
             self.claims[prefix] = (change, item)
 
-    def _owned(self) -> dict[str, list[PayloadFile]]:
-        """Change -> its files: of the claims on a file, the closest one counts."""
+    def _owners(self) -> dict[PurePosixPath, str]:
+        """Payload file -> its change: of the claims on a file, the closest one counts."""
         closest = {
             path: next((one for one in [path, *path.parents] if one in self.claims), None)
-            for path in self.payload
+            for path in [*self.payload, *self.elsewhere]
         }
         for claim, (_, item) in self.claims.items():
             if claim not in closest.values():
                 raise item.error(f"'{claim}' has no file")
-        owned: dict[str, list[PayloadFile]] = {}
+        owners: dict[PurePosixPath, str] = {}
         for path, found in closest.items():
             if found is None:
                 raise SeriesError(str(path), f"no change in {self.shown} claims this file")
-            owned.setdefault(self.claims[found][0], []).append(self.payload[path])
-        return owned
+            owners[path] = self.claims[found][0]
+        return owners
 
     def _check_nothing_left(self) -> None:
         targets: dict[str, str] = {}
@@ -297,6 +314,8 @@ class _Reader:
                 raise SeriesError(
                     file.kept_at, f"'{file.target}' is written in {targets[file.target]} too"
                 )
+            if {"..", ".git", ""} & set(file.target.split("/")):
+                raise SeriesError(file.kept_at, f"is moved to '{file.target}': no such place")
             targets[file.target] = file.kept_at
         for folder, pattern, known in (
             (self.layout.base_folder(self.base), "*/*.patch", self.patches),
@@ -306,13 +325,30 @@ class _Reader:
                 if path not in known:
                     raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
 
-    def _find_payload(self) -> dict[PurePosixPath, PayloadFile]:
+    def _payload_of_base(self) -> tuple[_Payload, set[PurePosixPath]]:
+        """The payload files of the base, and the names of those that only other bases have."""
+        shared = self._find_payload(self.layout.repository)
+        variants = {
+            base: self._find_payload(self.layout.variants(base)) for base in base_names(self.layout)
+        }
+        there = {
+            name: replace(file, target=self.differences.moved.get(str(name), file.target))
+            for name, file in shared.items()
+            if str(name) not in self.differences.without
+        } | variants.pop(self.base, {})
+        return there, {name for found in (shared, *variants.values()) for name in found} - set(
+            there
+        )
+
+    def _find_payload(self, top: Path) -> _Payload:
+        """The payload files below `top`, which has the payload folders."""
         found = {}
         for folder in PAYLOAD_FOLDERS:
-            top = self.layout.repository / folder
+            folder_ = top / folder
             # a folder that is a link is listed, but not followed
-            for path in [top, *sorted(top.rglob("*"))] if not top.is_symlink() else [top]:
-                name = PurePosixPath(self._name_of(path))
+            inside = [] if folder_.is_symlink() else sorted(folder_.rglob("*"))
+            for path in [folder_, *inside]:
+                name = PurePosixPath(path.relative_to(top))
                 inner = PurePosixPath(*name.parts[2:])
                 if _NOT_PAYLOAD.search(str(inner)):
                     continue

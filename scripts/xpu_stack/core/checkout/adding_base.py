@@ -1,0 +1,75 @@
+"""Adding a base to the series, or moving one to another commit: export with BASE=.
+
+A fork becomes a base by an export from a checkout whose stack was put on it. The
+base is a commit of the person's repository, and is like the base that the stack
+came from, see Note [What a base shares] (base.py).
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.series.base import Differences, GitSource
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.console import say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import CommitId, Repository
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
+
+
+def target(work: Workspace, name: str, there: Stack) -> Workspace | None:
+    """The base that is added or moved, its series without variants; None: the base stays.
+
+    work: the checkout with the base that its stack came from.
+    """
+    base = work.base
+    if name == base.name and base.git.commit in ("", there.base):
+        return None
+    root = base.differences.like or base.name
+    if name == base.name:
+        git = replace(base.git, commit=there.base)
+        base = replace(base, git=git)
+    else:
+        _refuse_name(work, name)
+        git = GitSource(_url(work.repository, there.base), commit=there.base)
+        own = work.layout.base_folder(name)
+        base = replace(
+            base,
+            name=name,
+            folders=(own, work.layout.base_folder(root)),
+            source_package=None,
+            git=git,
+            differences=Differences(root),
+        )
+    series = Series.load(work.layout, root)
+    without = work.series.without if name == work.base.name else frozenset()
+    say(f"the base {name} is {git} of {git.url}")
+    if name != work.base.name and Path(git.url).is_dir():
+        say("others cannot fetch it from there: push it, and put the address into base.yaml")
+    return replace(work, base=base, series=replace(series, base=name, without=without))
+
+
+def _refuse_name(work: Workspace, name: str) -> None:
+    if not _NAME.match(name) or work.layout.base_folder(name).exists():
+        raise ToolError(
+            f"'{name}' cannot be the name of a base.",
+            why=f"patches/{name} exists"
+            if _NAME.match(name)
+            else "a name is of letters, digits, '.', '_', '+' and '-'",
+            next=commands.make("export", BASE="<name>"),
+            code=ExitCode.USAGE,
+        )
+
+
+def _url(repository: Repository, commit: CommitId) -> str:
+    """Where the commit can be fetched from."""
+    for remote in repository.line("remote").split():
+        words = ("for-each-ref", "--count=1", "--contains", commit, f"refs/remotes/{remote}/")
+        if repository.line(*words):
+            return repository.line("remote", "get-url", remote)
+    # as ONTO= named it, or this checkout
+    return repository.ask("config", f"xpu-stack.{commit}.url") or str(repository.folder)

@@ -1,0 +1,139 @@
+"""Where the payload files of commits are written: those that are shared, or a base's own.
+
+On a base that is described in full a file is written where it is. A base that is
+like another one has variants, see Note [What a base shares]. An edit goes to the
+variant where there is one, and to the shared file where there is none. When
+the base is added, or moved to another commit, all that differs becomes a variant.
+"""
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.series.base import Differences
+from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Change, PayloadFile
+from xpu_stack.core.system.git import CommitId, Entry
+
+# Where new files of a change go that claims folders of several kinds.
+_HOME = {"c10": "c10_xpu", "cmake": "c10_xpu", "aten": "aten_xpu"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of the series' repository, as it should be; None: it should not be."""
+
+    path: Path
+    content: bytes | None
+    mode: int = 0o100644
+    change: str = ""  # of a payload file: whose it is
+    kept_at: str = ""  # and its place in the payload folders
+
+    @property
+    def differs(self) -> bool:
+        there = PayloadFile(self.path, "", "")
+        if self.content is None or not os.path.lexists(self.path):
+            return os.path.lexists(self.path) or self.content is not None
+        return (there.mode, there.content) != (self.mode, self.content)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a commit has at a path."""
+
+    mode: int
+    content: bytes
+
+    def is_in(self, file: PayloadFile) -> bool:
+        return (file.mode, file.content) == (self.mode, self.content)
+
+
+@dataclass
+class Payload:
+    """The payload files of the changes that are exported.
+
+    fresh: the base is being added, or moved; `work` has its series without variants then.
+    """
+
+    work: Workspace
+    fresh: bool
+    _exported: set[str] = field(default_factory=set, init=False)  # changes
+    _without: set[str] = field(default_factory=set, init=False)
+    _moved: dict[str, str] = field(default_factory=dict, init=False)
+
+    def sources(self, change: Change, commit: CommitId, brought: list[Entry]) -> list[Source]:
+        """The files that the commit of a change brings, and those that it no longer does."""
+        self._exported.add(change.id)
+        known = {file.target: file for file in change.files}
+        found = []
+        for entry in brought:
+            content = self.work.repository.blob_at(commit, entry.path)
+            assert content is not None
+            wanted = _Content(entry.new_mode, content)
+            file = known.pop(entry.path, None) or self._of_stage(change, entry.path)
+            file = file or self._moved_here(wanted, entry.path, known, brought)
+            found.append(self._source(change, entry.path, file, wanted))
+        return found + [self._gone(file) for file in known.values()]
+
+    def _of_stage(self, change: Change, target: str) -> PayloadFile | None:
+        """The file of another change of the stage: it comes to this change, and stays there."""
+        stage = (one for one in self.work.series.all_changes() if one.stage == change.stage)
+        files = (file for one in stage for file in one.files)
+        return next((file for file in files if file.target == target), None)
+
+    def _source(
+        self, change: Change, target: str, file: PayloadFile | None, wanted: _Content
+    ) -> Source:
+        kept_at = file.kept_at if file else _new_place(change, target)
+        path = file.source if file else self.work.layout.repository / kept_at
+        if self.fresh and change.number and not (file and wanted.is_in(file)):
+            path = self.work.layout.variants(self.work.base.name) / kept_at
+        return Source(path, wanted.content, wanted.mode, change.id, kept_at)
+
+    def _moved_here(
+        self,
+        wanted: _Content,
+        path: str,
+        known: dict[str, PayloadFile],
+        brought: list[Entry],
+    ) -> PayloadFile | None:
+        """The file that this base has at another path, as it is."""
+        targets = {entry.path for entry in brought}
+        for target, file in known.items() if self.fresh else ():
+            if target not in targets and wanted.is_in(file):
+                self._moved[file.kept_at] = path
+                return known.pop(target)
+        return None
+
+    def _gone(self, file: PayloadFile) -> Source:
+        shared = self.work.layout.repository / file.kept_at
+        variant = self.work.layout.variants(self.work.base.name) / file.kept_at
+        if self.fresh or (file.source == variant and os.path.lexists(shared)):
+            self._without.add(file.kept_at)
+        return Source(variant if self.fresh else file.source, None, kept_at=file.kept_at)
+
+    def differences(self) -> Differences:
+        """What base.yaml must say of the files and changes."""
+        old = self.work.base.differences
+        if not self.fresh:
+            moved = {kept: to for kept, to in old.moved.items() if kept not in self._without}
+            return replace(old, without=old.without | self._without, moved=moved)
+        changes = self.work.series.all_changes()
+        settled = {
+            file.kept_at for one in changes if one.id in self._exported for file in one.files
+        }
+        settled |= self._exported
+        return replace(
+            old,
+            without=(old.without | self.work.dropped) - settled | self._without,
+            moved={kept: to for kept, to in old.moved.items() if kept not in settled} | self._moved,
+        )
+
+
+def _new_place(change: Change, target: str) -> str:
+    """Where a file is kept that is new in its change."""
+    used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
+    home = _HOME.get(PurePosixPath(target).parts[0], PAYLOAD_FOLDERS[-1])
+    if len(used) == 1:
+        (home,) = used
+    return f"{home}/{change.stage}/{target}"

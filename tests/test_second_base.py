@@ -1,10 +1,15 @@
 """A fork that has drifted, carried as a base of its own beside the release."""
 
-from pathlib import Path
+import contextlib
+import os
+import random
+import signal
+import time
 
 import pytest
 from project import CMAKE, CONTEXT, SERIES, TEXT, Project, drift, git, write
 from test_export import changed, kept
+from test_faults import settled, start, until
 
 OTHER = "".join(f"other {number};\n" for number in range(1, 31))
 ALL = ["Add queues", "Add events", "Add streams", "Add hooks", "Add devices"]
@@ -80,26 +85,216 @@ def tree(project: Project, at: str = "HEAD") -> str:
     return git(project.checkout, "rev-parse", f"{at}^{{tree}}").strip()
 
 
-def test_a_story(fork: Project) -> None:
+def trees(project: Project) -> tuple[str, str]:
+    """What the tool's own checkouts have, of the release and of the fork."""
+    project.ok("apply", source=False)
+    project.ok("apply", "--base", "fork", source=False)
+    own = [project.folder / f".xpu/pytorch-{base}" for base in ("v1.13.1", "fork")]
+    release, fork = (git(one, "rev-parse", "HEAD^{tree}").strip() for one in own)
+    return release, fork
+
+
+def in_order(project: Project) -> None:
+    """Both bases give what export would write, byte for byte."""
+    for base in ("v1.13.1", "fork"):
+        assert "are in order" in project.ok("check", "--base", base, source=False)
+
+
+def test_a_fork_becomes_a_base(fork: Project) -> None:
     release = tree(fork)
     commit = rebased(fork)
     ended = fork.run("export")
-    print(ended.err)
     assert ended.code == 3
     assert "next: make export BASE=<name> PYTORCH_SRC=CHECKOUT" in ended.err
     write(fork.checkout, {"aten/Hooks.cpp": "int hooks_of_the_fork;\n"})
     before = kept(fork)
+    moved = fork.snapshot()["commit"]
     out = fork.ok("export", "--base", "fork")
-    print(out)
-    here = tree(fork)
-    for name in sorted(changed(fork, before)):
-        print(name); print(kept(fork).get(name,b"").decode())
-    print(fork.ok("check", "--base", "fork", source=False))
-    print(fork.ok("check", source=False))
-    print(fork.ok("status", "--base", "fork"))
-    print(fork.ok("apply", "--base", "fork"))
-    print(fork.ok("apply", "--base", "fork", source=False))
-    own = fork.folder / ".xpu/pytorch-fork"
-    assert git(own, "rev-parse", "HEAD^{tree}").strip() == here
-    print(fork.ok("apply", source=False))
-    assert 0
+    assert "wrote patches/fork/payload/aten_xpu/device/aten/Hooks.cpp" in out
+    # the patch of stream/stream, and all other files, are shared
+    assert changed(fork, before) == {
+        "patches/fork/base.yaml",
+        "patches/fork/device/aten.patch",
+        "patches/fork/device/runtime.patch",
+        "patches/fork/payload/aten_xpu/device/aten/Hooks.cpp",
+        "patches/fork/stream/event.patch",
+    }
+    assert kept(fork)["patches/fork/base.yaml"].decode() == (
+        "# A base like v1.13.1: what is not said here, and not in this folder, is as it is there.\n"
+        f"name: fork\nlike: v1.13.1\ngit:\n  url: {fork.checkout}\n  commit: {commit}\n"
+        "without:\n  - stream/queue\n"
+    )
+    assert b"a/aten/GlobalContext.h" in kept(fork)["patches/fork/device/aten.patch"]
+    assert fork.log()[:5] == [*ALL[1:], "Drift of other.txt"]
+    in_order(fork)
+    assert trees(fork) == (release, tree(fork))
+    assert "is already at stage 'stream': 4 change(s)" in fork.ok("apply", "--base", "fork")
+    # nothing of the fork's base needs a merge, nor the conflicts' resolutions
+    assert not (fork.folder / "patches/fork/resolutions").exists()
+    assert "queue   │ Add queues  │              │ dropped" in fork.ok("status", "--base", "fork")
+    assert "index.html" in fork.ok("review", "--base", "fork")
+    ended = fork.run("status")
+    assert "This checkout is on the base fork, not on v1.13.1." in ended.err
+    assert "next: make status BASE=fork PYTORCH_SRC=CHECKOUT" in ended.err
+    fork.ok("undo", "--base", "fork")
+    assert changed(fork, before) == set()
+    assert fork.snapshot()["commit"] == moved
+    assert fork.log()[:5] == [*ALL[1:], "Drift of other.txt"]
+
+
+@pytest.fixture
+def carried(fork: Project) -> Project:
+    """With the fork as a base, whose hooks are its own; in no need of a person."""
+    git(fork.checkout, "switch", "-q", "main")
+    git(fork.checkout, "mv", "aten/Context.h", "aten/GlobalContext.h")
+    git(fork.checkout, "commit", "-qm", "Rename")
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    fork.ok("rebase", "--onto", "main")
+    write(fork.checkout, {"aten/Hooks.cpp": "int hooks_of_the_fork;\n"})
+    out = fork.ok("export", "--base", "fork")
+    assert "3 file(s)" in out
+    return fork
+
+
+def test_edits_on_one_base_and_on_the_other(carried: Project) -> None:
+    before = kept(carried)
+    streams = "int stream;\nint more;\n"
+    write(carried.checkout, {"c10/xpu/Stream.cpp": streams, "aten/Hooks.cpp": "int ours;\n"})
+    write(carried.checkout, {"c10/xpu/Device.cpp": "int device;\nint streams_of_ours;\n"})
+    assert "wrote c10_xpu/stream/c10/xpu/Stream.cpp" in carried.ok("export", "--base", "fork")
+    assert changed(carried, before) == {
+        "c10_xpu/stream/c10/xpu/Stream.cpp",  # shared
+        "patches/fork/payload/aten_xpu/device/aten/Hooks.cpp",
+        "patches/fork/stream/stream.patch",  # was shared
+    }
+    in_order(carried)
+    carried.ok("apply", source=False)
+    release = carried.folder / ".xpu/pytorch-v1.13.1"
+    assert (release / "c10/xpu/Stream.cpp").read_text() == streams
+    assert (release / "aten/Hooks.cpp").read_text() == "int hooks;\n"
+    assert (release / "c10/xpu/Device.cpp").read_text() == "int device;\nint streams;\n"
+
+    before = kept(carried)
+    write(release, {"aten/Hooks.cpp": "int theirs;\n", "aten/Event.cpp": "int events;\n"})
+    carried.ok("export", source=False)
+    assert changed(carried, before) == {
+        "aten_xpu/device/aten/Hooks.cpp",
+        "aten_xpu/stream/aten/Event.cpp",
+    }
+    carried.ok("apply", "--base", "fork")
+    assert (carried.checkout / "aten/Event.cpp").read_text() == "int events;\n"
+    assert (carried.checkout / "aten/Hooks.cpp").read_text() == "int ours;\n"
+    in_order(carried)
+
+
+def test_files_that_only_one_base_has(carried: Project) -> None:
+    before = kept(carried)
+    git(carried.checkout, "rm", "-q", "aten/Hooks.cpp")  # it has a variant
+    write(carried.checkout, {"aten/Event2.cpp": "int event;\n"})
+    git(carried.checkout, "add", ".")
+    message = git(carried.checkout, "log", "-1", "--format=%B", "HEAD~3")
+    assert "device/aten" in message
+    git(carried.checkout, "commit", "-q", "--fixup", "HEAD~3")
+    git(carried.checkout, "-c", "sequence.editor=:", "rebase", "-qi", "--autosquash", "HEAD~5")
+    carried.ok("export", "--base", "fork")
+    assert changed(carried, before) == {
+        "aten_xpu/device/aten/Event2.cpp",
+        "patches/fork/payload/aten_xpu/device/aten/Hooks.cpp",
+        "patches/fork/base.yaml",
+    }
+    assert (
+        b"without:\n  - aten_xpu/device/aten/Hooks.cpp\n" in kept(carried)["patches/fork/base.yaml"]
+    )
+    in_order(carried)
+    # when the base moves, what is new is its own
+    git(carried.checkout, "switch", "-q", "main")
+    text = OTHER.replace("other 12;", "other twelve;")
+    drift(carried, "other.txt", text)
+    git(carried.checkout, "switch", "-q", "xpu-stack")
+    carried.ok("rebase", "--onto", "main", "--base", "fork")
+    write(carried.checkout, {"aten/Only.cpp": "int only;\n"})
+    git(carried.checkout, "add", ".")
+    git(carried.checkout, "commit", "-qa", "--amend", "--no-edit")
+    write(carried.checkout, {"c10/xpu/Stream.cpp": "int own;\n"})
+    before = kept(carried)
+    release, _ = trees(carried)
+    carried.ok("export", "--base", "fork")
+    assert changed(carried, before) == {
+        "patches/fork/base.yaml",
+        "patches/fork/stream/event.patch",
+        "patches/fork/payload/aten_xpu/stream/aten/Only.cpp",
+        "patches/series.yaml",  # stream/queue claims it
+        "patches/fork/payload/c10_xpu/stream/c10/xpu/Stream.cpp",
+    }
+    in_order(carried)
+    assert trees(carried) == (release, tree(carried))
+
+
+def test_a_folder_that_the_fork_has_moved(fork: Project) -> None:
+    release = tree(fork)
+    git(fork.checkout, "switch", "-q", "main")
+    git(fork.checkout, "mv", "c10", "core")
+    git(fork.checkout, "commit", "-qm", "Move")
+    write(fork.checkout, {"c10/CMakeLists.txt": "# moved\n", "aten/Hooks.cpp": "int theirs;\n"})
+    git(fork.checkout, "add", ".")
+    git(fork.checkout, "commit", "-qm", "Hooks")
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    git(fork.checkout, "switch", "-q", "main")
+    before = kept(fork)
+    commits = git(fork.checkout, "rev-list", "--reverse", "HEAD..xpu-stack").split()
+    git(fork.checkout, "switch", "-q", "-C", "xpu-stack", "main")
+    for commit in commits:
+        git(fork.checkout, "-c", "merge.directoryRenames=true", "cherry-pick", commit, check=False)
+        git(fork.checkout, "checkout", "--theirs", ".", check=False)
+        git(fork.checkout, "add", "-A")
+        git(fork.checkout, "commit", "-q", "--no-edit", check=False)
+        git(fork.checkout, "commit", "-q", "--amend", "-C", commit)
+    fork.ok("export", "--base", "fork")
+    print(changed(fork, before))
+    print(kept(fork)["patches/fork/base.yaml"].decode())
+    in_order(fork)
+    assert trees(fork) == (release, tree(fork))
+
+
+def test_names_that_no_base_can_have(fork: Project) -> None:
+    for name in ("texts", "../outside", "a b"):
+        ended = fork.run("export", "--base", name)
+        assert ended.code == 2, ended.err
+        assert f"'{name}' cannot be the name of a base." in ended.err
+
+
+def test_an_export_that_is_killed(fork: Project) -> None:
+    git(fork.checkout, "switch", "-q", "main")
+    drift(fork, "aten/Context.h", CONTEXT.replace("int member_8;", "int member_eight;"))
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    fork.ok("rebase", "--onto", "main")
+    before = kept(fork)
+    wanted = {
+        "patches/fork/base.yaml",
+        "patches/fork/device/aten.patch",
+        "patches/fork/payload/aten_xpu/device/aten/Hooks.cpp",
+    }
+    for point in ("gone", "file 1", "move", "index", "refs"):
+        write(fork.checkout, {"aten/Hooks.cpp": "int ours;\n"})
+        start(fork, "export", "--base", "fork", fault=point).communicate()
+        fork.run("status")  # the next run finishes it
+        assert changed(fork, before) == wanted, point
+        assert git(fork.checkout, "status", "--porcelain") == "", point
+        fork.ok("undo", "--base", "fork")
+        assert changed(fork, before) == set(), point
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(4):
+        write(fork.checkout, {"aten/Hooks.cpp": "int ours;\n"})
+        process = start(fork, "export", "--base", "fork")
+        time.sleep(chance.uniform(0, 1.5))  # the moment is the test's input
+        with contextlib.suppress(ProcessLookupError):  # it may be done
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        settled(fork)
+        until(lambda: not (fork.folder / "patches/.transaction/journal.json").exists())
+        fork.run("status")
+        assert changed(fork, before) in (wanted, set())
+        if changed(fork, before):
+            fork.ok("undo", "--base", "fork")

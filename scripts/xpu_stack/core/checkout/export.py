@@ -142,7 +142,7 @@ def _with_shape(work: Workspace, commits: list[Commit], *, fresh: bool) -> list[
         if change.id in gone:
             for path in _files_of(work, change):
                 written.setdefault(path, Source(path, None))
-    owners = _owners(work, written, applied, gone)
+    owners = _owners(work, written)
     file = SeriesFile.read(work.layout.series_file)
     file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owners)
@@ -160,25 +160,19 @@ def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
     return order
 
 
-def _owners(
-    work: Workspace, written: dict[Path, Source], applied: list[str], gone: set[str]
-) -> dict[str, str]:
-    """Payload file -> its change, as it will be."""
-    there = {
+def _owners(work: Workspace, written: dict[Path, Source]) -> dict[str, str]:
+    """Payload file -> its change, as it will be, of all bases."""
+    there = dict(work.series.elsewhere)
+    for change in work.series.all_changes():
+        there |= dict.fromkeys((file.kept_at for file in change.files), change.id)
+    owners = {
         kept_at: id_
-        for kept_at, id_ in work.series.elsewhere.items()
+        for kept_at, id_ in there.items()
         if any(
             os.path.lexists(path) and (path not in written or written[path].content is not None)
             for path in _places(work, kept_at)
         )
     }
-    there |= {
-        file.kept_at: change.id
-        for change in work.series.all_changes()
-        if change.id not in applied
-        for file in change.files
-    }
-    owners = {kept_at: id_ for kept_at, id_ in there.items() if id_ not in gone}
     for source in written.values():
         if source.content is not None and source.change:
             owners[source.kept_at] = source.change

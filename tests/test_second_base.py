@@ -256,6 +256,26 @@ def test_a_folder_that_the_fork_has_moved(fork: Project) -> None:
     assert trees(fork) == (release, tree(fork))
 
 
+def test_patches_of_files_that_have_drifted_stay_as_they_are(fork: Project) -> None:
+    """The series applies to the fork as it is; its patches are still those of the release."""
+    git(fork.checkout, "switch", "-q", "main")
+    drift(fork, "c10/CMakeLists.txt", "# new\n" * 5 + CMAKE)
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    fork.ok("rebase", "--onto", "main")
+    before = kept(fork)
+    assert "0 file(s)" in fork.ok("export")
+    write(fork.checkout, {"aten/Hooks.cpp": "int better;\n"})
+    fork.ok("export")
+    assert changed(fork, before) == {"aten_xpu/device/aten/Hooks.cpp"}
+    text = (fork.checkout / "c10/CMakeLists.txt").read_text()
+    write(fork.checkout, {"c10/CMakeLists.txt": text.replace("# xpu\n", "# more\n")})
+    ended = fork.run("export")
+    assert ended.code == 3
+    assert "error: c10/CMakeLists.txt has drifted from v1.13.1." in ended.err
+    assert "next: make export BASE=<name> PYTORCH_SRC=CHECKOUT" in ended.err
+    assert changed(fork, before) == {"aten_xpu/device/aten/Hooks.cpp"}
+
+
 def test_names_that_no_base_can_have(fork: Project) -> None:
     for name in ("texts", "../outside", "a b"):
         ended = fork.run("export", "--base", name)

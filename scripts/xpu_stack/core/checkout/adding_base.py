@@ -1,12 +1,12 @@
-"""Adding a base to the series, or moving one to another commit: export with BASE=.
+"""The base that a checkout is exported to; adding one, or moving one to another commit.
 
-A fork becomes a base by an export from a checkout whose stack was put on it. The
+A fork becomes a base by an export with BASE= from a checkout whose stack was put on it. The
 base is a commit of the person's repository, and is like the base that the stack
 came from, see Note [What a base shares] (base.py).
 """
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xpu_stack.core.checkout.stack import Stack
@@ -21,14 +21,24 @@ from xpu_stack.core.system.git import CommitId, Repository
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
 
 
-def target(work: Workspace, name: str, there: Stack) -> Workspace | None:
-    """The base that is added or moved, its series without variants; None: the base stays.
+@dataclass(frozen=True)
+class Target:
+    """The base that is exported to.
 
-    work: the checkout with the base that its stack came from.
+    fresh: it is being added, or moved; `work` has its series without variants then.
+    drifted: files of the base, edited by patches, that are other ones in the checkout.
     """
+
+    work: Workspace
+    fresh: bool = False
+    drifted: frozenset[str] = frozenset()
+
+
+def target(work: Workspace, name: str, there: Stack) -> Target:
+    """The base called `name`. work: the checkout with the base that its stack came from."""
     base = work.base
     if name == base.name and base.git.commit in ("", there.base):
-        return None
+        return Target(work, drifted=_drifted(work, there))
     root = base.differences.like or base.name
     if name == base.name:
         git = replace(base.git, commit=there.base)
@@ -50,7 +60,20 @@ def target(work: Workspace, name: str, there: Stack) -> Workspace | None:
     say(f"the base {name} is {git} of {git.url}")
     if name != work.base.name and Path(git.url).is_dir():
         say("others cannot fetch it from there: push it, and put the address into base.yaml")
-    return replace(work, base=base, series=replace(series, base=name, without=without))
+    series = replace(series, base=name, without=without)
+    return Target(replace(work, base=base, series=series), fresh=True)
+
+
+def _drifted(work: Workspace, there: Stack) -> frozenset[str]:
+    """As far as the release is at hand."""
+    folder = work.layout.checkout(work.base.name)
+    own = Repository(folder)
+    release = own.commit_id("refs/heads/base") if (folder / ".git").exists() else None
+    if release is None or release == there.base or work.base.git.commit:
+        return frozenset()
+    paths = sorted({path for one in work.series.all_changes() for path in one.patched_paths()})
+    known, here = own.files(release, paths), work.repository.files(there.base, paths)
+    return frozenset(path for path in paths if known.get(path) != here.get(path))
 
 
 def _refuse_name(work: Workspace, name: str) -> None:

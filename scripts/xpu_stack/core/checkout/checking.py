@@ -17,6 +17,7 @@ Exit code 6 if the series is not valid.
 from pathlib import Path
 
 from xpu_stack.core.checkout import export
+from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.commits import Builder, Conflict, Stop
 from xpu_stack.core.checkout.payload import Source
@@ -38,7 +39,7 @@ def check(work: Workspace, base: CommitId) -> int:
         for change, commit in zip(changes, commits, strict=True):
             bar.step(change.id)
             _check_whitespace(work, change, commit.parents[0], commit.id)
-    for source in export.sources(work, commits):
+    for source in export.sources(Target(work), commits):
         if source.differs:
             name = _name(work, source.path)
             raise SeriesError(

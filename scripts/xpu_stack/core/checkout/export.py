@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from xpu_stack.core.checkout import adding_base, applying, moves, series_update, stack
+from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.checkout.commits import Misfit
 from xpu_stack.core.checkout.payload import Payload, Source
 from xpu_stack.core.checkout.workspace import Workspace
@@ -37,9 +38,9 @@ def export(work: Workspace, base: str) -> list[Source]:
     there = stack.read(repository)
     _refuse_nothing(work, there)
     target = adding_base.target(work, base, there)
-    _refuse_changed_series(work, there, fresh=target is not None)
+    _refuse_changed_series(work, there, fresh=target.fresh)
     commits = with_edits(repository, there)
-    wanted = _with_shape(target or work, commits, fresh=target is not None)
+    wanted = _with_shape(target, commits)
     differing = [source for source in wanted if source.differs]
     _say_untracked(repository)
     for commit in there.above:
@@ -49,7 +50,7 @@ def export(work: Workspace, base: str) -> list[Source]:
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
         }
         edit = series_update.Edit.to(contents)
-        with series_update.made(target or work, "export", edit, None) as tree:
+        with series_update.made(target.work, "export", edit, None) as tree:
             applying.adopt(applying.of_base(work, base), tree)
     else:
         applying.adopt(applying.of_base(work, base), None)
@@ -70,17 +71,14 @@ def untracked_files(repository: Repository) -> list[str]:
     return [name for name in listed.split("\0") if name]
 
 
-def sources(work: Workspace, commits: list[Commit], *, fresh: bool = False) -> list[Source]:
-    """What the texts, patches, payload and base.yaml must be to give these commits.
-
-    fresh: the base is being added, or moved to another commit.
-    """
-    payload = Payload(work, fresh)
+def sources(target: Target, commits: list[Commit]) -> list[Source]:
+    """What the texts, patches, payload and base.yaml must be to give these commits."""
+    work, payload = target.work, Payload(target)
     changes = {change.id: change for change in work.series.all_changes()}
     found: dict[Path, Source] = {}
     for id_, commit in _by_change(work.repository, commits).items():
         change = changes.get(id_) or _begun(work.repository, id_, commit)
-        for source in _sources_of(work, change, commit, payload):
+        for source in _sources_of(target, change, commit, payload):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
                 found[source.path] = source
@@ -127,8 +125,9 @@ def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     return Change(*parts, 0, 0, ChangeText(title, body.strip()), (), None, id_)
 
 
-def _with_shape(work: Workspace, commits: list[Commit], *, fresh: bool) -> list[Source]:
+def _with_shape(target: Target, commits: list[Commit]) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
+    work = target.work
     applied = list(_by_change(work.repository, commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
@@ -137,7 +136,7 @@ def _with_shape(work: Workspace, commits: list[Commit], *, fresh: bool) -> list[
     there = moves.applied(work.repository)
     had = set(ids[:ends]) if there is None else set(ids) & there
     gone = {one for one in had if one not in applied and one not in without}
-    written = {source.path: source for source in sources(work, commits, fresh=fresh)}
+    written = {source.path: source for source in sources(target, commits)}
     for change in work.series.all_changes():
         if change.id in gone:
             for path in _files_of(work, change):
@@ -280,14 +279,15 @@ def edited_files(repository: Repository) -> list[str]:
     return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
-def _sources_of(work: Workspace, change: Change, commit: Commit, payload: Payload) -> list[Source]:
+def _sources_of(target: Target, change: Change, commit: Commit, payload: Payload) -> list[Source]:
+    work = target.work
     entries = work.repository.diff(commit.parents[0], commit.id)
     brought = [entry for entry in entries if not entry.old_mode]
     altered = [entry for entry in entries if entry.old_mode]
     text, patch = _text(work, change), _patch(work, work.base.name, change)
     return [
         Source(text, _text_of(work, change, commit, text)),
-        Source(patch, _patch_of(work, change, commit, brought, altered)),
+        Source(patch, _patch_of(target, change, commit, brought, altered)),
         *payload.sources(change, commit.id, brought),
     ]
 
@@ -311,9 +311,18 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
 
 
 def _patch_of(
-    work: Workspace, change: Change, commit: Commit, brought: list[Entry], altered: list[Entry]
+    target: Target, change: Change, commit: Commit, brought: list[Entry], altered: list[Entry]
 ) -> bytes | None:
     """What the base's own patch is to be; None: there is none."""
+    work = target.work
+    drifted = [entry.path for entry in altered if entry.path in target.drifted]
+    if drifted:
+        if change.patch and _gives(work.repository, commit, brought, change.patch):
+            return change.patch.read_bytes()
+        raise _as_a_base(
+            f"{drifted[0]} has drifted from {work.base.name}.",
+            f"what {change.id} edits in it cannot be made a patch for {work.base.name}",
+        )
     paths = [entry.path for entry in altered]
     wanted = work.repository.patch(commit.parents[0], commit.id, paths) if paths else None
     like = work.base.differences.like
@@ -373,9 +382,13 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) 
 
 def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
     """Refuses a change that fits this base only after a merge, if its files would differ."""
-    if any(source.differs for source in sources(work, [commit])):
-        raise ToolError(
+    if any(source.differs for source in sources(Target(work), [commit])):
+        raise _as_a_base(
             f"{change.id} was merged into this checkout, which has drifted from {work.base.name}.",
-            why=f"what it is here does not apply to {work.base.name}",
-            next=commands.make("export", BASE="<name>") + " # makes this fork a base of its own",
+            f"what it is here does not apply to {work.base.name}",
         )
+
+
+def _as_a_base(what: str, why: str) -> ToolError:
+    next = commands.make("export", BASE="<name>")
+    return ToolError(what, why=why, next=f"{next} # carries this fork as a base of its own")

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from xpu_stack.core.checkout.workspace import Workspace
+from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.series.base import Differences
 from xpu_stack.core.series.series import PAYLOAD_FOLDERS, Change, PayloadFile
 from xpu_stack.core.system.git import CommitId, Entry
@@ -50,13 +50,9 @@ class _Content:
 
 @dataclass
 class Payload:
-    """The payload files of the changes that are exported.
+    """The payload files of the changes that are exported."""
 
-    fresh: the base is being added, or moved; `work` has its series without variants then.
-    """
-
-    work: Workspace
-    fresh: bool
+    target: Target
     _exported: set[str] = field(default_factory=set, init=False)  # changes
     _without: set[str] = field(default_factory=set, init=False)
     _moved: dict[str, str] = field(default_factory=dict, init=False)
@@ -67,7 +63,7 @@ class Payload:
         known = {file.target: file for file in change.files}
         found = []
         for entry in brought:
-            content = self.work.repository.blob_at(commit, entry.path)
+            content = self.target.work.repository.blob_at(commit, entry.path)
             assert content is not None
             wanted = _Content(entry.new_mode, content)
             file = known.pop(entry.path, None) or self._of_stage(change, entry.path)
@@ -77,7 +73,7 @@ class Payload:
 
     def _of_stage(self, change: Change, target: str) -> PayloadFile | None:
         """The file of another change of the stage: it comes to this change, and stays there."""
-        stage = (one for one in self.work.series.all_changes() if one.stage == change.stage)
+        stage = (one for one in self.target.work.series.all_changes() if one.stage == change.stage)
         files = (file for one in stage for file in one.files)
         return next((file for file in files if file.target == target), None)
 
@@ -85,9 +81,9 @@ class Payload:
         self, change: Change, target: str, file: PayloadFile | None, wanted: _Content
     ) -> Source:
         kept_at = file.kept_at if file else _new_place(change, target)
-        path = file.source if file else self.work.layout.repository / kept_at
-        if self.fresh and change.number and not (file and wanted.is_in(file)):
-            path = self.work.layout.variants(self.work.base.name) / kept_at
+        path = file.source if file else self.target.work.layout.repository / kept_at
+        if self.target.fresh and change.number and not (file and wanted.is_in(file)):
+            path = self.target.work.layout.variants(self.target.work.base.name) / kept_at
         return Source(path, wanted.content, wanted.mode, change.id, kept_at)
 
     def _moved_here(
@@ -99,33 +95,33 @@ class Payload:
     ) -> PayloadFile | None:
         """The file that this base has at another path, as it is."""
         targets = {entry.path for entry in brought}
-        for target, file in known.items() if self.fresh else ():
+        for target, file in known.items() if self.target.fresh else ():
             if target not in targets and wanted.is_in(file):
                 self._moved[file.kept_at] = path
                 return known.pop(target)
         return None
 
     def _gone(self, file: PayloadFile) -> Source:
-        shared = self.work.layout.repository / file.kept_at
-        variant = self.work.layout.variants(self.work.base.name) / file.kept_at
-        if self.fresh or (file.source == variant and os.path.lexists(shared)):
+        shared = self.target.work.layout.repository / file.kept_at
+        variant = self.target.work.layout.variants(self.target.work.base.name) / file.kept_at
+        if self.target.fresh or (file.source == variant and os.path.lexists(shared)):
             self._without.add(file.kept_at)
-        return Source(variant if self.fresh else file.source, None, kept_at=file.kept_at)
+        return Source(variant if self.target.fresh else file.source, None, kept_at=file.kept_at)
 
     def differences(self) -> Differences:
         """What base.yaml must say of the files and changes."""
-        old = self.work.base.differences
-        if not self.fresh:
+        old = self.target.work.base.differences
+        if not self.target.fresh:
             moved = {kept: to for kept, to in old.moved.items() if kept not in self._without}
             return replace(old, without=old.without | self._without, moved=moved)
-        changes = self.work.series.all_changes()
+        changes = self.target.work.series.all_changes()
         settled = {
             file.kept_at for one in changes if one.id in self._exported for file in one.files
         }
         settled |= self._exported
         return replace(
             old,
-            without=(old.without | self.work.dropped) - settled | self._without,
+            without=(old.without | self.target.work.dropped) - settled | self._without,
             moved={kept: to for kept, to in old.moved.items() if kept not in settled} | self._moved,
         )
 

@@ -230,30 +230,39 @@ def test_files_that_only_one_base_has(carried: Project) -> None:
     assert trees(carried) == (release, tree(carried))
 
 
-def test_a_folder_that_the_fork_has_moved(fork: Project) -> None:
+def test_new_files_that_the_fork_has_or_wants_elsewhere(fork: Project) -> None:
     release = tree(fork)
     git(fork.checkout, "switch", "-q", "main")
-    git(fork.checkout, "mv", "c10", "core")
+    git(fork.checkout, "mv", "aten", "tensor")
     git(fork.checkout, "commit", "-qm", "Move")
-    write(fork.checkout, {"c10/CMakeLists.txt": "# moved\n", "aten/Hooks.cpp": "int theirs;\n"})
-    git(fork.checkout, "add", ".")
-    git(fork.checkout, "commit", "-qm", "Hooks")
+    drift(fork, "c10/xpu/Stream.cpp", "int theirs;\n")
     git(fork.checkout, "switch", "-q", "xpu-stack")
-    git(fork.checkout, "switch", "-q", "main")
+    assert "aten/Hooks.cpp" in fork.run("rebase", "--onto", "main").err
+    resolve(fork, {})  # git has put it into tensor/, and asks
+    assert "c10/xpu/Stream.cpp" in fork.run("continue").err
+    resolve(fork, {"c10/xpu/Stream.cpp": "int theirs;\nint stream;\n"})
+    fork.ok("continue")
     before = kept(fork)
-    commits = git(fork.checkout, "rev-list", "--reverse", "HEAD..xpu-stack").split()
-    git(fork.checkout, "switch", "-q", "-C", "xpu-stack", "main")
-    for commit in commits:
-        git(fork.checkout, "-c", "merge.directoryRenames=true", "cherry-pick", commit, check=False)
-        git(fork.checkout, "checkout", "--theirs", ".", check=False)
-        git(fork.checkout, "add", "-A")
-        git(fork.checkout, "commit", "-q", "--no-edit", check=False)
-        git(fork.checkout, "commit", "-q", "--amend", "-C", commit)
     fork.ok("export", "--base", "fork")
-    print(changed(fork, before))
-    print(kept(fork)["patches/fork/base.yaml"].decode())
+    assert changed(fork, before) == {
+        "patches/fork/base.yaml",
+        "patches/fork/device/aten.patch",
+        "patches/fork/stream/stream.patch",
+    }
+    assert (
+        kept(fork)["patches/fork/base.yaml"]
+        .decode()
+        .endswith(
+            "without:\n  - c10_xpu/stream/c10/xpu/Stream.cpp\n"
+            "moved:\n  aten_xpu/device/aten/Hooks.cpp: tensor/Hooks.cpp\n"
+        )
+    )
     in_order(fork)
     assert trees(fork) == (release, tree(fork))
+    write(fork.checkout, {"tensor/Hooks.cpp": "int better;\n"})
+    before = kept(fork)
+    fork.ok("export", "--base", "fork")
+    assert changed(fork, before) == {"aten_xpu/device/aten/Hooks.cpp"}
 
 
 def test_patches_of_files_that_have_drifted_stay_as_they_are(fork: Project) -> None:

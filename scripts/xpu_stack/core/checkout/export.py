@@ -43,6 +43,7 @@ def export(work: Workspace, base: str) -> list[Source]:
     wanted = _with_shape(target, commits)
     differing = [source for source in wanted if source.differs]
     _say_untracked(repository)
+    _say_variants(target.work, differing)
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
@@ -55,6 +56,19 @@ def export(work: Workspace, base: str) -> list[Source]:
     else:
         applying.adopt(applying.of_base(work, base), None)
     return differing
+
+
+def _say_variants(work: Workspace, sources: list[Source]) -> None:
+    """Says of files that the bases share which bases do not get the edit."""
+    for source in sources:
+        if source.path == work.layout.repository / source.kept_at:
+            others = [
+                base
+                for base in base_names(work.layout)
+                if os.path.lexists(work.layout.variants(base) / source.kept_at)
+            ]
+            if others:
+                say(f"{', '.join(others)} keeps its own variant of {source.kept_at}")
 
 
 def _say_untracked(repository: Repository) -> None:
@@ -82,6 +96,7 @@ def sources(target: Target, commits: list[Commit]) -> list[Source]:
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
                 found[source.path] = source
+    found |= {source.path: source for source in payload.left_over(found)}
     if work.base.differences.like:
         path = work.base.folders[0] / "base.yaml"
         text = base_file.text(path, work.base.name, work.base.git, payload.differences())
@@ -390,5 +405,8 @@ def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
 
 
 def _as_a_base(what: str, why: str) -> ToolError:
-    next = commands.make("export", BASE="<name>")
-    return ToolError(what, why=why, next=f"{next} # carries this fork as a base of its own")
+    return ToolError(
+        what,
+        why=why,
+        next=commands.make("export", BASE="<name>") + " # makes this fork a base of its own",
+    )

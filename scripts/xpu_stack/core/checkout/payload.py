@@ -7,6 +7,7 @@ the base is added, or moved to another commit, all that differs becomes a varian
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -54,6 +55,7 @@ class Payload:
 
     target: Target
     _exported: set[str] = field(default_factory=set, init=False)  # changes
+    _brought: set[str] = field(default_factory=set, init=False)
     _without: set[str] = field(default_factory=set, init=False)
     _moved: dict[str, str] = field(default_factory=dict, init=False)
 
@@ -81,9 +83,14 @@ class Payload:
         self, change: Change, target: str, file: PayloadFile | None, wanted: _Content
     ) -> Source:
         kept_at = file.kept_at if file else _new_place(change, target)
-        path = file.source if file else self.target.work.layout.repository / kept_at
-        if self.target.fresh and change.number and not (file and wanted.is_in(file)):
-            path = self.target.work.layout.variants(self.target.work.base.name) / kept_at
+        shared = self.target.work.layout.repository / kept_at
+        if file is None and os.path.lexists(shared):  # base.yaml has said that it is not for it
+            file = PayloadFile(shared, kept_at, target)
+            own = not wanted.is_in(file)
+        else:
+            own = self.target.fresh and change.number > 0 and not (file and wanted.is_in(file))
+        self._brought.add(kept_at)
+        path = self._variants / kept_at if own else file.source if file else shared
         return Source(path, wanted.content, wanted.mode, change.id, kept_at)
 
     def _moved_here(
@@ -103,17 +110,38 @@ class Payload:
 
     def _gone(self, file: PayloadFile) -> Source:
         shared = self.target.work.layout.repository / file.kept_at
-        variant = self.target.work.layout.variants(self.target.work.base.name) / file.kept_at
+        variant = self._variants / file.kept_at
         if self.target.fresh or (file.source == variant and os.path.lexists(shared)):
             self._without.add(file.kept_at)
         return Source(variant if self.target.fresh else file.source, None, kept_at=file.kept_at)
+
+    @property
+    def _variants(self) -> Path:
+        return self.target.work.layout.variants(self.target.work.base.name)
+
+    def left_over(self, written: Collection[Path]) -> list[Source]:
+        """The variants of before that a base which is moved does not need any more."""
+        owners = dict(self.target.work.series.elsewhere)
+        for change in self.target.work.series.all_changes():
+            owners |= dict.fromkeys((file.kept_at for file in change.files), change.id)
+        old = {
+            path: path.relative_to(self._variants).as_posix()
+            for path in sorted(self._variants.rglob("*") if self.target.fresh else ())
+            if path not in written
+        }
+        return [
+            Source(path, None, kept_at=kept_at)
+            for path, kept_at in old.items()
+            if owners.get(kept_at) in self._exported
+        ]
 
     def differences(self) -> Differences:
         """What base.yaml must say of the files and changes."""
         old = self.target.work.base.differences
         if not self.target.fresh:
             moved = {kept: to for kept, to in old.moved.items() if kept not in self._without}
-            return replace(old, without=old.without | self._without, moved=moved)
+            without = old.without - self._brought | self._without
+            return replace(old, without=without, moved=moved)
         changes = self.target.work.series.all_changes()
         settled = {
             file.kept_at for one in changes if one.id in self._exported for file in one.files

@@ -129,12 +129,11 @@ def _from_commit(_: Layout, base: Base, folder: Path) -> str:
     with progress(None, f"fetching {base.git} of {base.git.url}"):
         _fetch_commit(repository, base)
         repository.run("reset", "--quiet", "--hard", base.git.commit)
-        _run(
-            [
-                *("git", "-C", str(folder), "submodule", "--quiet", "update", "--init"),
-                *("--recursive", "--depth=1", "--jobs=4"),
-            ]
-        )
+        words = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1", "--jobs=4"]
+        try:
+            _run(["git", "-C", str(folder), *words])
+        except Unavailable as error:
+            say(f"its submodules, which a build needs, could not be fetched: {error}")
     return f"git, {base.git} of {base.git.url}"
 
 

@@ -129,9 +129,11 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
 
 def _followed(work: Workspace) -> CommitId | None:
     """Where the base is now, if the tool's own checkout still has it as it was fetched before."""
-    there, commit = stack.read(work.repository).base, work.base.git.commit
-    fetched = work.repository.commit_id("refs/heads/base")
-    if not (work.checkout.own and commit) or there == commit or there != fetched:
+    commit = work.base.git.commit
+    if not (work.checkout.own and commit):
+        return None
+    there = stack.read(work.repository).base
+    if there == commit or there != work.repository.commit_id("refs/heads/base"):
         return None
     return providers.release(work.layout, work.base, work.repository)
 

@@ -297,6 +297,20 @@ def test_a_change_is_reshaped_on_both(carried: Project) -> None:
     assert b"GlobalContext.h" in files["patches/fork/device/runtime.patch"]
     assert f"{own}/device/aten/Hooks.cpp" in files
     in_order(carried)
+    # of a base whose commit is not at hand the files are carried as they are
+    for name, content in files.items():
+        if name.startswith("patches/fork/"):
+            text = re.sub("commit: .*", f"commit: {'1' * 40}", content.decode())
+            text = text.replace("name: fork", "name: far")
+            write(carried.folder, {name.replace("/fork/", "/far/"): text})
+    carried.ok("rename", "--change", "device/runtime", "--to", "device/all", source=False)
+    assert (
+        kept(carried)["patches/far/device/all.patch"] == files["patches/fork/device/runtime.patch"]
+    )
+    in_order(carried)
+    words = ("--change", "device/all", "--into", "stream/stream")
+    ended = carried.run("fold", *words, source=False)
+    assert "error: This does not fit device/all on the base far." in ended.err
 
 
 def test_new_files_that_the_fork_has_or_wants_elsewhere(fork: Project) -> None:

@@ -300,7 +300,7 @@ def test_a_change_is_reshaped_on_both(carried: Project) -> None:
     # of a base whose commit is not at hand the files are carried as they are
     for name, content in files.items():
         if name.startswith("patches/fork/"):
-            text = re.sub("commit: .*", f"commit: {'1' * 40}", content.decode())
+            text = re.sub("commit: .*", f"commit: {'a' * 40}", content.decode())
             text = text.replace("name: fork", "name: far")
             write(carried.folder, {name.replace("/fork/", "/far/"): text})
     carried.ok("rename", "--change", "device/runtime", "--to", "device/all", source=False)

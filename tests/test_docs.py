@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import BASE, CMAKE, ROOT, TEXT, Project, drift, git, release, write
+from project import CMAKE, ROOT, TEXT, Project, drift, git, release, write
 from xpu_stack.build.packages import missing_apt
 
 MISSING = missing_apt(["g++", "libgtest-dev"])
@@ -174,20 +174,17 @@ def test_a_new_base(fork: Project) -> None:
     write(conflict, {"c10/CMakeLists.txt": CMAKE.replace("# line 20\n", "# line twenty\n# xpu\n")})
     git(conflict, "add", ".")
     fork.ok("continue")
-    guide.block("mkdir")
-    write(
-        fork.folder,
-        {
-            "patches/v2.2.2/base.yaml": BASE.replace("1.13.1", "2.2.2")
-            .format(sha256="0" * 64, url=fork.checkout)
-            .replace("base.tar.xz", "nowhere.tar.xz")
-        },
-    )
-    guide.block("git -C")
+    said = guide.block("make export")
+    assert "wrote patches/v2.2.2/device/runtime.patch\n" in said
+    assert "wrote patches/v2.2.2/base.yaml\n" in said
     said = guide.block("make check")
     assert "3 change(s) are in order" in said
     assert "pytorch-v2.2.2 is now at stage 'stream': 3 change(s)" in said
-    assert "0 file(s) of the series differ" in fork.ok("export", "--base", "v2.2.2")
+    assert "0 file(s) of the series differ" in fork.ok("export", "--base", "v2.2.2", source=False)
+    git(fork.checkout, "switch", "-q", "-C", "main", "release")
+    drift(fork, "other.txt", "more\n")
+    git(fork.checkout, "switch", "-q", "xpu-stack")
+    assert "1 file(s) of the series differ" in guide.block("make rebase")
     guide.ended()
 
 

@@ -347,7 +347,7 @@ def test_a_change_is_begun_filled_and_checked(released: Project) -> None:
     ended = released.run("check", source=False)
     assert ended.code == 6
     assert_expected_inline(
-        ended.lines.split("\n...", 1)[-1].split("checking ...\n")[-1],
+        ended.lines.split("\n...", 1)[-1].split("on the base ...\n")[-1],
         """\
 laying the changes on the base ...
 patches/texts/device/more.md:1: device/more: its text is not written yet

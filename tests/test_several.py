@@ -209,7 +209,7 @@ def test_another_file_system(elsewhere: Project) -> None:
     assert after["status"] == ""
     elsewhere.ok("undo")
     assert elsewhere.snapshot() == before
-    elsewhere.ok("undo")
+    elsewhere.ok("redo")
     assert elsewhere.snapshot() == after
     # killed within the move: the next run finishes it
     elsewhere.ok("apply", "--stage", "device")

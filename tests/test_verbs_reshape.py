@@ -42,7 +42,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with workspace(project) as work:
         applying.apply(work, "stream")
     with workspace(project) as work:
-        export.export(work)
+        export.export(work, work.base.name)
     return project.folder.parent
 
 

@@ -2,10 +2,18 @@
 
 import click
 
-from xpu_stack.cli.options import EPILOG, base_option, checkout_options, cli, json_option
-from xpu_stack.core.checkout import applying, checking, resolutions
+from xpu_stack.cli.options import (
+    DEFAULT_BASE,
+    EPILOG,
+    base_option,
+    checkout_options,
+    cli,
+    json_option,
+)
+from xpu_stack.core.checkout import applying, checking, providers, resolutions
 from xpu_stack.core.checkout import export as exporting
 from xpu_stack.core.series import new_change
+from xpu_stack.core.series.base import base_names
 from xpu_stack.core.system import commands, console, git, lock, transaction
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.layout import Layout
@@ -13,13 +21,21 @@ from xpu_stack.core.system.layout import Layout
 
 @cli.command(epilog=EPILOG)
 @checkout_options
-def export(base: str, pytorch_src: str | None) -> None:
-    """Writes edits and amended commits of the checkout back into the series."""
+@click.option(
+    "--like",
+    default=DEFAULT_BASE,
+    show_default=True,
+    help="For a base that is not there yet: the base that the stack came from.",
+)
+def export(base: str, pytorch_src: str | None, like: str) -> None:
+    """Writes edits and amended commits back into the series; with a new BASE, adds that base."""
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "export") as work:
-        written = exporting.export(work)
-        for path in written:
-            console.say(f"wrote {path.relative_to(layout.repository)}")
+    there = base if base in base_names(layout) else like
+    with applying.opened(layout, there, pytorch_src, "export") as work:
+        written = exporting.export(work, base)
+        for source in written:
+            verb = "removed" if source.content is None else "wrote"
+            console.say(f"{verb} {source.path.relative_to(layout.repository)}")
         console.say(f"{len(written)} file(s) of the series differ from before")
 
 
@@ -54,8 +70,7 @@ def check(base: str, as_json: bool) -> None:
         console.leave_output_to_a_program()
     try:
         with applying.opened_to_read(Layout.current(), base, None, "check") as work:
-            release = work.repository.commit_id("refs/heads/base")
-            assert release is not None
+            release = providers.release(work.layout, work.base, work.repository)
             changes = checking.check(work, release)
     except SeriesError as error:
         if as_json:

@@ -153,7 +153,7 @@ class _State:
     @classmethod
     def of(cls, work: Workspace, there: Stack) -> "_State":
         left = moves.applied(work.repository) or frozenset()
-        dropped = moves.dropped(work.repository)
+        dropped = work.dropped
         return cls(applying.outdated(work, there), dropped, left if there.applied else frozenset())
 
     def of_change(self, change: str, one: Applied | None) -> str:

@@ -10,7 +10,7 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack.core.checkout import applying, conflicts, moves, stack
+from xpu_stack.core.checkout import applying, conflicts, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Stack
 from xpu_stack.core.series.change_text import own_text, trailers
@@ -143,7 +143,7 @@ def _same(here: Commit, given: Commit) -> bool:
 
 
 def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
-    dropped = moves.dropped(work.repository)
+    dropped = work.dropped
     wanted = {change.id for change in work.series.changes(stage)} - dropped
     chosen = [commit for commit in commits if change_of(commit) in wanted]
     if not chosen or len(chosen) < len(wanted):

@@ -28,8 +28,8 @@ class Selection:
 
     @classmethod
     def load(cls, base: Base) -> "Selection":
-        shown = f"patches/{base.name}/own-tests.yaml"
-        node = Node.load(base.folder / "own-tests.yaml", shown)
+        path = base.file("own-tests.yaml")
+        node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
         node.fields({"files", "differ"})
         return cls(
             tuple(Path(name).stem for name in node["files"].texts()), node["differ"].text_map()

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from xpu_stack.core.checkout import (
@@ -21,6 +22,7 @@ from xpu_stack.core.checkout.commits import AlreadyThere, Builder, Stop, merge
 from xpu_stack.core.checkout.switch import Switch
 from xpu_stack.core.checkout.target import Goal
 from xpu_stack.core.checkout.workspace import Workspace as Workspace
+from xpu_stack.core.series import base as bases
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.series.series import NO_STAGE, Change, Series
@@ -40,6 +42,8 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
     folder = work.repository.folder
     with lock.held(_lock_file(work), verb, str(folder)):
         _recover(work)
+        if verb not in ("undo", "abort"):
+            _refuse_other_base(work)
         yield work
 
 
@@ -58,6 +62,7 @@ def opened_to_read(
             work.repository.keep_objects_in(Path(objects))
         elif alone:
             _recover(work)
+        _refuse_other_base(work)
         yield work
 
 
@@ -80,26 +85,65 @@ def _recover(work: Workspace) -> None:
     _make_up_for(work)
 
 
+def _refuse_other_base(work: Workspace) -> None:
+    """Refuses a checkout that stands on another base of the series than is meant."""
+    commits = {} if work.checkout.own or work.base.git.commit else bases.commits(work.layout)
+    if not commits:
+        return
+    here = stack.read(work.repository).base
+    for name, commit in commits.items():
+        if work.repository.ask("merge-base", "--is-ancestor", commit, here) is not None:
+            raise ToolError(
+                f"This checkout is on the base {name}, not on {work.base.name}.",
+                why=f"{commit[:12]}, which patches/{name}/base.yaml names, is in its history",
+                next=commands.make("status", BASE=name) + " # BASE= with every command",
+                code=ExitCode.USAGE,
+            )
+
+
 def _make_up_for(work: Workspace) -> None:
     """Moves the checkout after an edit of the series that was cut off before its move."""
     found = series_update.cut_off(work)
     if found is None:
         return
-    operation, edit, to = found
+    operation, edit, to, base = found
     series_update.done(work.repository)  # whatever becomes of it, it is tried once
     if to is None:
-        adopt(work, edit)
+        adopt(of_base(work, base), edit)
     else:
         moves.move(work.repository, operation, to, edit)
     verb = operation.verb
     say(f"an earlier {verb} was interrupted after it wrote the series; the checkout now follows it")
 
 
+def of_base(work: Workspace, base: str) -> Workspace:
+    """The checkout, with the series as it is now on a base."""
+    series = Series.load(work.layout, base)
+    return replace(work, base=Base.load(work.layout, base), series=series)
+
+
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
     """Brings the checkout to `stage`; whether anything had to be done."""
     refuse_unsafe(work)
-    dropped = moves.dropped(work.repository) | known(work, drop)
-    return reach(work, Goal(stage, dropped), "apply")
+    dropped = work.dropped | known(work, drop)
+    base = _followed(work)
+    if base is None:
+        return reach(work, Goal(stage, dropped), "apply")
+    say(f"the base {work.base.name} is now {base[:12]}")
+    changed = reach(work, Goal(stage, dropped, base, base), "rebase")
+    work.repository.run("update-ref", "refs/heads/base", base)
+    return changed
+
+
+def _followed(work: Workspace) -> CommitId | None:
+    """Where the base is now, if the tool's own checkout still has it as it was fetched before."""
+    commit = work.base.git.commit
+    if not (work.checkout.own and commit):
+        return None
+    there = stack.read(work.repository).base
+    if there == commit or there != work.repository.commit_id("refs/heads/base"):
+        return None
+    return providers.release(work.layout, work.base, work.repository)
 
 
 def refuse_unsafe(work: Workspace) -> None:
@@ -161,7 +205,7 @@ def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -
 def tree_at(work: Workspace, point: str) -> TreeId:
     """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
     there = stack.read(work.repository)
-    made = expected(work, there.base, Goal(point, moves.dropped(work.repository)))
+    made = expected(work, there.base, Goal(point, work.dropped))
     return work.repository.tree_of(carried(work, there, there.base, made))
 
 
@@ -203,7 +247,7 @@ def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     here = [one for one in there.applied if one.trailers.change in changes]
     if not here:
         return frozenset()
-    goal = Goal(here[-1].trailers.change, moves.dropped(work.repository))
+    goal = Goal(here[-1].trailers.change, work.dropped)
     memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
     made = set(memo.commits() or ())
     builder = local_builder(work)
@@ -231,7 +275,7 @@ def local_builder(work: Workspace) -> Builder:
 
 
 def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
-    return Goal(there.applied[-1].trailers.change, moves.dropped(work.repository))
+    return Goal(there.applied[-1].trailers.change, work.dropped)
 
 
 def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:

@@ -114,9 +114,10 @@ class _Series:
     def _kept(self, id_: str, name: str, line: str) -> str:
         change = next((one for one in self.work.series.all_changes() if one.id == id_), None)
         if change is not None:
+            top = self.work.layout.repository
             for file in change.files:
                 if file.target == name:
-                    return f"kept in {file.kept_at}" + (f":{line}" if line else "")
+                    return f"kept in {file.source.relative_to(top)}" + (f":{line}" if line else "")
             if change.patch is not None and name in change.patched_paths():
-                return f"kept in {change.patch.relative_to(self.work.layout.repository)}"
+                return f"kept in {change.patch.relative_to(top)}"
         return "not in the series yet: make export"

@@ -14,11 +14,14 @@ What is checked, each with an error that points at the file:
 Exit code 6 if the series is not valid.
 """
 
+from pathlib import Path
 from typing import Any
 
 from xpu_stack.core.checkout import export
+from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.commits import Builder, Conflict, Stop
+from xpu_stack.core.checkout.payload import Source
 from xpu_stack.core.series.change_text import unwritten
 from xpu_stack.core.series.series import Change
 from xpu_stack.core.series.series_file import SUMMARY
@@ -29,7 +32,7 @@ from xpu_stack.core.system.git import CommitId
 
 def check(work: Workspace, base: CommitId) -> int:
     """Checks the series on `base`, the release it is written for; how many changes."""
-    changes = list(work.series.all_changes())
+    changes = [one for one in work.series.all_changes() if one.id not in work.series.without]
     _check_payload_is_new(work, base, changes)
     tip = _build(work, base, changes)
     commits = list(reversed(work.repository.history(tip, len(changes))))
@@ -37,9 +40,9 @@ def check(work: Workspace, base: CommitId) -> int:
     if work.repository.run("diff-tree", "--stdin", "--check", input=asked, check=False).code:
         for change, commit in zip(changes, commits, strict=True):
             _check_whitespace(work, change, commit.parents[0], commit.id)
-    for source in export.sources(work, commits):
+    for source in export.sources(Target(work), commits):
         if source.differs:
-            name = source.path.relative_to(work.layout.repository).as_posix()
+            name = _name(work, source.path)
             raise SeriesError(
                 name,
                 "apply and export give another file: " + _difference(source),
@@ -59,6 +62,11 @@ def as_json(base: str, changes: int | None, problems: list[tuple[str, str]]) -> 
         "changes": changes,
         "problems": listed,
     }
+
+
+def _name(work: Workspace, path: Path) -> str:
+    """How messages name a file of the series."""
+    return path.relative_to(work.layout.repository).as_posix()
 
 
 def _check_written(work: Workspace) -> None:
@@ -83,7 +91,7 @@ def _check_written(work: Workspace) -> None:
         raise error
 
 
-def _difference(source: export.Source) -> str:
+def _difference(source: Source) -> str:
     if source.content is None:
         return "it would go"
     if not source.path.exists():
@@ -102,14 +110,14 @@ def _check_payload_is_new(work: Workspace, base: CommitId, changes: list[Change]
         for file in change.files:
             if file.target in there:
                 raise SeriesError(
-                    file.kept_at,
+                    _name(work, file.source),
                     f"{file.target} exists in {work.base.name}: an edit of it is a patch",
                 )
         there |= {file.target for file in change.files}
         for path in change.patched_paths():
             if path not in there:
                 assert change.patch is not None
-                name = change.patch.relative_to(work.layout.repository).as_posix()
+                name = _name(work, change.patch)
                 raise SeriesError(name, f"edits {path}, which is not there at this point")
 
 
@@ -132,10 +140,10 @@ def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> No
     if found.code:
         first = found.text.splitlines()[0]
         path = first.split(":")[0]
-        kept = {file.target: file.kept_at for file in change.files}
+        kept = {file.target: _name(work, file.source) for file in change.files}
         place, _, problem = first.partition(": ")
         if path in kept:
             raise SeriesError(place.replace(path, kept[path], 1), f"{change.id}: {problem}")
         assert change.patch is not None  # the file is the base's: it is the patch's line
-        name = change.patch.relative_to(work.layout.repository).as_posix()
+        name = _name(work, change.patch)
         raise SeriesError(name, f"{change.id}: {place}: {problem}")

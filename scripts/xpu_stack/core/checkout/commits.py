@@ -220,6 +220,8 @@ class Builder:
         chain: dict[str, CommitId] = {}
         tip, when = base, self._time_of(base)
         for number, change in enumerate(self.series.all_changes(), start=1):
+            if change.id in self.series.without:
+                continue
             tree = self.lay_directly(tip, change)
             if tree is None:
                 raise SeriesError(

@@ -3,7 +3,7 @@
 `make show` and `make diff` find the commits or trees; git shows them.
 """
 
-from xpu_stack.core.checkout import applying, export, moves, stack
+from xpu_stack.core.checkout import applying, export, stack
 from xpu_stack.core.checkout.commits import Misfit, Stop
 from xpu_stack.core.checkout.stack import Stack
 from xpu_stack.core.checkout.target import Goal
@@ -38,7 +38,7 @@ def _refuse_nothing(there: Stack) -> None:
 
 def _made(work: Workspace, there: Stack, change: str) -> CommitId:
     """The commit that the series gives a change on the checkout's base."""
-    dropped = moves.dropped(work.repository) - {change}
+    dropped = work.dropped - {change}
     try:
         return applying.made_here(work, there.base, Goal(change, dropped))[-1]
     except Stop as stop:

@@ -7,15 +7,18 @@ change that touches its file.
 """
 
 import os
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 
-from xpu_stack.core.checkout import applying, moves, series_update, stack
-from xpu_stack.core.checkout.commits import Builder
+from xpu_stack.core.checkout import adding_base, applying, moves, series_update, stack
+from xpu_stack.core.checkout.adding_base import Target
+from xpu_stack.core.checkout.commits import Misfit
+from xpu_stack.core.checkout.payload import Payload, Source
 from xpu_stack.core.checkout.workspace import Workspace
-from xpu_stack.core.series import authors
+from xpu_stack.core.series import authors, base_file
+from xpu_stack.core.series.base import base_names
 from xpu_stack.core.series.change_text import SECTIONS, ChangeText, own_text, template, trailers
-from xpu_stack.core.series.series import Change, PayloadFile, Series, split_id
+from xpu_stack.core.series.series import Change, split_id
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
@@ -26,48 +29,48 @@ from xpu_stack.core.system.settings import settings
 _SHOWN = 5  # files that are listed one by one
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file of the series' repository, as it should be; None: it should not be."""
+def export(work: Workspace, base: str) -> list[Source]:
+    """Writes what differs back; the files written, or removed.
 
-    path: Path
-    content: bytes | None
-    mode: int = 0o100644
-    change: str = ""  # of a payload file: whose it is
-    same: bool = False  # by git's id of it; the content was not read
-
-    @property
-    def differs(self) -> bool:
-        if self.same:
-            return False
-        there = PayloadFile(self.path, "", "")
-        if self.content is None or not os.path.lexists(self.path):
-            return os.path.lexists(self.path) or self.content is not None
-        return (there.mode, there.content) != (self.mode, self.content)
-
-
-def export(work: Workspace) -> list[Path]:
-    """Writes what differs back; the files written, or removed."""
+    base: the name of the base that the checkout is to be exported to, which is added
+    if it is not there. work: the checkout with it, or with the one that it is like.
+    """
     repository = work.repository
     stack.refuse_operation(repository)
     there = stack.read(repository)
-    _refuse_nothing(repository, there)
-    _refuse_changed_series(work, there)
+    _refuse_nothing(work, there)
+    target = adding_base.target(work, base, there)
+    _refuse_changed_series(work, there, fresh=target.fresh)
     commits = with_edits(repository, there)
-    differing = [source for source in _with_shape(work, there, commits) if source.differs]
+    wanted = _with_shape(target, there, commits)
+    differing = [source for source in wanted if source.differs]
     say_untracked(repository)
+    _say_variants(target.work, differing)
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
-        wanted = {
+        contents = {
             one.path: None if one.content is None else (one.mode, one.content) for one in differing
         }
-        made = moves.Operation("export"), series_update.Edit.to(wanted), None
-        with series_update.made(work, *made) as edit:
-            _adopt(work, edit)
+        edit, operation = series_update.Edit.to(contents), moves.Operation("export")
+        with series_update.made(target.work, operation, edit, None) as tree:
+            applying.adopt(applying.of_base(work, base), tree)
     else:
-        _adopt(work, None)
-    return [source.path for source in differing]
+        applying.adopt(applying.of_base(work, base), None)
+    return differing
+
+
+def _say_variants(work: Workspace, sources: list[Source]) -> None:
+    """Says of files that the bases share which bases do not get the edit."""
+    for source in sources:
+        if source.path == work.layout.repository / source.kept_at:
+            others = [
+                base
+                for base in base_names(work.layout)
+                if os.path.lexists(work.layout.variants(base) / source.kept_at)
+            ]
+            if others:
+                say(f"{', '.join(others)} keeps its own variant of {source.kept_at}")
 
 
 def say_untracked(repository: Repository) -> None:
@@ -84,22 +87,22 @@ def untracked_files(repository: Repository) -> list[str]:
     return [name for name in listed.split("\0") if name]
 
 
-def _adopt(work: Workspace, edit: TreeId | None) -> None:
-    """The commits are now the series' own again."""
-    series = Series.load(work.layout, work.base.name)
-    applying.adopt(replace(work, series=series), edit)
-
-
-def sources(work: Workspace, commits: list[Commit]) -> list[Source]:
-    """What the texts, patches and payload must be to give these commits."""
+def sources(target: Target, commits: list[Commit]) -> list[Source]:
+    """What the texts, patches, payload and base.yaml must be to give these commits."""
+    work, payload = target.work, Payload(target)
     changes = {change.id: change for change in work.series.all_changes()}
     found: dict[Path, Source] = {}
     for id_, commit in _by_change(work.repository, commits).items():
         change = changes.get(id_) or _begun(work.repository, id_, commit)
-        for source in _sources_of(work, change, commit):
+        for source in _sources_of(target, change, commit, payload):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
                 found[source.path] = source
+    found |= {source.path: source for source in payload.left_over(found)}
+    if work.base.differences.like:
+        path = work.base.folders[0] / "base.yaml"
+        text = base_file.text(path, work.base.name, work.base.git, payload.differences())
+        found[path] = Source(path, text)
     return list(found.values())
 
 
@@ -140,22 +143,23 @@ def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     return Change(*parts, 0, 0, ChangeText(title, body.strip()), (), None, id_)
 
 
-def _with_shape(work: Workspace, there: stack.Stack, commits: list[Commit]) -> list[Source]:
+def _with_shape(target: Target, there: stack.Stack, commits: list[Commit]) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
+    work = target.work
     applied = list(_by_change(work.repository, commits))
     ids = [change.id for change in work.series.all_changes()]
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
-    without = moves.dropped(work.repository)
+    without = work.dropped
     # Without a log: what is missing below the last one was taken out.
     left = moves.applied(work.repository)
     had = set(ids[:ends]) if left is None else set(ids) & left
     gone = {one for one in had if one not in applied and one not in without}
-    written = {source.path: source for source in sources(work, commits)}
-    owner_of = owners(work, written, applied, gone)
+    written = {source.path: source for source in sources(target, commits)}
     for change in work.series.all_changes():
         if change.id in gone:
             for path in files_of(work, change):
                 written.setdefault(path, Source(path, None))
+    owner_of = owners(work, written)
     file = SeriesFile.read(work.layout.series_file)
     file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owner_of)
@@ -189,33 +193,49 @@ def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
     return order
 
 
-def owners(
-    work: Workspace, written: dict[Path, Source], applied: list[str], gone: set[str]
-) -> dict[str, str]:
-    """Payload file -> its change, as it will be."""
-    owners = {
-        file.kept_at: change.id
-        for change in work.series.all_changes()
-        if change.id not in gone and change.id not in applied
-        for file in change.files
+def owners(work: Workspace, written: Mapping[Path, Source]) -> dict[str, str]:
+    """Payload file -> its change, as it will be, of all bases."""
+    there = dict(work.series.elsewhere)
+    for change in work.series.all_changes():
+        there |= dict.fromkeys((file.kept_at for file in change.files), change.id)
+    found = {
+        kept_at: id_
+        for kept_at, id_ in there.items()
+        if any(
+            os.path.lexists(path) and (path not in written or written[path].content is not None)
+            for path in _places(work, kept_at)
+        )
     }
     for source in written.values():
-        kept = source.path.relative_to(work.layout.repository)
-        if source.content is not None and source.change and kept.parts[0] in settings().payload:
-            owners[kept.as_posix()] = source.change
-    return owners
+        if source.content is not None and source.change:
+            found[source.kept_at] = source.change
+    return found
 
 
-def files_of(work: Workspace, change: Change) -> list[Path]:
-    text, patch = _places(work, change)
-    return [text, patch, *(file.source for file in change.files)]
+def _places(work: Workspace, kept_at: str) -> list[Path]:
+    """Where a payload file may be: shared, and in the variants of each base."""
+    layout = work.layout
+    variants = [layout.variants(base) for base in base_names(layout)]
+    return [folder / kept_at for folder in (layout.repository, *variants)]
 
 
-def _places(work: Workspace, change: Change) -> tuple[Path, Path]:
-    """Where the text and the patch of a change are."""
-    text = work.layout.patches / "texts" / change.stage / f"{change.name}.md"
-    patch = work.layout.base_folder(work.base.name) / change.stage / f"{change.name}.patch"
-    return text, patch
+def files_of(work: Workspace, change: Change, *, everywhere: bool = True) -> list[Path]:
+    """All that a change has: on every base, or what the base of `work` uses."""
+    if not everywhere:
+        patch = _patch(work, work.base.name, change)
+        return [_text(work, change), patch, *(file.source for file in change.files)]
+    patches = [_patch(work, base, change) for base in base_names(work.layout)]
+    kept = [file.kept_at for file in change.files]
+    kept += [one for one, id_ in work.series.elsewhere.items() if id_ == change.id]
+    return [_text(work, change), *patches, *(path for one in kept for path in _places(work, one))]
+
+
+def _text(work: Workspace, change: Change) -> Path:
+    return work.layout.patches / "texts" / change.stage / f"{change.name}.md"
+
+
+def _patch(work: Workspace, base: str, change: Change) -> Path:
+    return work.layout.base_folder(base) / change.stage / f"{change.name}.patch"
 
 
 def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
@@ -300,15 +320,16 @@ def edited_files(repository: Repository) -> list[str]:
     return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
-def _sources_of(work: Workspace, change: Change, commit: Commit) -> list[Source]:
+def _sources_of(target: Target, change: Change, commit: Commit, payload: Payload) -> list[Source]:
+    work = target.work
     entries = work.repository.diff(commit.parents[0], commit.id)
     brought = [entry for entry in entries if not entry.old_mode]
     altered = [entry for entry in entries if entry.old_mode]
-    text, patch = _places(work, change)
+    text, patch = _text(work, change), _patch(work, work.base.name, change)
     return [
         Source(text, _text_of(work, change, commit, text)),
-        Source(patch, _patch_of(work.repository, commit, altered)),
-        *_payload_of(work, change, commit, brought),
+        Source(patch, _patch_of(target, change, commit, brought, altered)),
+        *payload.sources(change, commit.id, brought),
     ]
 
 
@@ -330,46 +351,41 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
     return f"{told.rstrip()}\n".encode()
 
 
-def _patch_of(repository: Repository, commit: Commit, altered: list[Entry]) -> bytes | None:
+def _patch_of(
+    target: Target, change: Change, commit: Commit, brought: list[Entry], altered: list[Entry]
+) -> bytes | None:
+    """What the base's own patch is to be; None: there is none."""
+    work = target.work
+    drifted = [entry.path for entry in altered if entry.path in target.drifted]
+    if drifted:
+        if change.patch and _gives(work.repository, commit, brought, change.patch):
+            return change.patch.read_bytes()
+        raise _as_a_base(
+            f"{drifted[0]} has drifted from {work.base.name}.",
+            f"what {change.id} edits in it cannot be made a patch for {work.base.name}",
+        )
     paths = [entry.path for entry in altered]
-    return repository.patch(commit.parents[0], commit.id, paths) if paths else None
+    wanted = work.repository.patch(commit.parents[0], commit.id, paths) if paths else None
+    like = work.base.differences.like
+    shared = _patch(work, like, change) if like else None
+    if shared is None or not shared.exists() or not shared.stat().st_size:
+        return wanted
+    if change.patch == shared and _gives(work.repository, commit, brought, shared):
+        return None
+    return wanted or b""
 
 
-def _payload_of(
-    work: Workspace, change: Change, commit: Commit, brought: list[Entry]
-) -> list[Source]:
-    known = {file.target: file for file in change.files}
-    found = []
-    for entry in brought:
-        file = known.pop(entry.path, None)
-        if file and work.repository.stored(file.source) == File(entry.new_mode, entry.new):
-            found.append(Source(file.source, b"", entry.new_mode, change.id, same=True))
-            continue
-        content = work.repository.blob_at(commit.id, entry.path)
-        assert content is not None
-        path = file.source if file else _new_place(work, change, entry.path)
-        found.append(Source(path, content, entry.new_mode, change.id))
-    return found + [Source(file.source, None) for file in known.values()]
+def _gives(repository: Repository, commit: Commit, brought: list[Entry], patch: Path) -> bool:
+    """Whether a patch makes the commit of its parent and the files that the commit brings."""
+    files = [(entry.path, entry.new_mode, entry.new) for entry in brought]
+    tree, _ = repository.patched(repository.with_files(commit.parents[0], files), patch)
+    return tree == commit.tree
 
 
-def _new_place(work: Workspace, change: Change, target: str) -> Path:
-    """Where a file goes that is new in its change; one of its stage stays where it is."""
-    for one in work.series.all_changes():
-        for file in one.files:
-            if file.target == target:
-                home = PurePosixPath(file.kept_at).parts[0]
-                return work.layout.repository / home / change.stage / target
-    used = {PurePosixPath(file.kept_at).parts[0] for file in change.files}
-    home = settings().home(target)
-    if len(used) == 1:
-        (home,) = used
-    return work.layout.repository / home / change.stage / target
-
-
-def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
+def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
     stack.refuse_others(
         there,
-        next=f"{commands.git(repository.folder, 'rebase', '-i', there.base[:12])} "
+        next=f"{commands.git(work.repository.folder, 'rebase', '-i', there.base[:12])} "
         "# squash it into one, "
         f"or give it the trailer {settings().trailer}-Change: <stage>/<new name>",
     )
@@ -377,23 +393,26 @@ def _refuse_nothing(repository: Repository, there: stack.Stack) -> None:
         raise ToolError(
             "There is nothing to export.",
             why="no change of the series is applied",
-            next="make apply",
+            next=commands.make("apply", BASE=work.base.name),
             code=ExitCode.USAGE,
         )
 
 
-def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
+def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) -> None:
     """Refuses when the series was edited, too, since it was applied."""
     changes = {change.id: change for change in work.series.all_changes()}
-    builder = Builder(work.repository, work.series, lambda: None)
+    builder = applying.builder(work, lambda _: None)
     for applied in there.applied:
         change = changes.get(applied.trailers.change)
         if change is None or not applied.as_made:
             continue  # the checkout's word counts
-        tree = builder.lay_directly(applied.commit.parents[0], change)
-        if tree is None:
+        tree: TreeId | Misfit | None = builder.lay_directly(applied.commit.parents[0], change)
+        if tree is None and not fresh:
             _refuse_merged(work, change, applied.commit)
-        elif tree != applied.commit.tree or own_text(applied.commit.message) != change.text.message:
+            continue
+        tree = tree or builder.attempt(applied.commit.parents[0], change)
+        same = isinstance(tree, Misfit) or tree == applied.commit.tree
+        if not same or own_text(applied.commit.message) != change.text.message:
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",
@@ -404,9 +423,16 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack) -> None:
 
 def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
     """Refuses a change that fits this base only after a merge, if its files would differ."""
-    if any(source.differs for source in _sources_of(work, change, commit)):
-        raise ToolError(
+    if any(source.differs for source in sources(Target(work), [commit])):
+        raise _as_a_base(
             f"{change.id} was merged into this checkout, which has drifted from {work.base.name}.",
-            why=f"what it is here does not apply on {work.base.name}, whose patches the series has",
-            next=f"make apply {settings().source}= # edit and export in the tool's own",
+            f"what it is here does not apply to {work.base.name}",
         )
+
+
+def _as_a_base(what: str, why: str) -> ToolError:
+    return ToolError(
+        what,
+        why=why,
+        next=commands.make("export", BASE="<name>") + " # makes this fork a base of its own",
+    )

@@ -69,6 +69,8 @@ def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
         )
     if repository.commit_id(commit) is None:
         repository.run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(folder), ref)
+    # where the base can be fetched again, see adding_base.py
+    repository.run("config", f"{settings().name}.{commit}.url", str(folder), check=False)
     return commit
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from rich.table import Table
 
-from xpu_stack.core.checkout import applying, moves, new_base, stack
+from xpu_stack.core.checkout import applying, new_base, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.preview import Finding, Fit
 from xpu_stack.core.checkout.target import Goal
@@ -15,12 +15,12 @@ def goal(work: Workspace, name: str, stage: str | None, drop: frozenset[str]) ->
     """What a rebase onto `name` is to reach.
 
     Without a stage that is asked for: the one that the checkout has, or all.
-    What was dropped on the old base is not on the new one: each base has its own.
+    What DROP= said on the old base does not count on the new one: each has its own.
     """
     chosen = stage or _point(work)
     work.series.changes(chosen)  # refuses a stage that is not there, before any work
     base = new_base.resolve(work.layout, work.repository, name)
-    return Goal(chosen, applying.known(work, drop), base, name)
+    return Goal(chosen, applying.known(work, drop) | work.series.without, base, name)
 
 
 def _point(work: Workspace) -> str:
@@ -31,7 +31,7 @@ def _point(work: Workspace) -> str:
     last = applied[-1].trailers
     ids = [change.id for change in work.series.changes(last.stage)]
     rest = ids[ids.index(last.change) + 1 :] if last.change in ids else []
-    return last.stage if set(rest) <= moves.dropped(work.repository) else last.change
+    return last.stage if set(rest) <= work.dropped else last.change
 
 
 def rebase(work: Workspace, aim: Goal) -> bool:

@@ -6,7 +6,8 @@ The commits that the series gives on its release are made, and then those that
 the edited series is to give: each change's diff is merged onto what is below it
 now. The series' files follow from the commits, as in an export, and only those
 of changes that differ are written. Where another base has patches of its own,
-the same is done for them.
+the same is done for them. Of a base that is like another one, the files go with
+their change, and of its patches those are made anew that would not fit.
 
 The checkout follows the edited series, which is first tried in a folder of its
 own. So all conflicts come up before a file is written: those between the
@@ -34,17 +35,19 @@ from xpu_stack.core.checkout import (
     series_update,
     stack,
 )
+from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.checkout.commits import Builder, Conflict, Misfit, Stop, merge
-from xpu_stack.core.checkout.export import Source
+from xpu_stack.core.checkout.like_bases import OwnFiles
 from xpu_stack.core.checkout.moves import Move, Operation, State
+from xpu_stack.core.checkout.payload import Source
 from xpu_stack.core.checkout.plan import Diff, Given, Piece, Plan
 from xpu_stack.core.checkout.series_update import Content, Edit
 from xpu_stack.core.checkout.stack import Stack
 from xpu_stack.core.checkout.target import Goal, Request
 from xpu_stack.core.checkout.workspace import Workspace
-from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change_text import ChangeText
-from xpu_stack.core.series.series import NO_STAGE, Change, Series
+from xpu_stack.core.series.series import NO_STAGE, Change, PayloadFile, Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.console import progress
@@ -63,16 +66,22 @@ def run(work: Workspace, request: Request) -> Edit:
     taken = _taken(work, request) if request.verb == "undrop" else None
     given = Given(repository, request, _extra(work, there, request, taken))
     with progress(None, str(_operation(request))):
-        shape = _Shape(work, given, there.base)
-        others = [_Shape(one, given, None) for one in _other_bases(work)]
+        root = _root(work)
+        shape = _Shape(root, given, there.base if root is work else None)
+        others = [_Shape(one, given, None) for one in _other_bases(root)]
         contents: dict[Path, Content] = {}
-        for one in (*others, shape):
+        for one in others:
             contents |= one.contents
+        sources = shape.sources | _carried(work, shape, taken)
+        contents |= {path: _content(one) for path, one in sources.items()}
         contents |= _keyed_by_change(work, shape, taken)
-        contents |= shape.series_file(_series_file_before(work, taken))
+        contents |= shape.series_file(sources, _series_file_before(work, taken))
+        if taken is None:
+            for own in OwnFiles.of_all(work.layout):
+                contents |= _refitted(work, own, shape, contents)
         edit = _differing(contents)
     with _trial(work, edit) as tried:
-        after = _followed(tried, there, shape.after, request)
+        after = _followed(work, tried, shape.after, request)
     operation = replace(_operation(request), commit=_dropped(shape, request))
     with series_update.made(work, operation, edit, after) as tree:
         moves.move(repository, operation, after, tree)
@@ -82,6 +91,13 @@ def run(work: Workspace, request: Request) -> Edit:
 
 def undrop(work: Workspace, change: str) -> Edit:
     """Brings a change back: one that the checkout skips, or that was dropped from the series."""
+    if change in work.series.without:
+        raise ToolError(
+            f"{change} is not for the base {work.base.name}.",
+            why=f"patches/{work.base.name}/base.yaml says so",
+            next=f"remove it there, then: {commands.make('apply', BASE=work.base.name)}",
+            code=ExitCode.USAGE,
+        )
     skipped = moves.dropped(work.repository)
     if change not in skipped:
         return run(work, Request("undrop", {"CHANGE": change}))
@@ -169,13 +185,19 @@ def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
 # -- the commits -------------------------------------------------------------------
 
 
-def _other_bases(work: Workspace) -> Iterator[Workspace]:
-    """The series on the other bases that have patches of their own."""
-    for path in sorted(work.layout.patches.glob("*/base.yaml")):
-        name = path.parent.name
-        if name != work.base.name and any(path.parent.glob("*/*.patch")):
-            base, series = Base.load(work.layout, name), Series.load(work.layout, name)
-            yield replace(work, base=base, series=series)
+def _root(work: Workspace) -> Workspace:
+    """The series on the base that is described in full: the checkout's, or what that is like."""
+    like = work.base.differences.like
+    return applying.of_base(work, like) if like else work
+
+
+def _other_bases(root: Workspace) -> Iterator[Workspace]:
+    """The series on the other bases that are described in full and have patches of their own."""
+    for name in base_names(root.layout):
+        like = Differences.load(root.layout, name).like
+        patches = root.layout.base_folder(name).glob("*/*.patch")
+        if name != root.base.name and not like and any(patches):
+            yield applying.of_base(root, name)
 
 
 class _Shape:
@@ -197,21 +219,38 @@ class _Shape:
             )
         self._old = self._commits(below)
         self.before = plan.of_commits(work.repository, self._old)
-        self.after = plan.reshaped(given, self.before)
+        self.after = self._reshaped()
         self._new = self._laid(below)
 
-    def _commits(self, ground: CommitId) -> list[Commit]:
-        changes = list(self.work.series.all_changes())
+    def _reshaped(self) -> Plan:
         try:
-            made = Builder(self.work.repository, self.work.series, lambda: None).build(
-                ground, changes
-            )
+            return plan.reshaped(self.given, self.before)
+        except ToolError as error:
+            if self.work.base.differences.like:
+                error.why = f"on the base {self.work.base.name}: {error.why}"
+            raise
+
+    def _commits(self, ground: CommitId) -> list[Commit]:
+        """The series' commits; a change that is not for the base has an empty one."""
+        repository, series = self.work.repository, self.work.series
+        changes = list(series.all_changes())
+        try:
+            made = Builder(repository, series, lambda: None).build(ground, changes, series.without)
         except Stop as stop:
             raise SeriesError(
                 stop.reason.change.place,
                 f"{stop.reason.change.id} does not fit {self.work.base.name}",
             ) from None
-        return self.work.repository.history(made[-1], len(made))[::-1]
+        commits = repository.history(made[-1] if made else ground, len(made) + 1)[::-1]
+        (tip, *rest), found = commits, list[Commit]()
+        for change in changes:
+            if change.id in series.without:
+                message = f"{change.text.message}\n\n{settings().trailer}-Change: {change.id}\n"
+                found.append(repository.scratch_commit(tip.tree, (tip.id,), message))
+            else:
+                tip = rest.pop(0)
+                found.append(tip)
+        return found
 
     def _laid(self, ground: CommitId) -> list[Commit]:
         """The commits of the plan, with the trees that the edited series gives."""
@@ -263,6 +302,8 @@ class _Shape:
     def _does_not_fit(self, number: int, files: list[str]) -> ToolError:
         """The error for edits of lines that are written by a change above the one they are for."""
         repository, change = self.work.repository, self.after[number - 1].id
+        if self.work.base.differences.like:
+            return _by_hand(self.work.base.name, change, f"in conflict: {', '.join(files)}")
         above = [
             piece.id
             for piece in self.after[number:]
@@ -299,24 +340,43 @@ class _Shape:
         )
 
     @cached_property
-    def _sources(self) -> dict[Path, Source]:
+    def sources(self) -> dict[Path, Source]:
         """The files of the changes that differ; those that go have no content."""
-        changed = self._changed
-        same = {one.id for one in self.after} - {_id_of(one) for one in changed}
-        found = {one.path: one for one in export.sources(self.work, changed)}
+        changed, ids = self._changed, {one.id for one in self.after}
+        same = ids - {_id_of(one) for one in changed}
+        found = {one.path: one for one in export.sources(Target(self.work), changed)}
         for change in self.work.series.all_changes():
             if change.id not in same:
-                for path in export.files_of(self.work, change):
+                for path in export.files_of(self.work, change, everywhere=change.id not in ids):
                     found.setdefault(path, Source(path, None))
         return found
 
     @property
     def contents(self) -> dict[Path, Content]:
-        return {
-            one.path: None if one.content is None else (one.mode, one.content)
-            for one in self._sources.values()
-            if not one.same
-        }
+        return {path: _content(one) for path, one in self.sources.items()}
+
+    def refitted(self, tried: Workspace) -> dict[Path, Content]:
+        """The base's own patches by which the edited series gives the commits. tried: has it."""
+        builder = Builder(tried.repository, tried.series, lambda: None)
+        changes = {one.id: one for one in tried.series.all_changes()}
+        name, top, found = tried.base.name, tried.layout.repository, dict[Path, Content]()
+        for commit in self._new:
+            change = changes[_id_of(commit)]
+            absent = change.id in tried.series.without
+            own = tried.layout.base_folder(name) / f"{change.id}.patch"
+            below = commit.parents[0]
+            laid = builder.lay_directly(below, change) if not absent else None
+            if (own.exists() or laid != commit.tree) and not absent:
+                altered = [
+                    one.path for one in tried.repository.diff(below, commit.id) if one.old_mode
+                ]
+                patch = tried.repository.patch(below, commit.id, altered) if altered else b""
+                transaction.put(own, 0o100644, patch)
+                found[self.work.layout.repository / own.relative_to(top)] = (0o100644, patch)
+                laid = builder.lay_directly(below, replace(change, patch=own if patch else None))
+            if (laid or tried.repository.tree_of(below)) != commit.tree:
+                raise _by_hand(name, change.id, "its files would differ there")
+        return found
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -325,10 +385,21 @@ class _Shape:
         return {one.origin: one.id for one in self.after if one.origin and one.origin not in ids}
 
     @property
-    def gone(self) -> set[str]:
-        return {one.id for one in self.before} - {one.origin for one in self.after}
+    def gone(self) -> frozenset[str]:
+        return frozenset(one.id for one in self.before) - {one.origin for one in self.after}
 
-    def series_file(self, earlier: SeriesFile | None) -> dict[Path, Content]:
+    @property
+    def names(self) -> dict[str, str]:
+        """The same with what a change that is gone has become a part of; "": of none."""
+        request, names = self.given.request, dict(self.renamed)
+        for change in self.gone:
+            into = request.options.get("INTO") or _below(self.before, change)
+            names[change] = into if request.verb == "fold" else ""
+        return names
+
+    def series_file(
+        self, written: Mapping[Path, Source], earlier: SeriesFile | None
+    ) -> dict[Path, Content]:
         file = SeriesFile.read(self.work.layout.series_file)
         for old, new in self.renamed.items():
             file.rename(old, new)
@@ -336,9 +407,7 @@ class _Shape:
         titles = {one.stage: one.text.partition("\n")[0] for one in self.after[::-1]}
         for stage in {one.stage for one in self.after} - set(self.work.series.stage_names):
             file.summarize(stage, titles[stage])
-        changed = [_id_of(one) for one in self._changed]
-        other = {one.id for one in self.before} - {one.id for one in self.after}
-        file.settle(export.owners(self.work, self._sources, changed, other))
+        file.settle(export.owners(self.work, written))
         return {file.path: (0o100644, file.text.encode())}
 
 
@@ -346,21 +415,63 @@ def _id_of(commit: Commit) -> str:
     return commit.message.rpartition(f"{settings().trailer}-Change: ")[2].strip()
 
 
+def _content(source: Source) -> Content:
+    if source.content is None:
+        return None
+    file = PayloadFile(source.path, "", "")
+    return source.mode, file.content if source.same else source.content
+
+
 # -- the rest of the series --------------------------------------------------------
+
+
+def _carried(work: Workspace, shape: _Shape, taken: Move | None) -> dict[Path, Source]:
+    """The files of bases that are like another one; those of a change that is back, too."""
+    before = Edit.load(work, taken.edit) if taken is not None and taken.edit is not None else None
+    found = dict[Path, Source]()
+    for own in OwnFiles.of_all(work.layout):
+        found |= {one.path: one for one in own.carried(shape.names, shape.gone)}
+        if before is not None:
+            found |= own.restored(before.before, before.after, shape.given.request.change)
+    return found
+
+
+def _refitted(
+    work: Workspace, own: OwnFiles, shape: _Shape, contents: Mapping[Path, Content]
+) -> dict[Path, Content]:
+    """The patches of such a base that are to be others; none if its commit is not at hand."""
+    there, commit = applying.of_base(work, own.base.name), own.base.git.commit
+    known = commit and work.repository.commit_id(commit)
+    if known or (work.layout.checkout(own.base.name) / ".git").exists():
+        with _trial(there, Edit({}, contents)) as tried:
+            return _Shape(there, shape.given, None).refitted(tried)
+    request = shape.given.request
+    if request.verb in ("fold", "split", "edit"):
+        for change in {request.change, shape.names.get(request.change, "")} - {""}:
+            if own.has_of(change):
+                raise _by_hand(own.base.name, change, "its files differ there")
+    return {}
+
+
+def _by_hand(base: str, change: str, why: str) -> ToolError:
+    """The error for what is to be done in a checkout of another base."""
+    return ToolError(
+        f"This does not fit {change} on the base {base}.",
+        why=why,
+        next=f"{commands.make('apply', BASE=base, STAGE=change)} "
+        f"# edit it there, then: {commands.make('export', BASE=base)}",
+        code=ExitCode.CONFLICT,
+    )
 
 
 def _keyed_by_change(work: Workspace, shape: _Shape, taken: Move | None) -> dict[Path, Content]:
     """Resolutions and pull requests go with a change that has another name."""
-    request, contents = shape.given.request, dict[Path, Content]()
+    contents = dict[Path, Content]()
     if taken is not None and taken.edit is not None:  # what the drop took with it
         before = Edit.load(work, taken.edit).before
         contents |= {path: before[path] for path in before if "resolutions" in path.parts}
-    names: dict[str, str] = dict(shape.renamed)
-    for change in shape.gone:
-        into = request.options.get("INTO") or _below(shape.before, change)
-        names[change] = into if request.verb == "fold" else ""
     for path in work.layout.patches.glob("*/resolutions/*/resolution.yaml"):
-        contents |= _resolution(path, names)
+        contents |= _resolution(path, shape.names)
     for path in work.layout.patches.glob("*/submitted.yaml"):
         text = path.read_text(encoding="utf-8")
         for old, new in shape.renamed.items():
@@ -444,12 +555,12 @@ def _trial(work: Workspace, edit: Edit) -> Iterator[Workspace]:
         yield replace(work, layout=layout, series=series)
 
 
-def _followed(tried: Workspace, there: Stack, after: Plan, request: Request) -> State:
+def _followed(work: Workspace, tried: Workspace, after: Plan, request: Request) -> State:
     """Where the checkout is to be: at the changes that it had, as they are now."""
-    skipped, now = moves.dropped(tried.repository), moves.current(tried.repository)
+    there, skipped = stack.read(work.repository), work.dropped
     without = frozenset(one.id for one in after if one.origin in skipped)
     if not there.applied:
-        return replace(now, dropped=tuple(sorted(without)))
+        return replace(moves.current(tried.repository), dropped=tuple(sorted(without)))
     goal = Goal(_top(there, after, skipped), without, request=request)
     made = applying.expected(tried, there.base, goal)
     return State.of_stack(

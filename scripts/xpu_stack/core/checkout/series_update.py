@@ -85,7 +85,12 @@ def made(work: Workspace, operation: Operation, edit: Edit, to: State | None) ->
     """
     tree = edit.store(work)
     record = _record(work.repository)
-    told = {"operation": asdict(operation), "edit": tree, "to": asdict(to) if to else None}
+    told = {
+        "operation": asdict(operation),
+        "edit": tree,
+        "to": asdict(to) if to else None,
+        "base": work.base.name,
+    }
     files.write(record, json.dumps(told))
     try:
         transaction.write(work.layout, edit.after)
@@ -101,8 +106,8 @@ def made(work: Workspace, operation: Operation, edit: Edit, to: State | None) ->
     done(work.repository)
 
 
-def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None] | None:
-    """What a run that was cut off has written, and had still to move: operation, edit, goal."""
+def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None, str] | None:
+    """What a cut-off run has written, and had still to move: operation, edit, goal, base."""
     record = _record(work.repository)
     if not record.exists():
         return None
@@ -113,11 +118,8 @@ def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None] | None:
     if moved or not kept or Edit.load(work, data["edit"]).differing() is not None:
         done(work.repository)
         return None
-    return (
-        Operation(**data["operation"]),
-        data["edit"],
-        moves.state(data["to"]) if data["to"] else None,
-    )
+    to = moves.state(data["to"]) if data["to"] else None
+    return Operation(**data["operation"]), data["edit"], to, data.get("base", work.base.name)
 
 
 def done(repository: Repository) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xpu_stack.core.checkout import applying, moves
+from xpu_stack.core.checkout import applying
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.commits import Stop
 from xpu_stack.core.series.base import Base
@@ -106,7 +106,7 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
         with progress(len(changes), f"making the commits of {name}") as bar:
             builder = applying.builder(there, lambda change: bar.step(change.id))
             try:
-                return builder.build(base, changes, moves.dropped(work.repository))[-1]
+                return builder.build(base, changes, there.dropped)[-1]
             except Stop as stop:
                 raise ToolError(
                     f"The series of {name} does not fit the checkout's base.",

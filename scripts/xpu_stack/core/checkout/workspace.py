@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from xpu_stack.core.checkout import moves
 from xpu_stack.core.checkout.providers import Checkout
 from xpu_stack.core.checkout.resolutions import Resolutions
 from xpu_stack.core.series.base import Base
@@ -22,6 +23,11 @@ class Workspace:
     @property
     def repository(self) -> Repository:
         return self.checkout.repository
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """The changes that the stack does without, as DROP= or the base says."""
+        return moves.dropped(self.repository) | self.series.without
 
     @property
     def resolutions(self) -> Resolutions:

@@ -1,16 +1,34 @@
-"""A base: the PyTorch release that a checkout starts from.
+"""A base: the project's release, or the fork of one, that a checkout starts from.
 
-Everything that is true of one base only is in patches/<base>/.
+Note [What a base shares]
+~~~~~~~~~~~~~~~~~~~~~~~~~
+Everything that is true of one base only is in patches/<base>/. Most bases are
+like another one: a fork of a release, say. Such a base has `like: <base>` in its
+base.yaml, and only what differs from that base in its folder:
+
+- settings in base.yaml, each in place of the other base's;
+- <stage>/<change>.patch, where the other base's patch does not give the same;
+  an empty one where the change edits nothing here;
+- payload/<payload folder>/..., variants of payload files, or files of its own;
+- in base.yaml `without`, the changes and payload files that are not for it, and
+  `moved`, payload files that have another path in its tree.
+
+The base that another is like is like none itself.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
+
+_SETTINGS = {
+    *("name", "version", "source_package", "git", "apt", "cmake", "full", "wheel", "prebuilt"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,11 +53,23 @@ class SourcePackage:
 
 
 @dataclass(frozen=True)
-class GitTag:
-    """The release in PyTorch's own repository."""
+class GitSource:
+    """A tag or a commit of a repository."""
 
     url: str
-    tag: str
+    tag: str = ""
+    commit: str = ""
+
+    def __str__(self) -> str:
+        return f"the tag {self.tag}" if self.tag else f"the commit {self.commit[:12]}"
+
+    @classmethod
+    def read(cls, node: Node) -> "GitSource":
+        kind = "commit" if "commit" in node else "tag"
+        node.fields({"url", kind})
+        if kind == "commit" and not re.fullmatch("[0-9a-f]{40}", node[kind].text()):
+            raise node[kind].error("'commit' must be 40 hexadecimal digits")
+        return cls(node["url"].text(), **{kind: node[kind].text()})
 
 
 @dataclass(frozen=True)
@@ -73,12 +103,12 @@ class Headers:
     file: str
     sha256: str
     folder: str  # in the release
-    into: str  # in PyTorch's tree
-    names: dict[str, str]  # of each file there, and in PyTorch's tree
+    into: str  # in the project's tree
+    names: dict[str, str]  # of each file there, and in the project's tree
 
     @property
     def first(self) -> str:
-        """Where the first is in PyTorch's tree; if it is there, so are the others."""
+        """Where the first is in the project's tree; if it is there, so are the others."""
         return f"{self.into}/{next(iter(self.names.values()))}"
 
     @classmethod
@@ -127,60 +157,124 @@ def _check_sha256(node: Node) -> None:
 
 
 @dataclass(frozen=True)
+class Differences:
+    """What a base has in place of what is shared, see Note [What a base shares]."""
+
+    like: str = ""  # "": the base is described in full
+    without: frozenset[str] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict)  # payload file -> its path in the tree
+
+    @property
+    def without_changes(self) -> frozenset[str]:
+        return frozenset(one for one in self.without if one.count("/") == 1)
+
+    @classmethod
+    def read(cls, node: Node) -> "Differences":
+        return cls(
+            node["like"].text() if "like" in node else "",
+            frozenset(_texts(node, "without")),
+            node["moved"].text_map() if "moved" in node else {},
+        )
+
+    @classmethod
+    def load(cls, layout: Layout, name: str) -> "Differences":
+        return cls.read(_node(layout, name)) if name in base_names(layout) else cls()
+
+
+def base_names(layout: Layout) -> list[str]:
+    """The bases there are."""
+    return sorted(path.parent.name for path in layout.patches.glob("*/base.yaml"))
+
+
+def commits(layout: Layout) -> dict[str, str]:
+    """The bases that are a commit of a person's repository: name -> commit."""
+    found = {name: GitSource.read(_node(layout, name)["git"]) for name in base_names(layout)}
+    return {name: git.commit for name, git in found.items() if git.commit}
+
+
+def _node(layout: Layout, name: str) -> Node:
+    return Node.load(layout.base_folder(name) / "base.yaml", f"patches/{name}/base.yaml")
+
+
+@dataclass(frozen=True)
 class Base:
     """One base, as patches/<base>/base.yaml has it."""
 
     name: str
     version: str
-    folder: Path
-    source_package: SourcePackage
-    git: GitTag
+    folders: tuple[Path, ...]  # its own, and that of the base that it is like
+    source_package: SourcePackage | None
+    git: GitSource
     apt: tuple[str, ...]
     cmake: dict[str, str]
     full: Full
     wheel_requires: tuple[str, ...]
     compiled_in: tuple[str, ...]  # packages whose headers become part of the libraries
     prebuilt: Prebuilt
+    differences: Differences = Differences()
 
     @classmethod
     def load(cls, layout: Layout, name: str) -> "Base":
-        folder = layout.base_folder(name)
-        known = sorted(path.parent.name for path in layout.patches.glob("*/base.yaml"))
-        if name not in known:
-            raise ToolError(
-                f"There is no base '{name}'.",
-                why=f"the bases there are: {', '.join(known)}",
-                next=commands.make("apply", BASE=known[0])
-                if known
-                else f"write patches/{name}/base.yaml",
-                code=ExitCode.USAGE,
-            )
-        node = Node.load(folder / "base.yaml", f"patches/{name}/base.yaml")
-        plain = {"name", "version", "source_package", "git", "apt", "cmake"}
-        node.fields({*plain, "full", "wheel", "prebuilt"})
-        node["git"].fields({"url", "tag"})
-        node["wheel"].fields({"requires"}, {"compiled_in"})
-        git = node["git"]
+        if name not in base_names(layout):
+            raise _unknown(layout, name)
+        node = _node(layout, name)
+        if "like" not in node:
+            node.fields(_SETTINGS)
+            return cls._read(layout, name, dict.fromkeys(_SETTINGS, node))
+        node.fields({"name", "like", "git"}, _SETTINGS | {"without", "moved"})
+        like = node["like"].text()
+        if like not in base_names(layout) or "like" in (other := _node(layout, like)):
+            raise node["like"].error(f"'{like}' is not a base that is described in full")
+        settings = {one: node if one in node else other for one in _SETTINGS}
+        if "source_package" not in node:  # the other's source is not its own
+            del settings["source_package"]
+        return replace(
+            cls._read(layout, name, settings),
+            folders=(layout.base_folder(name), layout.base_folder(like)),
+            differences=Differences.read(node),
+        )
+
+    @classmethod
+    def _read(cls, layout: Layout, name: str, settings: dict[str, Node]) -> "Base":
+        """The base from its settings, each in a node that has it."""
+        found = {setting: node[setting] for setting, node in settings.items()}
+        package, wheel = found.get("source_package"), found["wheel"]
+        wheel.fields({"requires"}, {"compiled_in"})
         return cls(
             name=name,
-            version=node["version"].text(),
-            folder=folder,
-            source_package=SourcePackage.read(node["source_package"]),
-            git=GitTag(git["url"].text(), git["tag"].text()),
-            apt=tuple(node["apt"].texts()),
-            cmake=node["cmake"].text_map(),
-            full=Full.read(node["full"]),
-            wheel_requires=tuple(node["wheel"]["requires"].texts()),
-            compiled_in=_texts(node["wheel"], "compiled_in"),
-            prebuilt=Prebuilt.read(node["prebuilt"]),
+            version=found["version"].text(),
+            folders=(layout.base_folder(name),),
+            source_package=SourcePackage.read(package) if package else None,
+            git=GitSource.read(found["git"]),
+            apt=tuple(found["apt"].texts()),
+            cmake=found["cmake"].text_map(),
+            full=Full.read(found["full"]),
+            wheel_requires=tuple(wheel["requires"].texts()),
+            compiled_in=_texts(wheel, "compiled_in"),
+            prebuilt=Prebuilt.read(found["prebuilt"]),
         )
+
+    def file(self, name: str) -> Path:
+        """A file or folder of the base, or of the one that it is like."""
+        there = (one / name for one in self.folders if (one / name).exists())
+        return next(there, self.folders[0] / name)
 
     @property
     def stand_ins(self) -> dict[str, Path]:
         """Files for the third-party folders that a source package leaves out."""
-        root = self.folder / "stand-ins"
+        root = self.file("stand-ins")
         return {
             path.relative_to(root).as_posix(): path
             for path in sorted(root.rglob("*"))
             if path.is_file()
         }
+
+
+def _unknown(layout: Layout, name: str) -> ToolError:
+    there = base_names(layout)
+    return ToolError(
+        f"There is no base '{name}'.",
+        why=f"the bases there are: {', '.join(there)}",
+        next=commands.make("apply", BASE=there[0]) if there else f"write patches/{name}/base.yaml",
+        code=ExitCode.USAGE,
+    )

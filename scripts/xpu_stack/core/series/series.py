@@ -2,19 +2,21 @@
 
 `patches/series.yaml` is read here and nowhere else. What can be derived is
 derived: a change's text and patch have their places by name, its new files
-are the files below the payload folders it claims.
+are the files below the payload folders it claims. A base may have patches and
+payload files of its own in place of these, see Note [What a base shares] (base.py).
 """
 
 import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from xpu_stack.core.series import authors
+from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
@@ -138,6 +140,8 @@ class Series:
     stages: tuple[Stage, ...]
     author: str  # of the changes that name none
     base: str
+    without: frozenset[str]  # the changes that are not for this base
+    elsewhere: Mapping[str, str]  # payload files that other bases have -> their changes
 
     @property
     def stage_names(self) -> list[str]:
@@ -218,12 +222,27 @@ def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
         raise SeriesError(str(name), f"is a link that points outside of the tree: {target}")
 
 
+def _in_payload_folders(top: Path) -> Iterator[str]:
+    """Files and folders below `top`; one that is a link is listed, but not followed."""
+    for payload in settings().payload:
+        yield payload
+        if (top / payload).is_symlink():
+            continue
+        for folder, folders, files in os.walk(top / payload):
+            below = folder[len(str(top)) + 1 :]
+            yield from (f"{below}/{name}" for name in folders + files)
+
+
+_Payload = dict[str, PayloadFile]
+
+
 class _Reader:
     def __init__(self, layout: Layout, base: str) -> None:
         self.layout = layout
         self.base = base
+        self.differences = Differences.load(layout, base)
         self.shown = self._name_of(layout.series_file)
-        self.payload = self._find_payload()
+        self.payload, self.elsewhere = self._payload_of_base()
         self.claims: dict[str, tuple[str, Node]] = {}  # -> change, where
         self.patches: set[Path] = set()
         self.texts: set[Path] = set()
@@ -240,9 +259,18 @@ class _Reader:
             stages.append(stage)
         if not stages:
             raise node["stages"].error("there must be a stage")
-        owned = self._owned()
+        owners = self._owners()
+        owned: dict[str, list[PayloadFile]] = {}
+        for name, file in self.payload.items():
+            owned.setdefault(owners[name], []).append(file)
         self._check_nothing_left()
-        return Series(tuple(_with_files(stage, owned) for stage in stages), author, self.base)
+        return Series(
+            tuple(_with_files(stage, owned) for stage in stages),
+            author,
+            self.base,
+            self.differences.without_changes,
+            {name: owners[name] for name in self.elsewhere},
+        )
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
@@ -265,11 +293,13 @@ class _Reader:
         self.texts.add(text)
         if "files" in node:
             self._claim(node, f"{stage}/{name}", stage)
-        patch = self.layout.base_folder(self.base) / stage / f"{name}.patch"
-        self.patches.add(patch)
-        for path in (text, patch):
+        bases = filter(None, (self.base, self.differences.like))
+        own, *others = (self.layout.base_folder(one) / stage / f"{name}.patch" for one in bases)
+        self.patches.add(own)
+        for path in (text, own, *others):
             if path.is_symlink():
                 raise SeriesError(self._name_of(path), "is a link; it must be a file")
+        patch = next((path for path in (own, *others) if path.exists()), None)
         return Change(
             stage=stage,
             name=name,
@@ -277,7 +307,7 @@ class _Reader:
             of=of,
             text=ChangeText.read(text, self._name_of(text)),
             files=(),  # known when all claims are
-            patch=patch if patch.exists() else None,
+            patch=patch if patch and patch.stat().st_size else None,
             place=node.place,
             author=_author(node["author"]) if "author" in node else None,
         )
@@ -293,19 +323,17 @@ class _Reader:
                 raise item.error(f"'{prefix}' belongs to '{self.claims[prefix][0]}' already")
             self.claims[prefix] = (change, item)
 
-    def _owned(self) -> dict[str, list[PayloadFile]]:
-        """Change -> its files: of the claims on a file, the closest one counts."""
-        closest = {name: self._claim_on(name) for name in self.payload}
+    def _owners(self) -> dict[str, str]:
+        """Payload file -> its change: of the claims on a file, the closest one counts."""
+        closest = {name: self._claim_on(name) for name in [*self.payload, *self.elsewhere]}
         claimed = set(closest.values())
         for claim, (_, item) in self.claims.items():
             if claim not in claimed:
                 raise item.error(f"'{claim}' has no file")
-        owned: dict[str, list[PayloadFile]] = {}
         for name, found in closest.items():
             if not found:
                 raise SeriesError(name, f"no change in {self.shown} claims this file")
-            owned.setdefault(self.claims[found][0], []).append(self.payload[name])
-        return owned
+        return {name: self.claims[found][0] for name, found in closest.items()}
 
     def _claim_on(self, name: str) -> str:
         while name and name not in self.claims:
@@ -319,6 +347,8 @@ class _Reader:
                 raise SeriesError(
                     file.kept_at, f"'{file.target}' is written in {targets[file.target]} too"
                 )
+            if {"..", ".git", ""} & set(file.target.split("/")):
+                raise SeriesError(file.kept_at, f"is moved to '{file.target}': no such place")
             targets[file.target] = file.kept_at
         for folder, pattern, known in (
             (self.layout.base_folder(self.base), "*/*.patch", self.patches),
@@ -328,29 +358,34 @@ class _Reader:
                 if path not in known:
                     raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
 
-    def _find_payload(self) -> dict[str, PayloadFile]:
+    def _payload_of_base(self) -> tuple[_Payload, set[str]]:
+        """The payload files of the base, and the names of those that only other bases have."""
+        shared = self._find_payload(self.layout.repository)
+        variants = {
+            base: self._find_payload(self.layout.variants(base)) for base in base_names(self.layout)
+        }
+        own = variants.pop(self.base, {})
+        there = {
+            name: replace(file, target=self.differences.moved.get(name, file.target))
+            for name, file in shared.items()
+            if name not in self.differences.without
+        } | own
+        return there, set().union(shared, *variants.values()) - set(there)
+
+    def _find_payload(self, top: Path) -> _Payload:
+        """The payload files below `top`, which has the payload folders."""
         found = {}
-        for name in sorted(self._in_payload_folders()):
+        for name in sorted(_in_payload_folders(top)):
             inner = name.split("/", 2)[2] if name.count("/") > 1 else ""
             if _NOT_PAYLOAD.search(inner):
                 continue
-            path = self.layout.repository / name
+            path = top / name
             if path.is_symlink():
                 _check_link(PurePosixPath(name), PurePosixPath(inner), str(path.readlink()))
             elif not inner or path.is_dir():
                 continue
             found[name] = PayloadFile(path, name, inner)
         return found
-
-    def _in_payload_folders(self) -> Iterator[str]:
-        """Files and folders; one that is a link is listed, but not followed."""
-        for top in settings().payload:
-            yield top
-            if (self.layout.repository / top).is_symlink():
-                continue
-            for folder, folders, files in os.walk(self.layout.repository / top):
-                below = folder[len(str(self.layout.repository)) + 1 :]
-                yield from (f"{below}/{name}" for name in folders + files)
 
     def _checked_name(self, node: Node) -> str:
         name = node.text()

@@ -14,6 +14,7 @@ import pytest
 from project import ROOT, Project, write
 from workspace import workspace
 from xpu_stack.build import cmake, ninja, packages
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import shell
@@ -84,14 +85,15 @@ def base() -> Base:
     """PyTorch 1.13.1, with all installed that its full build is linked with."""
     packages.need_python("wheel")
     loaded = Base.load(Layout.current(), "v1.13.1")
-    packages.need_apt([*loaded.apt, *loaded.full.apt])
+    wanted = BaseSettings.of(loaded)
+    packages.need_apt([*wanted.apt, *wanted.full.apt])
     return loaded
 
 
 @pytest.fixture
 def order(project: Project, base: Base, tmp_path: Path) -> Iterator[Order]:
     """A wheel of a small package, whose tree is not configured yet."""
-    assert base.full.apt  # installed: the package is linked with them
+    assert BaseSettings.of(base).full.apt  # installed: the package is linked with them
     runtime = compiled(tmp_path / "libsycl.so.9", "int sycl(void) { return 42; }")
     source = tmp_path / "wheel-full" / "src"
     write(
@@ -194,7 +196,8 @@ def test_the_wheel_has_what_it_needs_with_licences_and_names_no_folder(
 def test_headers_that_become_part_of_the_libraries_bring_their_licences(
     base: Base, tmp_path: Path
 ) -> None:
-    wanted = base.compiled_in + base.full.compiled_in
+    settings = BaseSettings.of(base)
+    wanted = settings.compiled_in + settings.full.compiled_in
     finish._write_licences(tmp_path, tmp_path, wanted)
     found = {path.stem for path in (tmp_path / "licenses").iterdir()}
     assert found - {"xpu-stack"} == set(wanted) >= {"libfmt-dev", "libflatbuffers-dev"}

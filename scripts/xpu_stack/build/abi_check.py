@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import class_layouts, cmake
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Build
 from xpu_stack.build.configured_tree import Tree, is_header
 from xpu_stack.build.includes import Includes
@@ -131,7 +132,7 @@ def _object(library: str, source: str) -> str:
 
 def _shipped_sources(before: Build) -> Iterator[tuple[Path, str]]:
     """What the shipped libraries were compiled from, as fast.cmake has listed it."""
-    for target in before.work.base.prebuilt.targets:
+    for target in BaseSettings.of(before.work.base).prebuilt.targets:
         listed = before.folder / f"xpu_stack_{target}_sources.txt"
         names = listed.read_text().splitlines()
         yield from ((Path(name), target) for name in names if not is_header(name))

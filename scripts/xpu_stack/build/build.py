@@ -13,6 +13,7 @@ from xpu_stack.build import (
     packages,
     release_headers,
 )
+from xpu_stack.build.base_settings import BaseSettings, stand_ins
 from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.applying import Workspace
@@ -68,11 +69,12 @@ def prepare(
 
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
     """Installs what a build in this mode needs."""
-    packages.need_apt(work.base.apt)
+    wanted = BaseSettings.of(work.base)
+    packages.need_apt(wanted.apt)
     if mode is Mode.FAST:
-        packages.need_apt(work.base.prebuilt.apt, instead="make build MODE=full")
+        packages.need_apt(wanted.prebuilt.apt, instead="make build MODE=full")
     else:
-        packages.need_apt(work.base.full.apt)
+        packages.need_apt(wanted.full.apt)
     return packages.need_sycl(work.layout)
 
 
@@ -154,13 +156,13 @@ def _build_cmake(this: Build) -> None:
 
 def options_of(work: Workspace, mode: Mode, sycl: packages.Sycl) -> dict[str, str]:
     """The options for PyTorch's CMake, without those of the fast mode."""
-    python = work.layout.python / "bin" / "python"
+    base, python = BaseSettings.of(work.base), work.layout.python / "bin" / "python"
     full = {
-        **work.base.full.cmake,
+        **base.full.cmake,
         "CMAKE_PROJECT_Torch_INCLUDE": _injected("python.cmake", "full.cmake"),
     }
     return {
-        **work.base.cmake,
+        **base.cmake,
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_C_COMPILER_LAUNCHER": "ccache",
         "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
@@ -174,7 +176,7 @@ def options_of(work: Workspace, mode: Mode, sycl: packages.Sycl) -> dict[str, st
 
 def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     """Takes what the series does not change from the distribution."""
-    prebuilt = work.base.prebuilt
+    prebuilt = BaseSettings.of(work.base).prebuilt
     changes = work.series.changes(stage)
     new = {file.target for change in changes for file in change.files}
     edited = {path for change in changes for path in change.patched_paths()} - new
@@ -210,7 +212,8 @@ def _listed(path: Path, names: Iterable[str]) -> Path:
 
 
 def _prebuilt_folder(work: Workspace) -> Path:
-    name = f"lib{work.base.prebuilt.targets[0]}.so.{work.base.prebuilt.soversion}"
+    prebuilt = BaseSettings.of(work.base).prebuilt
+    name = f"lib{prebuilt.targets[0]}.so.{prebuilt.soversion}"
     found = sorted([*_LIBRARIES.glob(name), *_LIBRARIES.glob(f"*/{name}")])
     if not found:
         raise ToolError(
@@ -224,8 +227,8 @@ def _prebuilt_folder(work: Workspace) -> Path:
 
 def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None:
     """Puts stand-ins where a third-party folder is empty, outside every commit."""
-    wanted = work.base.stand_ins
-    left_out = work.base.full.headers
+    wanted = stand_ins(work.base)
+    left_out = BaseSettings.of(work.base).full.headers
     if mode is Mode.FULL and left_out and not _is_real(repository, left_out.first):
         wanted |= release_headers.fetched(work.layout, left_out)
     placed = []
@@ -273,7 +276,7 @@ def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
     libraries = sorted({target.name for target in wanted if target.kind == "SHARED_LIBRARY"})
     say(f"compiled here: {', '.join(libraries)}")
     if this.mode is Mode.FAST:
-        prebuilt = this.work.base.prebuilt
+        prebuilt = BaseSettings.of(this.work.base).prebuilt
         names = ", ".join(f"lib{name}.so.{prebuilt.soversion}" for name in prebuilt.targets)
         say(f"from the distribution ({_prebuilt_folder(this.work)}): {names}")
     say(f"SYCL runtime: {this.sycl.version} from {this.sycl.origin}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.markup import escape
 
 from xpu_stack.build import packages
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import out
@@ -68,7 +69,7 @@ def _distribution(base: Base) -> Finding:
     name = told["PRETTY_NAME"]
     if (told["ID"], told.get("VERSION_ID", "")) in _TRIED:
         return Finding("distribution", f"{name}, tried", True)
-    libraries = base.prebuilt.apt[0] if base.prebuilt.apt else "libtorch"
+    (libraries,) = BaseSettings.of(base).prebuilt.apt[:1] or ("libtorch",)
     advice = (
         f"use a container: {packages.CONTAINER}. Or install the counterparts of the packages in "
         f"patches/{base.name}/base.yaml, and use MODE=full"
@@ -92,9 +93,10 @@ def _programs() -> Iterator[Finding]:
 
 
 def _apt(base: Base) -> Iterator[Finding]:
+    wanted = BaseSettings.of(base)
     for what, names in (
-        ("packages to build with", base.apt),
-        ("PyTorch's libraries of the distribution (fast mode)", base.prebuilt.apt),
+        ("packages to build with", wanted.apt),
+        ("PyTorch's libraries of the distribution (fast mode)", wanted.prebuilt.apt),
     ):
         if not packages.has_dpkg():
             yield Finding(what, "not checked: there is no dpkg", True)
@@ -102,7 +104,7 @@ def _apt(base: Base) -> Iterator[Finding]:
         missing = packages.missing_apt(names)
         found = f"{len(names) - len(missing)} of {len(names)}"
         get = packages.install_command(missing) if missing else ""
-        if get and names == base.prebuilt.apt and packages.has_apt():
+        if get and names == wanted.prebuilt.apt and packages.has_apt():
             get += " # or use MODE=full, which needs none of them"
         yield Finding(what, found, not missing, get)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xpu_stack.build import packages
-from xpu_stack.core.series.base import Headers
+from xpu_stack.build.base_settings import Headers
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.wheel import carry, finish, setuppy
@@ -29,7 +30,7 @@ class Order:
 def pack(order: Order) -> Path:
     """The finished wheel, in the order's folder."""
     raw = setuppy.bdist_wheel(order.source, order.env, _emptied(order.folder / "raw"))
-    base = order.work.base
+    base = BaseSettings.of(order.work.base)
     compiled_in = base.compiled_in
     if order.is_full:
         raw = carry.repair(raw, _emptied(order.folder / "repaired"), order.env)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from xpu_stack.build import packages
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import log, progress
@@ -39,7 +40,7 @@ def requirements(work: Workspace) -> list[str]:
     version = packages.sycl_version()
     year = int(version.split(".")[0])
     runtime = [f"{name}>={version},<{year + 1}" for name in ("intel-sycl-rt", "intel-opencl-rt")]
-    return [*work.base.wheel_requires, *runtime]
+    return [*BaseSettings.of(work.base).wheel_requires, *runtime]
 
 
 def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:

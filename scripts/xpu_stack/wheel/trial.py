@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xpu_stack.build import packages
+from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system import commands, shell
@@ -160,7 +161,7 @@ def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
         if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
             yield f"the metadata does not require {package}"
     licences = {Path(name).name for name in found["licences"]}
-    carried = ("xpu-stack", *this.work.base.compiled_in)
+    carried = ("xpu-stack", *BaseSettings.of(this.work.base).compiled_in)
     for name in ("LICENSE", *(f"{package}.txt" for package in carried)):
         if name not in licences:
             yield f"there is no licence file {name}"
@@ -179,7 +180,9 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
     ours = {path.stem for path in (this.site / "torch" / "lib").glob("*.so")}
     if this.identity.mode is Mode.FAST:
         # The distribution's part of these is wanted, and brings its libtorch, which is empty.
-        ours -= {f"lib{name}" for name in ("torch", *this.work.base.prebuilt.targets)}
+        ours -= {
+            f"lib{name}" for name in ("torch", *BaseSettings.of(this.work.base).prebuilt.targets)
+        }
     for path in mapped:
         name = Path(path).name
         foreign = not path.startswith(str(this.folder))

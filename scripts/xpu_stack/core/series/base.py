@@ -24,11 +24,10 @@ from pathlib import Path
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
 
-_SETTINGS = {
-    *("name", "version", "source_package", "git", "apt", "cmake", "full", "wheel", "prebuilt"),
-}
+_OWN = {"name", "version", "source_package", "git"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class SourcePackage:
     @classmethod
     def read(cls, node: Node) -> "SourcePackage":
         node.fields({"name", "tarball", "sha256"}, {"suite"})
-        _check_sha256(node)
+        check_sha256(node)
         return cls(
             node["name"].text(),
             node["tarball"].text(),
@@ -72,88 +71,15 @@ class GitSource:
         return cls(node["url"].text(), **{kind: node[kind].text()})
 
 
-@dataclass(frozen=True)
-class Prebuilt:
-    """The distribution's libraries of the same release."""
-
-    apt: tuple[str, ...]
-    soversion: str
-    targets: tuple[str, ...]
-    units: tuple[tuple[str, ...], ...]  # folders whose sources are compiled as one
-    alone: tuple[str, ...]  # sources there that are not
-
-    @classmethod
-    def read(cls, node: Node) -> "Prebuilt":
-        node.fields({"apt", "soversion", "targets"}, {"units", "alone"})
-        units = node["units"].items() if "units" in node else []
-        return cls(
-            tuple(node["apt"].texts()),
-            node["soversion"].text(),
-            tuple(node["targets"].texts()),
-            tuple(tuple(unit.texts()) for unit in units),
-            _texts(node, "alone"),
-        )
-
-
-@dataclass(frozen=True)
-class Headers:
-    """Headers that a source release on PyPI carries."""
-
-    project: str
-    file: str
-    sha256: str
-    folder: str  # in the release
-    into: str  # in the project's tree
-    names: dict[str, str]  # of each file there, and in the project's tree
-
-    @property
-    def first(self) -> str:
-        """Where the first is in the project's tree; if it is there, so are the others."""
-        return f"{self.into}/{next(iter(self.names.values()))}"
-
-    @classmethod
-    def read(cls, node: Node) -> "Headers":
-        node.fields({"project", "file", "sha256", "folder", "into", "names"})
-        _check_sha256(node)
-        return cls(
-            project=node["project"].text(),
-            file=node["file"].text(),
-            sha256=node["sha256"].text(),
-            folder=node["folder"].text(),
-            into=node["into"].text(),
-            names=node["names"].text_map(),
-        )
-
-
-@dataclass(frozen=True)
-class Full:
-    """What compiling everything needs beside what every mode needs."""
-
-    apt: tuple[str, ...]
-    cmake: dict[str, str]
-    headers: Headers | None  # None: the source package has all
-    compiled_in: tuple[str, ...]
-
-    @classmethod
-    def read(cls, node: Node) -> "Full":
-        node.fields({"apt", "cmake"}, {"headers", "compiled_in"})
-        headers = Headers.read(node["headers"]) if "headers" in node else None
-        return cls(
-            tuple(node["apt"].texts()),
-            node["cmake"].text_map(),
-            headers,
-            _texts(node, "compiled_in"),
-        )
-
-
-def _texts(node: Node, key: str) -> tuple[str, ...]:
-    """A list that may be left out."""
-    return tuple(node[key].texts()) if key in node else ()
-
-
-def _check_sha256(node: Node) -> None:
+def check_sha256(node: Node) -> None:
+    """Refuses a 'sha256' that cannot be one."""
     if not re.fullmatch(r"[0-9a-f]{64}", node["sha256"].text()):
         raise node["sha256"].error("'sha256' must be 64 hexadecimal digits")
+
+
+def texts(node: Node, key: str) -> tuple[str, ...]:
+    """A list that may be left out."""
+    return tuple(node[key].texts()) if key in node else ()
 
 
 @dataclass(frozen=True)
@@ -172,7 +98,7 @@ class Differences:
     def read(cls, node: Node) -> "Differences":
         return cls(
             node["like"].text() if "like" in node else "",
-            frozenset(_texts(node, "without")),
+            frozenset(texts(node, "without")),
             node["moved"].text_map() if "moved" in node else {},
         )
 
@@ -205,12 +131,7 @@ class Base:
     folders: tuple[Path, ...]  # its own, and that of the base that it is like
     source_package: SourcePackage | None
     git: GitSource
-    apt: tuple[str, ...]
-    cmake: dict[str, str]
-    full: Full
-    wheel_requires: tuple[str, ...]
-    compiled_in: tuple[str, ...]  # packages whose headers become part of the libraries
-    prebuilt: Prebuilt
+    settings: Mapping[str, Node]  # the others, which the core hands on
     differences: Differences = Differences()
 
     @classmethod
@@ -218,56 +139,41 @@ class Base:
         if name not in base_names(layout):
             raise _unknown(layout, name)
         node = _node(layout, name)
+        known = _OWN | {*settings().base}
         if "like" not in node:
-            node.fields(_SETTINGS)
-            return cls._read(layout, name, dict.fromkeys(_SETTINGS, node))
-        node.fields({"name", "like", "git"}, _SETTINGS | {"without", "moved"})
+            node.fields(known)
+            return cls._read(layout, name, dict.fromkeys(known, node))
+        node.fields({"name", "like", "git"}, known | {"without", "moved"})
         like = node["like"].text()
         if like not in base_names(layout) or "like" in (other := _node(layout, like)):
             raise node["like"].error(f"'{like}' is not a base that is described in full")
-        settings = {one: node if one in node else other for one in _SETTINGS}
+        given = {one: node if one in node else other for one in known}
         if "source_package" not in node:  # the other's source is not its own
-            del settings["source_package"]
+            del given["source_package"]
         return replace(
-            cls._read(layout, name, settings),
+            cls._read(layout, name, given),
             folders=(layout.base_folder(name), layout.base_folder(like)),
             differences=Differences.read(node),
         )
 
     @classmethod
-    def _read(cls, layout: Layout, name: str, settings: dict[str, Node]) -> "Base":
+    def _read(cls, layout: Layout, name: str, given: dict[str, Node]) -> "Base":
         """The base from its settings, each in a node that has it."""
-        found = {setting: node[setting] for setting, node in settings.items()}
-        package, wheel = found.get("source_package"), found["wheel"]
-        wheel.fields({"requires"}, {"compiled_in"})
+        found = {setting: node[setting] for setting, node in given.items()}
+        package = found.get("source_package")
         return cls(
             name=name,
             version=found["version"].text(),
             folders=(layout.base_folder(name),),
             source_package=SourcePackage.read(package) if package else None,
             git=GitSource.read(found["git"]),
-            apt=tuple(found["apt"].texts()),
-            cmake=found["cmake"].text_map(),
-            full=Full.read(found["full"]),
-            wheel_requires=tuple(wheel["requires"].texts()),
-            compiled_in=_texts(wheel, "compiled_in"),
-            prebuilt=Prebuilt.read(found["prebuilt"]),
+            settings={one: found[one] for one in settings().base},
         )
 
     def file(self, name: str) -> Path:
         """A file or folder of the base, or of the one that it is like."""
         there = (one / name for one in self.folders if (one / name).exists())
         return next(there, self.folders[0] / name)
-
-    @property
-    def stand_ins(self) -> dict[str, Path]:
-        """Files for the third-party folders that a source package leaves out."""
-        root = self.file("stand-ins")
-        return {
-            path.relative_to(root).as_posix(): path
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-        }
 
 
 def _unknown(layout: Layout, name: str) -> ToolError:

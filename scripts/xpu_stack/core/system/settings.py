@@ -20,6 +20,7 @@ class Settings:
     source: str
     state: str
     trailer: str
+    base: tuple[str, ...]
     payload: dict[str, list[str]]
 
     @property
@@ -41,9 +42,10 @@ class Settings:
 @functools.cache
 def settings() -> Settings:
     node = Node.load(REPOSITORY / "patches" / "stack.yaml", "patches/stack.yaml")
-    node.fields({*_TEXTS, "payload"})
+    node.fields({*_TEXTS, "base", "payload"})
     payload = node["payload"]
     return Settings(
         **{field: node[field].text() for field in _TEXTS},
+        base=tuple(node["base"].texts()),
         payload={folder: payload[folder].texts() for folder in payload.value},
     )

@@ -36,9 +36,9 @@ _MEMO_FORM = "3"  # raise it when the same input would give other commits
 
 
 @contextmanager
-def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Iterator[Workspace]:
+def opened(layout: Layout, base: str, source: str | None, verb: str) -> Iterator[Workspace]:
     """The checkout, fetched if need be, whole, and locked for this run."""
-    work = _workspace(layout, base, pytorch_src, verb)
+    work = _workspace(layout, base, source, verb)
     folder = work.repository.folder
     with lock.held(_lock_file(work), verb, str(folder)):
         _recover(work)
@@ -49,14 +49,14 @@ def opened(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Ite
 
 @contextmanager
 def opened_to_read(
-    layout: Layout, base: str, pytorch_src: str | None, verb: str
+    layout: Layout, base: str, source: str | None, verb: str
 ) -> Iterator[Workspace]:
     """The checkout for a verb that changes nothing in it.
 
     A build that is at work does not hold it up, and it may be on a disk that
     cannot be written: objects that are made are kept elsewhere then, for the run.
     """
-    work = _workspace(layout, base, pytorch_src, verb)
+    work = _workspace(layout, base, source, verb)
     with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
         if not os.access(work.repository.object_folder, os.W_OK):
             work.repository.keep_objects_in(Path(objects))
@@ -66,11 +66,11 @@ def opened_to_read(
         yield work
 
 
-def _workspace(layout: Layout, base: str, pytorch_src: str | None, verb: str) -> Workspace:
+def _workspace(layout: Layout, base: str, source: str | None, verb: str) -> Workspace:
     loaded = Base.load(layout, base)
     series = Series.load(layout, base)
     with lock.held(layout.state / "lock", verb, str(layout.state)):
-        checkout = providers.checkout(layout, loaded, pytorch_src)
+        checkout = providers.checkout(layout, loaded, source)
     return Workspace(layout, loaded, series, checkout)
 
 

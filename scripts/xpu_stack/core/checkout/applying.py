@@ -48,9 +48,7 @@ def opened(layout: Layout, base: str, source: str | None, verb: str) -> Iterator
 
 
 @contextmanager
-def opened_to_read(
-    layout: Layout, base: str, source: str | None, verb: str
-) -> Iterator[Workspace]:
+def opened_to_read(layout: Layout, base: str, source: str | None, verb: str) -> Iterator[Workspace]:
     """The checkout for a verb that changes nothing in it.
 
     A build that is at work does not hold it up, and it may be on a disk that

@@ -115,7 +115,7 @@ def _there(findings: list[Finding]) -> list[str]:
 def _told(findings: list[Finding]) -> list[str]:
     """The changes that the base seems to have, and why it seems so."""
     return [
-        f"{one.change.id}: {one.fit.value}, the base has {one.likeness}"
+        f"{one.change.id}: {one.fit.value}, the base has {one.similarity}"
         for one in findings
         if one.can_be_dropped
     ]

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from xpu_stack.core.checkout.commits import Builder, Misfit
-from xpu_stack.core.checkout.similarity import Base, Likeness
+from xpu_stack.core.checkout.similarity import Base, Similarity
 from xpu_stack.core.series.series import Change
 from xpu_stack.core.system.git import CommitId, TreeId
 
@@ -31,7 +31,7 @@ class Finding:
 
     change: Change
     fit: Fit
-    likeness: Likeness | None = None  # where it did not simply apply
+    similarity: Similarity | None = None  # where it did not simply apply
     files: tuple[tuple[str, int], ...] = ()  # in conflict, with how many hunks
     messages: str = ""
 
@@ -68,7 +68,7 @@ class _Survey:
         if isinstance(tree, Misfit):
             return self._misfit(change, tree)
         if tree == self._repository.tree_of(self._tip) and change.is_begun:
-            return Finding(change, Fit.THERE, self._likeness(change))
+            return Finding(change, Fit.THERE, self._similarity(change))
         self._go_on_from(change, tree)
         return Finding(change, Fit.APPLIES)
 
@@ -76,19 +76,19 @@ class _Survey:
         if misfit.pristine is None or misfit.merged is None:
             files = tuple((file, 0) for file in misfit.files)
             return Finding(change, Fit.UNKNOWN, None, files, misfit.messages)
-        likeness = self._likeness(change)
+        similarity = self._similarity(change)
         files = tuple((file, self._hunks(misfit.merged, file)) for file in misfit.files)
-        if likeness is not None and (likeness.is_same or likeness.is_other):
-            fit = Fit.THERE if likeness.is_same else Fit.OTHER
-            return Finding(change, fit, likeness, files, misfit.messages)
+        if similarity is not None and (similarity.is_same or similarity.is_other):
+            fit = Fit.THERE if similarity.is_same else Fit.OTHER
+            return Finding(change, fit, similarity, files, misfit.messages)
         self._go_on_from(change, self._in_favour(misfit.merged, misfit.pristine, misfit.files))
-        return Finding(change, Fit.CONFLICT, likeness, files, misfit.messages)
+        return Finding(change, Fit.CONFLICT, similarity, files, misfit.messages)
 
-    def _likeness(self, change: Change) -> Likeness | None:
+    def _similarity(self, change: Change) -> Similarity | None:
         pristine = self._builder.pristine_commit(change)
         if pristine is None:
             return None
-        return self._base.likeness(self._repository.commit(pristine))
+        return self._base.similarity(self._repository.commit(pristine))
 
     def _go_on_from(self, change: Change, tree: TreeId) -> None:
         self._tip = self._builder.commit(self._tip, change, tree, 0)

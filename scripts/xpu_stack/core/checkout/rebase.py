@@ -62,10 +62,10 @@ def show(work: Workspace, aim: Goal) -> None:
 def _figures(one: Finding) -> tuple[str, str, str, str]:
     files = str(len(one.files)) if one.files else ""
     hunks = str(one.hunks) if one.files else ""
-    if one.likeness is None:
+    if one.similarity is None:
         return files, hunks, "", ""
-    there = f"{one.likeness.files_there} of {one.likeness.files}"
-    return files, hunks, there, f"{one.likeness.share:.0%}"
+    there = f"{one.similarity.files_there} of {one.similarity.files}"
+    return files, hunks, there, f"{one.similarity.share:.0%}"
 
 
 def _summary(aim: Goal, found: list[Finding]) -> list[str]:

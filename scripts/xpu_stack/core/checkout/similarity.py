@@ -22,7 +22,7 @@ _MOST = 0.5
 
 
 @dataclass(frozen=True)
-class Likeness:
+class Similarity:
     """What a base has of a change: of its new files, and of the lines it adds."""
 
     files: int
@@ -61,7 +61,7 @@ class Base:
             self._with_content.setdefault(blob, path)
             self._named.setdefault(path.rpartition("/")[2], []).append(path)
 
-    def likeness(self, commit: Commit) -> Likeness:
+    def similarity(self, commit: Commit) -> Similarity:
         """How much the base has of what a commit adds."""
         files = files_there = lines = lines_there = 0
         for file in diff.parse(self._repository, commit):
@@ -76,7 +76,7 @@ class Base:
             files_there += file.status == "new" and place is not None
             lines += added.total()
             lines_there += common
-        return Likeness(files, files_there, lines, lines_there)
+        return Similarity(files, files_there, lines, lines_there)
 
     def _best(
         self, commit: Commit, file: diff.FileDiff, added: Counter[str]

@@ -349,7 +349,6 @@ def test_a_change_is_begun_filled_and_checked(released: Project) -> None:
     assert_expected_inline(
         ended.lines.split("\n...", 1)[-1].split("on the base ...\n")[-1],
         """\
-laying the changes on the base ...
 patches/texts/device/more.md:1: device/more: its text is not written yet
 patches/series.yaml:8: device/more is empty: amend its commit, make export
 error: The series is not valid.

@@ -1,5 +1,7 @@
 """Verbs that show changes, with git: show, diff, which."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 
@@ -7,7 +9,6 @@ import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
 from xpu_stack.core.checkout import applying, blame, differences
-from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
@@ -46,7 +47,9 @@ def which_(file: str, base: str, pytorch_src: str | None) -> None:
             console.say(line)
 
 
-def _git(base: str, pytorch_src: str | None, words: Callable[[Workspace], tuple[str, ...]]) -> None:
+def _git(
+    base: str, pytorch_src: str | None, words: Callable[[applying.Workspace], tuple[str, ...]]
+) -> None:
     """Has git show something, on the person's terminal."""
     console.leave_output_to_a_program()
     with applying.opened_to_read(Layout.current(), base, pytorch_src, "show") as work:

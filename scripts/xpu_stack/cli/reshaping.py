@@ -1,13 +1,12 @@
 """Verbs that edit the changes of the series: drop, undrop, fold, split, move, rename, edit."""
 
+from __future__ import annotations
+
 import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
-from xpu_stack.core.checkout import applying, reshape, stack
-from xpu_stack.core.checkout.series_update import Edit
-from xpu_stack.core.checkout.target import Request
-from xpu_stack.core.checkout.workspace import Workspace
-from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.checkout import applying, reshape, series_update, stack, target
+from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
@@ -21,17 +20,17 @@ _change_option = click.option(
 def _run(verb: str, base: str, pytorch_src: str | None, **options: str | None) -> None:
     given = {name: value for name, value in options.items() if value}
     with applying.opened(Layout.current(), base, pytorch_src, verb) as work:
-        say_edited(work, reshape.run(work, Request(verb, given)))
+        say_edited(work, reshape.run(work, target.Request(verb, given)))
 
 
-def say_edited(work: Workspace, edit: Edit) -> None:
+def say_edited(work: applying.Workspace, edit: series_update.Edit) -> None:
     """What was done to the series' files, and where the checkout is."""
     for path in list(edit.after)[:_SHOWN]:
         done = "wrote" if edit.after[path] else "removed"
         console.say(f"{done} {path.relative_to(work.layout.repository)}")
     if len(edit.after) > _SHOWN:
         console.say(f"and {len(edit.after) - _SHOWN} more")
-    applying.say_result(work, stack.read(work.repository).stage or NO_STAGE, True)
+    applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
 
 
 @cli.command(epilog=EPILOG)

@@ -1,10 +1,11 @@
 """The project itself, with a state folder of its own, as people use it."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
-from project import ROOT
+from project import ROOT, git
 
 
 class Home:
@@ -14,6 +15,16 @@ class Home:
         self.folder = folder
         self.project = project
         self.checkout = folder / "pytorch-v1.13.1"
+
+    def copied(self, into: Path) -> "Home":
+        """A copy of the project, whose series may be edited, on the same checkout."""
+        project = into / "project"
+        skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
+        shutil.copytree(self.project, project, ignore=skipped)
+        git(project, "init", "-q")
+        git(project, "add", "-A")
+        git(project, "commit", "-qm", "The series")
+        return Home(self.folder, project)
 
     def make(self, *words: str) -> "subprocess.CompletedProcess[str]":
         kept = {

@@ -26,7 +26,7 @@ it says:
     assert project.snapshot() == before
     # nothing was configured, downloaded or built
     assert {path.name for path in (project.folder / ".xpu").iterdir()} == {"lock", "logs"}
-    # and it is no operation to undo
+    # bisect left nothing to undo
     assert "undone: apply" in project.ok("undo")
 
 

@@ -1,10 +1,9 @@
 """One run over the real base: fetched, applied, found again, and as a fork."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-from project import ROOT, cpu_seconds, git
+from project import cpu_seconds, git
 from real import Home
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.layout import Layout
@@ -77,13 +76,7 @@ def test_a_persons_fork(home: Home, tmp_path: Path) -> None:
 @pytest.fixture
 def copied(home: Home, tmp_path: Path) -> Home:
     """A copy of the project, whose series may be edited, on the same checkout."""
-    project = tmp_path / "project"
-    skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, project, ignore=skipped)
-    git(project, "init", "-q")
-    git(project, "add", "-A")
-    git(project, "commit", "-qm", "The series")
-    return Home(home.folder, project)
+    return home.copied(tmp_path)
 
 
 def test_every_kind_of_edit_goes_back_into_the_series(copied: Home) -> None:

@@ -1,11 +1,10 @@
 """A fork of the real release that has drifted, carried as a base of its own."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from project import ROOT, git
+from project import git
 from real import Home
 
 pytestmark = pytest.mark.real
@@ -61,13 +60,7 @@ def resolve(home: Home, name: str, answer: str) -> None:
 
 
 def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, project, ignore=skipped)
-    git(project, "init", "-q")
-    git(project, "add", "-A")
-    git(project, "commit", "-qm", "The series")
-    home = Home(home.folder, project)
+    home = home.copied(tmp_path)
     home.ok("apply")
     release = git(home.checkout, "rev-parse", "HEAD^{tree}")
     fork = tmp_path / "fork"
@@ -83,15 +76,17 @@ def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
     home.ok("continue", here)
     edit(fork / "c10/xpu/XPUMacros.h", "#pragma once\n", "#pragma once\n\n// As our fork has it.\n")
     home.ok("export", "BASE=ours", here)
-    written = git(project, "status", "--porcelain", "-uall", "patches/ours", ":!patches/v1.13.1")
+    written = git(
+        home.project, "status", "--porcelain", "-uall", "patches/ours", ":!patches/v1.13.1"
+    )
     assert sorted(line[3:] for line in written.splitlines()) == [
         "patches/ours/base.yaml",
         "patches/ours/device/runtime.patch",
         "patches/ours/frontend/random-state.patch",
         "patches/ours/payload/c10_xpu/device/c10/xpu/XPUMacros.h",
     ]
-    assert git(project, "diff", "--stat") == ""
-    assert f"without:\n  - {DROPPED}\n" in (project / "patches/ours/base.yaml").read_text()
+    assert git(home.project, "diff", "--stat") == ""
+    assert f"without:\n  - {DROPPED}\n" in (home.project / "patches/ours/base.yaml").read_text()
     for base in ("ours", "v1.13.1"):
         assert "are in order" in home.ok("check", f"BASE={base}")
     home.ok("apply", "BASE=ours")
@@ -99,4 +94,4 @@ def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
     tree = git(fork, "rev-parse", "HEAD^{tree}")
     assert git(own, "rev-parse", "HEAD^{tree}") == tree
     assert git(home.checkout, "rev-parse", "HEAD^{tree}") == release
-    assert "cmake/Report.cmake" in (project / "patches/ours/device/runtime.patch").read_text()
+    assert "cmake/Report.cmake" in (home.project / "patches/ours/device/runtime.patch").read_text()

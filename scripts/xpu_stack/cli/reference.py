@@ -47,7 +47,7 @@ DOCUMENTS = {
         "changes[].id": "`<stage>/<change>`. All changes of the series are listed, in order.",
         "changes[].title": "The first line of its text.",
         "changes[].author": "`name <address>`",
-        "changes[].state": "`applied`, `not applied`, `dropped`, `taken out`, `changed by hand` "
+        "changes[].state": "`applied`, `not applied`, `skipped`, `taken out`, `changed by hand` "
         "(its commit was amended), or `older` (the series was edited since).",
         "changes[].commit": "Its commit, or null.",
         "changes[].built": "Whether it was built; null if it is not applied.",

@@ -36,7 +36,7 @@ class ChangeStatus:
     id: str
     title: str
     author: str
-    state: str  # applied, not applied, dropped, taken out, changed by hand or older
+    state: str  # applied, not applied, skipped, taken out, changed by hand or older
     commit: str | None
     built: bool | None
     tests: Outcome | None  # None also where they have not run

@@ -16,12 +16,13 @@ from pathlib import Path
 from xpu_stack.core.checkout import resolutions, stack
 from xpu_stack.core.checkout.commits import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.checkout.preview import Finding
-from xpu_stack.core.checkout.resolutions import Content, Hunks, Resolution, Resolutions
+from xpu_stack.core.checkout.resolutions import Hunks, Resolution, Resolutions
 from xpu_stack.core.checkout.target import Goal, Request
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings

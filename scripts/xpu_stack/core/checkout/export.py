@@ -49,10 +49,8 @@ def export(work: Workspace, base: str) -> list[Source]:
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
     if differing:
-        contents = {
-            one.path: None if one.content is None else (one.mode, one.content) for one in differing
-        }
-        edit, operation = series_update.Edit.to(contents), moves.Operation("export")
+        edit = series_update.Edit.to({one.path: one.file for one in differing})
+        operation = moves.Operation("export")
         with series_update.made(target.work, operation, edit, None) as tree:
             applying.adopt(applying.of_base(work, base), tree)
     else:
@@ -195,12 +193,9 @@ def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
 
 def owners(work: Workspace, written: Mapping[Path, Source]) -> dict[str, str]:
     """Payload file -> its change, as it will be, of all bases."""
-    there = dict(work.series.elsewhere)
-    for change in work.series.all_changes():
-        there |= dict.fromkeys((file.kept_at for file in change.files), change.id)
     found = {
         kept_at: id_
-        for kept_at, id_ in there.items()
+        for kept_at, id_ in work.series.owners.items()
         if any(
             os.path.lexists(path) and (path not in written or written[path].content is not None)
             for path in _places(work, kept_at)
@@ -222,9 +217,9 @@ def _places(work: Workspace, kept_at: str) -> list[Path]:
 def files_of(work: Workspace, change: Change, *, everywhere: bool = True) -> list[Path]:
     """All that a change has: on every base, or what the base of `work` uses."""
     if not everywhere:
-        patch = _patch(work, work.base.name, change)
+        patch = work.layout.patch(work.base.name, change.id)
         return [_text(work, change), patch, *(file.source for file in change.files)]
-    patches = [_patch(work, base, change) for base in base_names(work.layout)]
+    patches = [work.layout.patch(base, change.id) for base in base_names(work.layout)]
     kept = [file.kept_at for file in change.files]
     kept += [one for one, id_ in work.series.elsewhere.items() if id_ == change.id]
     return [_text(work, change), *patches, *(path for one in kept for path in _places(work, one))]
@@ -232,10 +227,6 @@ def files_of(work: Workspace, change: Change, *, everywhere: bool = True) -> lis
 
 def _text(work: Workspace, change: Change) -> Path:
     return work.layout.patches / "texts" / change.stage / f"{change.name}.md"
-
-
-def _patch(work: Workspace, base: str, change: Change) -> Path:
-    return work.layout.base_folder(base) / change.stage / f"{change.name}.patch"
 
 
 def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
@@ -325,7 +316,7 @@ def _sources_of(target: Target, change: Change, commit: Commit, payload: Payload
     entries = work.repository.diff(commit.parents[0], commit.id)
     brought = [entry for entry in entries if not entry.old_mode]
     altered = [entry for entry in entries if entry.old_mode]
-    text, patch = _text(work, change), _patch(work, work.base.name, change)
+    text, patch = _text(work, change), work.layout.patch(work.base.name, change.id)
     return [
         Source(text, _text_of(work, change, commit, text)),
         Source(patch, _patch_of(target, change, commit, brought, altered)),
@@ -367,7 +358,7 @@ def _patch_of(
     paths = [entry.path for entry in altered]
     wanted = work.repository.patch(commit.parents[0], commit.id, paths) if paths else None
     like = work.base.differences.like
-    shared = _patch(work, like, change) if like else None
+    shared = work.layout.patch(like, change.id) if like else None
     if shared is None or not shared.exists() or not shared.stat().st_size:
         return wanted
     if change.patch == shared and _gives(work.repository, commit, brought, shared):

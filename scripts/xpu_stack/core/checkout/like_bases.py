@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.checkout.payload import Source
-from xpu_stack.core.checkout.series_update import Content, Edit
+from xpu_stack.core.checkout.series_update import Edit
 from xpu_stack.core.series import base_file
 from xpu_stack.core.series.base import Base, base_names
 from xpu_stack.core.series.series import PayloadFile, Series
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.layout import Layout
 
 
@@ -31,16 +32,12 @@ class OwnFiles:
                 yield cls(layout, base)
 
     def patch(self, change: str) -> Path:
-        return self.layout.base_folder(self.base.name) / f"{change}.patch"
+        return self.layout.patch(self.base.name, change)
 
     @cached_property
     def _owners(self) -> dict[str, str]:
         """Payload file -> its change."""
-        series = Series.load(self.layout, self.base.differences.like)
-        owners = dict(series.elsewhere)
-        for change in series.all_changes():
-            owners |= dict.fromkeys((file.kept_at for file in change.files), change.id)
-        return owners
+        return Series.load(self.layout, self.base.differences.like).owners
 
     @cached_property
     def _variants(self) -> dict[str, Path]:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 
 from xpu_stack.core.checkout import moves
-from xpu_stack.core.checkout.moves import Move, State
+from xpu_stack.core.checkout.moves import Move
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system.console import say, show_table
 from xpu_stack.core.system.git import Repository
@@ -54,11 +54,7 @@ def _told(repository: Repository, one: Move, *, is_undone: bool) -> dict[str, ob
         "verb": one.operation.verb,
         "about": one.operation.about,
         "undone": is_undone,
-        "before": _state(one.before),
-        "after": _state(one.after),
+        "before": asdict(one.before),
+        "after": asdict(one.after),
         "files": sorted({name.partition("/")[2] for name in files}),
     }
-
-
-def _state(state: State) -> dict[str, object]:
-    return asdict(state)

@@ -14,6 +14,7 @@ from pathlib import Path
 from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.series.base import Differences
 from xpu_stack.core.series.series import Change, PayloadFile
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, Entry, File
 from xpu_stack.core.system.settings import settings
 
@@ -28,6 +29,13 @@ class Source:
     change: str = ""  # of a payload file: whose it is
     kept_at: str = ""  # and its place in the payload folders
     same: bool = False  # by git's id of it; the content was not read
+
+    @property
+    def file(self) -> Content:
+        """Its mode and content."""
+        if self.content is None:
+            return None
+        return self.mode, PayloadFile(self.path, "", "").content if self.same else self.content
 
     @property
     def differs(self) -> bool:
@@ -114,9 +122,7 @@ class Payload:
 
     def left_over(self, written: Collection[Path]) -> list[Source]:
         """The variants of before that a base which is moved does not need any more."""
-        owners = dict(self.target.work.series.elsewhere)
-        for change in self.target.work.series.all_changes():
-            owners |= dict.fromkeys((file.kept_at for file in change.files), change.id)
+        owners = self.target.work.series.owners
         old = {
             path: path.relative_to(self._variants).as_posix()
             for path in sorted(self._variants.rglob("*") if self.target.fresh else ())

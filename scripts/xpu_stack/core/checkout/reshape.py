@@ -41,17 +41,18 @@ from xpu_stack.core.checkout.like_bases import OwnFiles
 from xpu_stack.core.checkout.moves import Move, Operation, State
 from xpu_stack.core.checkout.payload import Source
 from xpu_stack.core.checkout.plan import Diff, Given, Piece, Plan
-from xpu_stack.core.checkout.series_update import Content, Edit
+from xpu_stack.core.checkout.series_update import Edit
 from xpu_stack.core.checkout.stack import Stack
 from xpu_stack.core.checkout.target import Goal, Request
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change_text import ChangeText
-from xpu_stack.core.series.series import NO_STAGE, Change, PayloadFile, Series
+from xpu_stack.core.series.series import NO_STAGE, Change, Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -73,7 +74,7 @@ def run(work: Workspace, request: Request) -> Edit:
         for one in others:
             contents |= one.contents
         sources = shape.sources | _carried(work, shape, taken)
-        contents |= {path: _content(one) for path, one in sources.items()}
+        contents |= {path: one.file for path, one in sources.items()}
         contents |= _keyed_by_change(work, shape, taken)
         contents |= shape.series_file(sources, _series_file_before(work, taken))
         if taken is None:
@@ -353,7 +354,7 @@ class _Shape:
 
     @property
     def contents(self) -> dict[Path, Content]:
-        return {path: _content(one) for path, one in self.sources.items()}
+        return {path: one.file for path, one in self.sources.items()}
 
     def refitted(self, tried: Workspace) -> dict[Path, Content]:
         """The base's own patches by which the edited series gives the commits. tried: has it."""
@@ -363,7 +364,7 @@ class _Shape:
         for commit in self._new:
             change = changes[_id_of(commit)]
             absent = change.id in tried.series.without
-            own = tried.layout.base_folder(name) / f"{change.id}.patch"
+            own = tried.layout.patch(name, change.id)
             below = commit.parents[0]
             laid = builder.lay_directly(below, change) if not absent else None
             if (own.exists() or laid != commit.tree) and not absent:
@@ -413,13 +414,6 @@ class _Shape:
 
 def _id_of(commit: Commit) -> str:
     return commit.message.rpartition(f"{settings().trailer}-Change: ")[2].strip()
-
-
-def _content(source: Source) -> Content:
-    if source.content is None:
-        return None
-    file = PayloadFile(source.path, "", "")
-    return source.mode, file.content if source.same else source.content
 
 
 # -- the rest of the series --------------------------------------------------------

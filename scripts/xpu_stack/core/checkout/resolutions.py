@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import File, Repository, TreeId
 from xpu_stack.core.system.yaml_file import Node
 
@@ -35,8 +36,6 @@ _ALSO = "also.patch"
 _MARKER = b"<<<<<<< "
 _REGULAR = {0o100644, 0o100755}
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ", re.MULTILINE)
-
-Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
 
 
 @dataclass(frozen=True)

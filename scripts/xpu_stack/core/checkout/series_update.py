@@ -24,9 +24,8 @@ from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.series.series import PayloadFile
 from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import BlobId, Repository, TreeId
-
-Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
 
 
 @dataclass(frozen=True)

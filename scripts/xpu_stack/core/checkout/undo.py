@@ -9,11 +9,12 @@ from pathlib import Path
 
 from xpu_stack.core.checkout import conflicts, moves, series_update, stack
 from xpu_stack.core.checkout.moves import Move, Operation, State
-from xpu_stack.core.checkout.series_update import Content, Edit
+from xpu_stack.core.checkout.series_update import Edit
 from xpu_stack.core.checkout.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Repository
 
 

@@ -188,6 +188,12 @@ class Series:
         for stage in self.stages:
             yield from stage.changes
 
+    @property
+    def owners(self) -> dict[str, str]:
+        """Payload file -> its change, of all bases."""
+        own = {file.kept_at: one.id for one in self.all_changes() for file in one.files}
+        return {**self.elsewhere, **own}
+
     def identity(self, when: int) -> Identity:
         return Identity.of(self.author, when)
 
@@ -294,7 +300,7 @@ class _Reader:
         if "files" in node:
             self._claim(node, f"{stage}/{name}", stage)
         bases = filter(None, (self.base, self.differences.like))
-        own, *others = (self.layout.base_folder(one) / stage / f"{name}.patch" for one in bases)
+        own, *others = (self.layout.patch(one, f"{stage}/{name}") for one in bases)
         self.patches.add(own)
         for path in (text, own, *others):
             if path.is_symlink():

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
+
 
 def write(path: Path, text: str) -> None:
     """Writes a file in one step: a reader, or the next run, sees the old or the new one."""

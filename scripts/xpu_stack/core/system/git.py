@@ -97,7 +97,6 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stack_branch: str | None = None  # the run's, see core.checkout.stack
-        self._git_dir: Path | None = None
         self._env: dict[str, str] = {}
         self._histories: dict[tuple[CommitId, int], list[Commit]] = {}
 
@@ -276,20 +275,11 @@ class Repository:
     def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
         """The files of a tree by path: all, or those at or below `paths`."""
         if paths is None:
-            return self._all_files(tree)
+            return _listed(self.run("ls-tree", "-r", "-z", tree).output, blob=2)
         top = self.tree_of(tree)
         return {
             name: file for path in paths for name, file in self.objects.files(top, path).items()
         }
-
-    def _all_files(self, tree: str) -> dict[str, File]:
-        found = {}
-        for record in self.run("ls-tree", "-r", "-z", tree).output.split(b"\0"):
-            if record:
-                head, path = record.split(b"\t", 1)
-                mode, _, blob = head.decode().split(" ")
-                found[os.fsdecode(path)] = File(int(mode, 8), BlobId(blob))
-        return found
 
     # -- what is made -------------------------------------------------------
 
@@ -440,13 +430,17 @@ class Index:
         )
 
     def files(self) -> dict[str, File]:
-        found = {}
-        for record in self.run("ls-files", "--stage", "-z").output.split(b"\0"):
-            if record:
-                head, path = record.split(b"\t", 1)
-                mode, blob, _ = head.decode().split(" ")
-                found[os.fsdecode(path)] = File(int(mode, 8), BlobId(blob))
-        return found
+        return _listed(self.run("ls-files", "--stage", "-z").output, blob=1)
 
     def write(self) -> TreeId:
         return TreeId(self.run("write-tree").text.strip())
+
+
+def _listed(output: bytes, blob: int) -> dict[str, File]:
+    """The files of a listing by git. blob: which field the id is, after the mode."""
+    found = {}
+    for record in output.split(b"\0")[:-1]:
+        head, path = record.split(b"\t", 1)
+        fields = head.decode().split(" ")
+        found[os.fsdecode(path)] = File(int(fields[0], 8), BlobId(fields[blob]))
+    return found

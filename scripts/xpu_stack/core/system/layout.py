@@ -53,6 +53,9 @@ class Layout:
     def base_folder(self, base: str) -> Path:
         return self.patches / base
 
+    def patch(self, base: str, change: str) -> Path:
+        return self.base_folder(base) / f"{change}.patch"
+
     def variants(self, base: str) -> Path:
         """Payload files that the base has in place of the shared ones."""
         return self.base_folder(base) / "payload"

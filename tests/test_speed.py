@@ -8,6 +8,7 @@ import pytest
 from project import Project, drift, git, release, write
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.objects import GITLINK
 
 HEAVY = {"rich", "jinja2", "ruamel", "ghstack", "xpu_stack.core.checkout.applying"}
 
@@ -103,6 +104,20 @@ def test_a_patch_of_the_file_that_is_there_needs_no_search(tmp_path: Path, name:
     assert repository.patched(trees[0], patch) == (trees[1], "")
 
 
+def test_trees_are_those_that_git_makes(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    repository = Repository(tmp_path)
+    blob = repository.store_bytes(b"a\n")
+    names = ("a-b", "a.c", "a/a", "a0", "b/.c", "b/c-d/e", "b/c.d", "b/c/d", "z/ü")
+    modes = (0o100644, 0o100755, 0o120000, GITLINK)
+    files = [(name, modes[number % 4], blob) for number, name in enumerate(names)]
+    with repository.index() as index:
+        index.put([*files, ("\udcff", 0o100644, blob)])
+        wanted = index.write()
+    some = repository.with_files(repository.empty_tree(), files[::-2])
+    assert repository.with_files(some, [*files, ("\udcff", 0o100644, blob)]) == wanted
+
+
 def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     repository = Repository(tmp_path)
@@ -116,6 +131,25 @@ def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -
     patch.write_bytes(repository.patch(trees[0], trees[1], ["f"]).replace(b"+B", b"+X"))
     assert repository.patched(trees[0], patch) == (trees[2], "")
     assert repository.patched(trees[2], patch)[0] is None
+
+
+def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    repository = Repository(tmp_path)
+    empty = repository.empty_tree()
+    kept, gone, other, own = (
+        (name, 0o100644, repository.store_bytes(content))
+        for name, content in (("k", b"k\n"), ("d", b"a\nb"), ("d", b"a\nb\n"), ("n", b"n\n"))
+    )
+    trees = [repository.with_files(empty, files) for files in ([kept, gone], [kept])]
+    patch = tmp_path / "patch"
+    patch.write_bytes(repository.patch(*trees, ["d"]))
+    (edit,) = patches.edits(patch.read_bytes()) or ()
+    assert edit.deletes
+    after = repository.with_files(trees[1], [own])
+    assert repository.patched(trees[0], patch, files=[own]) == (after, "")
+    # of a file with other lines it is refused, as by git
+    assert repository.patched(repository.with_files(empty, [kept, other]), patch)[0] is None
 
 
 def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_answer(project: Project) -> None:

@@ -1,5 +1,6 @@
 """`python -m xpu_stack`: the command line."""
 
+import gc
 import importlib.machinery
 import importlib.util
 import sys
@@ -22,6 +23,7 @@ class _WhenUsed:
         return spec
 
 
+gc.set_threshold(100_000)  # what imports allocate stays, and need not be looked through
 try:
     sys.meta_path.insert(0, _WhenUsed())
     from xpu_stack.cli import main

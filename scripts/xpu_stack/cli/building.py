@@ -15,7 +15,6 @@ from xpu_stack.cli.options import (
     cli,
     mode_option,
     stage_option,
-    stage_or_last,
 )
 from xpu_stack.core.checkout import applying
 from xpu_stack.core.series import series
@@ -31,9 +30,8 @@ from xpu_stack.testing import bisecting, runner, tidy
 @mode_option
 def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
     """Applies and builds a stage."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "build") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "build", stage) as work:
+        chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = building.prepare(work, chosen, Mode(mode))
         steps = building.build(this, work.series.changes(chosen))
@@ -52,16 +50,15 @@ def test_(
     stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool, each: bool
 ) -> None:
     """Applies, builds and tests each stage in order."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    if chosen == series.NO_STAGE:
+    if stage == series.NO_STAGE:
         raise ToolError(
             "The base has no tests of the series.",
             why="STAGE=base applies nothing",
             next="make test",
             code=ExitCode.USAGE,
         )
-    with applying.opened(layout, base, pytorch_src, "test") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
+        chosen = work.series.point(stage)
         points = work.series.points(chosen, each=each)
         for number, point in enumerate(points, start=1):
             console.say(f"-- {point} ({number}/{len(points)})")
@@ -132,7 +129,6 @@ def bisect_(
     again: bool,
 ) -> None:
     """Finds the change, or the version of the series, that broke a test or a command."""
-    layout = Layout.current()
     if (name is None) == (command is None):
         raise ToolError(
             "'make bisect' needs TEST= or RUN=, and not both.",
@@ -140,9 +136,9 @@ def bisect_(
             next="make bisect TEST=<test> # or: make bisect RUN=<command>",
             code=ExitCode.USAGE,
         )
-    ends = bisecting.Ends(good, bad, stage and stage_or_last(layout, base, stage))
+    ends = bisecting.Ends(good, bad, stage)
     asked = bisecting.Asked(name, Mode(mode), again, command, build)
-    with applying.opened(layout, base, pytorch_src, "bisect") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "bisect", stage) as work:
         bisecting.bisect(work, asked, ends)
 
 
@@ -163,10 +159,9 @@ def sanitize(
     stage: str | None, base: str, pytorch_src: str | None, sanitizers: tuple[str, ...], again: bool
 ) -> None:
     """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
     wanted = sanitizers or tuple(one.value for one in Sanitizer if one.value)
-    with applying.opened(layout, base, pytorch_src, "sanitize") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "sanitize", stage) as work:
+        chosen = work.series.point(stage)
         applying.apply(work, chosen)
         for name in wanted:
             console.say(f"-- {name} sanitizer")
@@ -179,9 +174,8 @@ def sanitize(
 @checkout_options
 def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
     """Checks the series' C++ with clang-format and clang-tidy."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "tidy") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "tidy", stage) as work:
+        chosen = work.series.point(stage)
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, Mode.FAST)
         # tidy reads headers that the build generates
@@ -199,9 +193,8 @@ def bench_(
     stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool, no_run: bool
 ) -> None:
     """Measures the runtime beside raw SYCL and, on a GPU, torch.cuda."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "bench") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "bench", stage) as work:
+        chosen = work.series.point(stage)
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, Mode.FAST)
         building.build(this, work.series.changes(chosen))

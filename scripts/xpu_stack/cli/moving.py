@@ -13,7 +13,6 @@ from xpu_stack.cli.options import (
     cli,
     json_option,
     stage_option,
-    stage_or_last,
 )
 from xpu_stack.cli.reshaping import say_edited
 from xpu_stack.core.checkout import applying, conflicts, move_list, reshape, stack
@@ -54,9 +53,8 @@ def apply(
     stage: str | None, base: str, pytorch_src: str | None, drop: str, branch: str | None
 ) -> None:
     """Moves the checkout up or down to a stage."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "apply") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "apply", stage) as work:
+        chosen = work.series.point(stage)
         _choose(work, branch)
         changed = applying.apply(work, chosen, _names(drop))
         applying.say_result(work, chosen, changed)

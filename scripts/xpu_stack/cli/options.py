@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from xpu_stack.build.modes import Mode
-from xpu_stack.core.series import series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode
-from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import REPOSITORY
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
@@ -105,11 +103,3 @@ def checkout_options(function: _Command) -> _Command:
         help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
     )
     return base_option(source(function))
-
-
-def stage_or_last(layout: Layout, base: str, stage: str | None) -> str:
-    """The stage or change that is asked for, refused if there is none, before any work."""
-    there = series.Series.load(layout, base)
-    chosen = stage or there.stage_names[-1]
-    there.changes(chosen)
-    return chosen

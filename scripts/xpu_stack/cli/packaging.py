@@ -10,7 +10,6 @@ from xpu_stack.cli.options import (
     checkout_options,
     cli,
     stage_option,
-    stage_or_last,
 )
 from xpu_stack.core.checkout import applying
 from xpu_stack.core.system.layout import Layout
@@ -32,10 +31,9 @@ def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
     """Builds a torch wheel of a stage."""
     from xpu_stack.wheel import making
 
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
     with ExitStack() as held:
-        with applying.opened(layout, base, pytorch_src, "wheel") as work:
+        with applying.opened(Layout.current(), base, pytorch_src, "wheel", stage) as work:
+            chosen = work.series.point(stage)
             applying.say_result(work, chosen, applying.apply(work, chosen))
             order = making.prepare(work, chosen, Mode(mode), held)
         making.make(order)
@@ -49,9 +47,8 @@ def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str
     """Installs the wheel of a stage in an empty environment, and tests it there."""
     from xpu_stack.wheel import identity, trial
 
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "test-wheel") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "test-wheel", stage) as work:
+        chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = identity.of(work, chosen, Mode(mode))
     trial.run(work, this)

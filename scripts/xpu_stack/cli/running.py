@@ -17,7 +17,6 @@ from xpu_stack.cli.options import (
     cli,
     mode_option,
     stage_option,
-    stage_or_last,
 )
 from xpu_stack.core.checkout import applying
 from xpu_stack.core.system import commands, console
@@ -34,9 +33,8 @@ def _run(
     program: Callable[[configuration.Build], int],
 ) -> None:
     console.leave_output_to_a_program()
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "python") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "python", stage) as work:
+        chosen = work.series.point(stage)
         this = interpreter.prepared(work, chosen, Mode(mode))
     sys.exit(program(this))
 
@@ -110,9 +108,8 @@ def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @mode_option
 def own_tests(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
     """Runs PyTorch's own tests with and without the series, and compares the results."""
-    layout = Layout.current()
-    chosen = stage_or_last(layout, base, stage)
-    with applying.opened(layout, base, pytorch_src, "own-tests") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "own-tests", stage) as work:
+        chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         patched = interpreter.prepared(work, chosen, Mode(mode))
         unpatched = building.baseline_of(patched)

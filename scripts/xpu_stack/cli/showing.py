@@ -21,8 +21,7 @@ from xpu_stack.report import status
 @json_option
 def status_(base: str, pytorch_src: str | None, mode: str, as_json: bool) -> None:
     """Shows stages and changes: applied, built, tested."""
-    layout = Layout.current()
-    with applying.opened_to_read(layout, base, pytorch_src, "status") as work:
+    with applying.opened_to_read(Layout.current(), base, pytorch_src, "status") as work:
         built = configuration.results_of(work, Mode(mode))
         found = status.read(work, built, Mode(mode))
         if as_json:

@@ -37,8 +37,7 @@ def submit_(
     # ghstack and its HTTP client take half a second to load: for this verb only.
     from xpu_stack import submit as submitting
 
-    layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "submit") as work:
+    with applying.opened(Layout.current(), base, pytorch_src, "submit") as work:
         account = submitting.configured(work.repository.folder)
         names = tuple(reviewers.replace(",", " ").split())
         request = submitting.Request(stage, branch, dry_run, fork, draft, names)

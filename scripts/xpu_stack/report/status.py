@@ -1,9 +1,8 @@
 """What a checkout holds: stages and changes, as a table or as JSON."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from rich.markup import escape
 
 from xpu_stack.build.configuration import Mode
 from xpu_stack.build.results import Outcome, Record, Results
@@ -85,6 +84,19 @@ class Status:
 
 def read(work: Workspace, results: Results, mode: Mode) -> Status:
     """Reads the status of a checkout; nothing is changed."""
+    with ThreadPoolExecutor() as pool:  # git looks at all files meanwhile
+        edited = pool.submit(export.edited_files, work.repository)
+        untracked = pool.submit(export.untracked_files, work.repository)
+        return _read(work, results, mode, edited, untracked)
+
+
+def _read(
+    work: Workspace,
+    results: Results,
+    mode: Mode,
+    edited: "Future[list[str]]",
+    untracked: "Future[list[str]]",
+) -> Status:
     there = stack.read(work.repository)
     known = {change.id for change in work.series.all_changes()}
     waiting = conflicts.pending(work.repository)
@@ -102,8 +114,8 @@ def read(work: Workspace, results: Results, mode: Mode) -> Status:
             for one in there.applied
             if one.trailers.change not in known
         ),
-        edited=tuple(export.edited_files(work.repository)),
-        untracked=tuple(export.untracked_files(work.repository)),
+        edited=tuple(edited.result()),
+        untracked=tuple(untracked.result()),
         conflict=Conflict(waiting.change, str(waiting.worktree)) if waiting else None,
     )
 
@@ -200,6 +212,8 @@ def show(work: Workspace, status: Status) -> None:
 
 
 def _row(change: Change, one: ChangeStatus) -> tuple[str, ...]:
+    from rich.markup import escape
+
     state = {_APPLIED: "yes", _NOT_APPLIED: "no"}.get(one.state, f"[yellow]{one.state}[/]")
     return (
         change.stage if change.number == 1 else "",

@@ -36,9 +36,14 @@ _MEMO_FORM = "3"  # raise it when the same input would give other commits
 
 
 @contextmanager
-def opened(layout: Layout, base: str, source: str | None, verb: str) -> Iterator[Workspace]:
-    """The checkout, fetched if need be, whole, and locked for this run."""
-    work = _workspace(layout, base, source, verb)
+def opened(
+    layout: Layout, base: str, source: str | None, verb: str, stage: str | None = None
+) -> Iterator[Workspace]:
+    """The checkout, fetched if need be, whole, and locked for this run.
+
+    stage: what a person asks for, which is refused before any work if there is none.
+    """
+    work = _workspace(layout, base, source, verb, stage)
     folder = work.repository.folder
     with lock.held(_lock_file(work), verb, str(folder)):
         _recover(work)
@@ -64,9 +69,12 @@ def opened_to_read(layout: Layout, base: str, source: str | None, verb: str) -> 
         yield work
 
 
-def _workspace(layout: Layout, base: str, source: str | None, verb: str) -> Workspace:
+def _workspace(
+    layout: Layout, base: str, source: str | None, verb: str, stage: str | None = None
+) -> Workspace:
     loaded = Base.load(layout, base)
     series = Series.load(layout, base)
+    series.point(stage)
     with lock.held(layout.state / "lock", verb, str(layout.state)):
         checkout = providers.checkout(layout, loaded, source)
     return Workspace(layout, loaded, series, checkout)

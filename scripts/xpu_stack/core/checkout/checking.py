@@ -104,8 +104,8 @@ def _difference(source: Source) -> str:
 
 
 def _check_payload_is_new(work: Workspace, base: CommitId, changes: list[Change]) -> None:
-    listed = work.repository.run("ls-tree", "-r", "-z", "--name-only", base).text
-    there = set(listed.split("\0"))
+    wanted = {path for change in changes for path in change.touched_paths()}
+    there = set(work.repository.files(base, sorted(wanted)))
     for change in changes:
         for file in change.files:
             if file.target in there:

@@ -163,10 +163,9 @@ class Builder:
         entries = self._payload(change)
         if not self._free_for(tip, entries):
             return None
-        tree = self.repository.with_files(tip, entries)
         if change.patch is None:
-            return tree
-        return self.repository.patched(tree, change.patch)[0]
+            return self.repository.with_files(tip, entries)
+        return self.repository.patched(tip, change.patch, files=entries)[0]
 
     def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
         blobs = self.repository.store([file.source for file in change.files])
@@ -238,4 +237,4 @@ class Builder:
             return "files of the same names are there, with other content"
         if change.patch is None:
             return "nothing is in its way"
-        return self.repository.patched(self.repository.with_files(tip, entries), change.patch)[1]
+        return self.repository.patched(tip, change.patch, files=entries)[1]

@@ -89,10 +89,11 @@ def sources(target: Target, commits: list[Commit]) -> list[Source]:
     """What the texts, patches, payload and base.yaml must be to give these commits."""
     work, payload = target.work, Payload(target)
     changes = {change.id: change for change in work.series.all_changes()}
+    patches = work.repository.patches([commit.id for commit in commits])
     found: dict[Path, Source] = {}
     for id_, commit in _by_change(work.repository, commits).items():
         change = changes.get(id_) or _begun(work.repository, id_, commit)
-        for source in _sources_of(target, change, commit, payload):
+        for source in _sources_of(target, change, commit, payload, patches[commit.id]):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
                 found[source.path] = source
@@ -311,15 +312,17 @@ def edited_files(repository: Repository) -> list[str]:
     return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
-def _sources_of(target: Target, change: Change, commit: Commit, payload: Payload) -> list[Source]:
+def _sources_of(
+    target: Target, change: Change, commit: Commit, payload: Payload, edits: bytes
+) -> list[Source]:
+    """edits: the patch of the files that the commit alters."""
     work = target.work
     entries = work.repository.diff(commit.parents[0], commit.id)
     brought = [entry for entry in entries if not entry.old_mode]
-    altered = [entry for entry in entries if entry.old_mode]
     text, patch = _text(work, change), work.layout.patch(work.base.name, change.id)
     return [
         Source(text, _text_of(work, change, commit, text)),
-        Source(patch, _patch_of(target, change, commit, brought, altered)),
+        Source(patch, _patch_of(target, change, commit, entries, edits)),
         *payload.sources(change, commit.id, brought),
     ]
 
@@ -343,33 +346,31 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
 
 
 def _patch_of(
-    target: Target, change: Change, commit: Commit, brought: list[Entry], altered: list[Entry]
+    target: Target, change: Change, commit: Commit, entries: list[Entry], edits: bytes
 ) -> bytes | None:
     """What the base's own patch is to be; None: there is none."""
     work = target.work
-    drifted = [entry.path for entry in altered if entry.path in target.drifted]
+    drifted = [entry.path for entry in entries if entry.old_mode and entry.path in target.drifted]
     if drifted:
-        if change.patch and _gives(work.repository, commit, brought, change.patch):
+        if change.patch and _gives(work.repository, commit, entries, change.patch):
             return change.patch.read_bytes()
         raise _as_a_base(
             f"{drifted[0]} has drifted from {work.base.name}.",
             f"what {change.id} edits in it cannot be made a patch for {work.base.name}",
         )
-    paths = [entry.path for entry in altered]
-    wanted = work.repository.patch(commit.parents[0], commit.id, paths) if paths else None
     like = work.base.differences.like
     shared = work.layout.patch(like, change.id) if like else None
     if shared is None or not shared.exists() or not shared.stat().st_size:
-        return wanted
-    if change.patch == shared and _gives(work.repository, commit, brought, shared):
+        return edits or None
+    if change.patch == shared and _gives(work.repository, commit, entries, shared):
         return None
-    return wanted or b""
+    return edits
 
 
-def _gives(repository: Repository, commit: Commit, brought: list[Entry], patch: Path) -> bool:
+def _gives(repository: Repository, commit: Commit, entries: list[Entry], patch: Path) -> bool:
     """Whether a patch makes the commit of its parent and the files that the commit brings."""
-    files = [(entry.path, entry.new_mode, entry.new) for entry in brought]
-    tree, _ = repository.patched(repository.with_files(commit.parents[0], files), patch)
+    files = [(entry.path, entry.new_mode, entry.new) for entry in entries if not entry.old_mode]
+    tree, _ = repository.patched(commit.parents[0], patch, files=files)
     return tree == commit.tree
 
 

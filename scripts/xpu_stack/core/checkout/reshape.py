@@ -368,10 +368,7 @@ class _Shape:
             below = commit.parents[0]
             laid = builder.lay_directly(below, change) if not absent else None
             if (own.exists() or laid != commit.tree) and not absent:
-                altered = [
-                    one.path for one in tried.repository.diff(below, commit.id) if one.old_mode
-                ]
-                patch = tried.repository.patch(below, commit.id, altered) if altered else b""
+                patch = tried.repository.patches([commit.id])[commit.id]
                 transaction.put(own, 0o100644, patch)
                 found[self.work.layout.repository / own.relative_to(top)] = (0o100644, patch)
                 laid = builder.lay_directly(below, replace(change, patch=own if patch else None))

@@ -177,6 +177,12 @@ class Series:
             code=ExitCode.USAGE,
         )
 
+    def point(self, stage: str | None) -> str:
+        """The stage or change that is asked for, refused if there is none; else the last stage."""
+        chosen = stage or self.stage_names[-1]
+        self.changes(chosen)
+        return chosen
+
     def points(self, last: str, *, each: bool = False) -> list[str]:
         """Where tests run on the way to `last`: at the end of stages, or at each change."""
         if each:

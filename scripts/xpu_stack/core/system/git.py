@@ -5,9 +5,10 @@ but `Switch` (switch.py) touches a checkout's files, its index or its branch.
 """
 
 import os
+import re
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,6 +46,21 @@ _SETTINGS = (
     f"core.bigFileThreshold={LARGE}",  # memory for a file and for a part of a pack is bounded
     "core.packedGitWindowSize=8m",
     "core.packedGitLimit=32m",
+)
+
+# How a patch is written: the same on every machine and with every git.
+_PATCH = (
+    "-p",
+    "--binary",  # what is in it, and not only that it differs
+    "--full-index",  # ids do not grow with the repository
+    "--no-renames",  # nor does a threshold decide what is shown
+    "--no-color",
+    "--no-ext-diff",  # a person's own differ stays out
+    "--no-textconv",
+    "--diff-algorithm=histogram",
+    "--unified=3",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
 )
 
 
@@ -249,24 +265,17 @@ class Repository:
 
     def patch(self, old: str, new: str, paths: list[str]) -> bytes:
         """The patch of these paths, the same on every machine and with every git."""
-        return self.run(
-            "diff-tree",
-            "-p",
-            "--binary",  # what is in it, and not only that it differs
-            "--full-index",  # ids do not grow with the repository
-            "--no-renames",  # nor does a threshold decide what is shown
-            "--no-color",
-            "--no-ext-diff",  # a person's own differ stays out
-            "--no-textconv",
-            "--diff-algorithm=histogram",
-            "--unified=3",
-            "--src-prefix=a/",
-            "--dst-prefix=b/",
-            old,
-            new,
-            "--",
-            *paths,
-        ).output
+        return self.run("diff-tree", *_PATCH, old, new, "--", *paths).output
+
+    def patches(self, commits: Sequence[CommitId]) -> dict[CommitId, bytes]:
+        """For each commit the patch of the files that it alters; those it adds are left out."""
+        asked = "".join(f"{one}\n" for one in commits).encode()
+        told = self.run("diff-tree", *_PATCH, "--diff-filter=a", "--stdin", input=asked).output
+        # each patch comes after a line with its commit; one without a patch is not there
+        heads = re.compile(rb"^(%s)\n" % b"|".join(one.encode() for one in commits), re.MULTILINE)
+        _, *parts = heads.split(told)
+        found = {CommitId(id.decode()): patch for id, patch in zip(*[iter(parts)] * 2, strict=True)}
+        return dict.fromkeys(commits, b"") | found
 
     def blob_at(self, tree: str, path: str) -> bytes | None:
         file = self.files(tree, [path]).get(path)
@@ -315,18 +324,26 @@ class Repository:
     def empty_tree(self) -> TreeId:
         return TreeId(self.objects.with_files("", {}))
 
-    def with_files(self, tree: str, files: list[tuple[str, int, BlobId]]) -> TreeId:
+    def with_files(self, tree: str, files: Sequence[tuple[str, int, BlobId]]) -> TreeId:
         """The tree with (path, mode, blob) set for each; mode 0 takes the path out."""
         wanted = {path: File(mode, blob) for path, mode, blob in files}
         top = self.tree_of(tree)
         return TreeId(self.objects.with_files(top, wanted)) if wanted else top
 
-    def patched(self, tree: TreeId, patch: Path, *flags: str) -> tuple[TreeId | None, str]:
-        """The tree with a patch applied; or None, and why it does not apply."""
+    def patched(
+        self,
+        commit: str,
+        patch: Path,
+        *flags: str,
+        files: Sequence[tuple[str, int, BlobId]] = (),
+    ) -> tuple[TreeId | None, str]:
+        """A tree with files set as in `with_files` and a patch applied; or None, and why not."""
         content = patch.read_bytes()
-        edited = None if flags else self._edited(tree, content)
-        if edited is not None:
-            return TreeId(self.objects.with_files(tree, edited)), ""
+        edited = None if flags else self._edited(self.tree_of(commit), content)
+        if edited is not None and not edited.keys() & {path for path, _, _ in files}:
+            edits = [(path, *file) for path, file in edited.items()]
+            return self.with_files(commit, [*files, *edits]), ""
+        tree = self.with_files(commit, files)
         before: dict[str, File] = {}
         for path in patches.paths_in(content.decode("utf-8", "surrogateescape")):
             before |= self.objects.around(tree, path)
@@ -348,9 +365,13 @@ class Repository:
             if edit.path in found or there != (edit.mode, edit.old):
                 return None
             content = self.objects.content(edit.old, "blob")
-            if content is None or self.store_bytes(edit.of(content)) != edit.new:
+            after = None if content is None else edit.of(content)
+            if after == b"" and edit.deletes:
+                found[edit.path] = File(0, BlobId(ZERO))
+            elif after is not None and not edit.deletes and self.store_bytes(after) == edit.new:
+                found[edit.path] = File(edit.mode, BlobId(edit.new))
+            else:
                 return None
-            found[edit.path] = File(edit.mode, BlobId(edit.new))
         return found or None
 
     def commit_tree(

@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, NewType, TypeVar
 
@@ -54,10 +55,10 @@ class Objects:
             return Service([*git, *words], cwd, env)
 
         self._reader = service("cat-file", "--batch-command")
-        # it would not see packs that are newer than it
-        self._trees = service("mktree", "--batch", "-z", "--missing")
-        hash = ("hash-object", "-w", "--no-filters", "--stdin-paths")
-        self._blobs, self._commits = service(*hash), service(*hash, "-t", "commit")
+        # Trees, too: `git mktree` would open every object that a tree names.
+        hash = ("hash-object", "-w", "--no-filters", "--stdin-paths", "-t")
+        self._blobs, self._trees = service(*hash, "blob"), service(*hash, "tree")
+        self._commits = service(*hash, "commit")
         # What an id names cannot change.
         self._folders: dict[str, Folder] = {}
         self._tree_ids: dict[str, str] = {}
@@ -181,10 +182,22 @@ class Objects:
         return BlobId(sum.hexdigest())
 
     def store_bytes(self, content: bytes) -> BlobId:
-        return BlobId(_stored(self._blobs, content))
+        return BlobId(self._stored(self._blobs, content))
 
     def store_commit(self, content: bytes) -> str:
-        return _stored(self._commits, content)
+        return self._stored(self._commits, content)
+
+    def _stored(self, service: Service, content: bytes) -> str:
+        file = self._draft
+        file.seek(0)
+        file.truncate()
+        file.write(content)
+        file.flush()
+        return service.ask(os.fsencode(file.name) + b"\n").decode()
+
+    @cached_property
+    def _draft(self) -> "tempfile._TemporaryFileWrapper[bytes]":
+        return tempfile.NamedTemporaryFile(prefix="stack-")
 
     def with_files(self, tree: str, files: Mapping[str, File]) -> str:
         """The tree with these files by path; one of mode 0 is taken out."""
@@ -212,12 +225,14 @@ class Objects:
         return self._made(entries) if entries else None
 
     def _made(self, entries: Folder) -> str:
-        kinds = {TREE: "tree", GITLINK: "commit"}
-        lines = [
-            f"{file.mode:06o} {kinds.get(file.mode, 'blob')} {file.blob}\t{name}\0"
-            for name, file in entries.items()
+        # git sorts a folder as if its name ended with a slash
+        named = {os.fsencode(name): file for name, file in entries.items()}
+        order = sorted(named, key=lambda name: name + b"/" * (named[name].mode == TREE))
+        content = [
+            b"%o %s\0%s" % (named[name].mode, name, bytes.fromhex(named[name].blob))
+            for name in order
         ]
-        made = self._trees.ask(os.fsencode("".join(lines)) + b"\0").decode()
+        made = self._stored(self._trees, b"".join(content))
         self._folders[made] = entries
         return made
 
@@ -237,10 +252,3 @@ def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
     """The entries of a tree as it is stored: mode, name, and an id of `size` bytes."""
     for mode, name, id in re.findall(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, content, re.DOTALL):
         yield os.fsdecode(name), File(int(mode, 8), BlobId(id.hex()))
-
-
-def _stored(service: Service, content: bytes) -> str:
-    with tempfile.NamedTemporaryFile(prefix="stack-") as file:
-        file.write(content)
-        file.flush()
-        return service.ask(os.fsencode(file.name) + b"\n").decode()

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 _PLAIN = re.compile(
     rb"diff --git a/(?P<path>[^\n]+) b/(?P=path)\n"
-    rb"index (?P<old>[0-9a-f]{40,64})\.\.(?P<new>[0-9a-f]{40,64}) (?P<mode>[0-7]{6})\n"
-    rb"--- a/(?P=path)\t?\n\+\+\+ b/(?P=path)\t?\n(?=@@ )"
+    rb"(?:deleted file mode (?P<gone>[0-7]{6})\n)?"
+    rb"index (?P<old>[0-9a-f]{40,64})\.\.(?P<new>[0-9a-f]{40,64})(?(gone)| (?P<mode>[0-7]{6}))\n"
+    rb"--- a/(?P=path)\t?\n\+\+\+ (?(gone)/dev/null|b/(?P=path)\t?)\n(?=@@ )"
 )
 _SECTION = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
@@ -21,12 +22,13 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
 @dataclass(frozen=True)
 class Edit:
-    """What a patch does to a file that stays where it is."""
+    """What a patch does to a file that stays where it is, or that it deletes."""
 
     path: str
     old: str  # ids of the contents
     new: str
     mode: int
+    deletes: bool
     hunks: bytes
 
     def of(self, content: bytes) -> bytes:
@@ -57,7 +59,8 @@ def edits(patch: bytes) -> list[Edit] | None:
         if head is not None:
             path = head["path"].decode("utf-8", "surrogateescape")
             ids = head["old"].decode(), head["new"].decode()
-            found.append(Edit(path, *ids, int(head["mode"], 8), section[head.end() :]))
+            mode = int(head["gone"] or head["mode"], 8)
+            found.append(Edit(path, *ids, mode, bool(head["gone"]), section[head.end() :]))
     return found
 
 

@@ -33,7 +33,7 @@ def drifted(home: Home, fork: Path) -> None:
     home.ok("apply", f"PYTORCH_SRC={fork}")
     git(fork, "switch", "-q", "-c", "main", "base")
     git(fork, "mv", "cmake/Summary.cmake", "cmake/Report.cmake")
-    edit(fork / "CMakeLists.txt", "cmake/Summary.cmake", "cmake/Report.cmake")
+    edit(fork / "CMakeLists.txt", "include(cmake/Summary", "include(cmake/Report")
     edit(
         fork / "c10/CMakeLists.txt",
         "if(USE_ROCM)\n",

@@ -7,12 +7,11 @@ kind of question is kept as long as its repository is in use.
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, NewType, TypeVar
+from typing import IO, NamedTuple, NewType, TypeVar
 
 from xpu_stack.core.system.shell import CommandFailed, Service
 
@@ -193,11 +192,11 @@ class Objects:
         file.truncate()
         file.write(content)
         file.flush()
-        return service.ask(os.fsencode(file.name) + b"\n").decode()
+        return service.ask(b"/proc/%d/fd/%d\n" % (os.getpid(), file.fileno())).decode()
 
     @cached_property
-    def _draft(self) -> "tempfile._TemporaryFileWrapper[bytes]":
-        return tempfile.NamedTemporaryFile(prefix="stack-")
+    def _draft(self) -> IO[bytes]:
+        return os.fdopen(os.memfd_create("draft"), "w+b")  # in memory: a disk takes its time
 
     def with_files(self, tree: str, files: Mapping[str, File]) -> str:
         """The tree with these files by path; one of mode 0 is taken out."""

@@ -36,7 +36,8 @@ lint: ## Checks the toolkit's style and types.
 self-test: ## Runs the toolkit's tests.
 	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 --no-loadscope-reorder $(ARGS)
 
-# + hands this make's flags and variables on to the makes of the steps.
-verify: ## Runs lint, check, self-test, test, tidy and sanitize; builds and tests the fast wheel.
-	+@ci/steps $(foreach step,lint check self-test test tidy sanitize,'$(MAKE) $(step)') \
+# + hands this make's flags and variables on to the makes of the steps. A test of
+# self-test builds what `make test` has compiled.
+verify: ## Runs lint, check, test, self-test, tidy and sanitize; builds and tests the fast wheel.
+	+@ci/steps $(foreach step,lint check test self-test tidy sanitize,'$(MAKE) $(step)') \
 		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast'

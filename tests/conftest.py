@@ -34,11 +34,13 @@ def fork(project: Project) -> Project:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     folder = tmp_path_factory.mktemp("home")
-    # The environment and the download of the run that this is part of: that
-    # they can be made from nothing is what ci/fresh proves.
-    state = Layout.current().state
-    (folder / "env").symlink_to(state / "env")
-    if (state / "downloads").is_dir():
-        shutil.copytree(state / "downloads", folder / "downloads")
+    # What the run that this is part of has installed, downloaded and compiled: that
+    # all of it can be made from nothing is what ci/fresh proves.
+    layout = Layout.current()
+    layout.ccache.mkdir(parents=True, exist_ok=True)
+    for there in (layout.python, layout.ccache, *layout.state.glob("sycl-*")):
+        (folder / there.name).symlink_to(there)
+    if layout.downloads.is_dir():
+        shutil.copytree(layout.downloads, folder / "downloads")
     yield Home(folder)
     shutil.rmtree(folder)

@@ -59,6 +59,7 @@ def resolve(home: Home, name: str, answer: str) -> None:
     git(conflict, "add", name)
 
 
+@pytest.mark.timeout(1800)  # it compiles
 def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
     home = home.copied(tmp_path)
     home.ok("apply")
@@ -95,3 +96,7 @@ def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
     assert git(own, "rev-parse", "HEAD^{tree}") == tree
     assert git(home.checkout, "rev-parse", "HEAD^{tree}") == release
     assert "cmake/Report.cmake" in (home.project / "patches/ours/device/runtime.patch").read_text()
+    # and it is a base like the release: what a stage brings builds there and passes
+    told = home.ok("test", "BASE=ours", "STAGE=device")
+    assert re.search(r"^device/runtime: [1-9]\d* passed, 0 failed", told, re.M)
+    assert re.search(r"^device/aten: [1-9]\d* passed, 0 failed", told, re.M)

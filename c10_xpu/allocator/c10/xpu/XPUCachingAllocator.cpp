@@ -132,7 +132,7 @@ struct NativeAllocator final : XPUAllocator {
       return nullptr;
     }
     const DeviceIndex device = stream.device_index();
-    DeviceAllocator& allocator = at(device);
+    auto& allocator = at(device);
     auto* const block = allocator.allocate(size, stream);
     if (C10_LIKELY(block != nullptr)) {
       return block->ptr;
@@ -158,7 +158,7 @@ struct NativeAllocator final : XPUAllocator {
 
   void raw_delete(void* ptr) override {
     if (C10_LIKELY(ptr != nullptr && impl::known_count != impl::kForked)) {
-      DeviceAllocator::free(findBlock(ptr), ptr);
+      impl::DeviceAllocator::free(findBlock(ptr), ptr);
     }
   }
 
@@ -166,7 +166,7 @@ struct NativeAllocator final : XPUAllocator {
     // An empty tensor has no block. Memory with another deleter is not ours.
     if (ptr.get() && ptr.get_deleter() == raw_deleter() && !is_in_bad_fork()) {
       void* const start = ptr.get_context();
-      DeviceAllocator::recordStream(findBlock(start), start, stream);
+      impl::DeviceAllocator::recordStream(findBlock(start), start, stream);
     }
   }
 
@@ -176,35 +176,18 @@ struct NativeAllocator final : XPUAllocator {
 };
 
 NativeAllocator native_allocator;
-std::atomic<XPUAllocator*> current_allocator{&native_allocator};
-
 REGISTER_ALLOCATOR(kXPU, &native_allocator);
 
 } // namespace
 
-// To allocate is not const, but Allocator::allocate is.
-DataPtr XPUAllocator::allocate(size_t size) const {
-  const XPUStream stream = getCurrentXPUStream();
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
-  auto* self = const_cast<XPUAllocator*>(this);
-  void* const ptr = self->raw_alloc_with_stream(size, stream);
-  return {ptr, ptr, raw_deleter(), stream.device()};
-}
+std::atomic<XPUAllocator*> allocator{&native_allocator};
 
-DeleterFnPtr XPUAllocator::raw_deleter() const {
-  return &XPUCachingAllocator::raw_delete;
-}
-
-XPUAllocator* get() {
-  return current_allocator.load(std::memory_order_acquire);
-}
-
-void set(XPUAllocator* allocator) {
+void set(XPUAllocator* other) {
   TORCH_CHECK(
       get() == &native_allocator && state.load() == nullptr,
       "The XPU allocator is in use: change it before the first use of a device");
-  current_allocator = allocator;
-  SetAllocator(kXPU, allocator);
+  allocator = other;
+  SetAllocator(kXPU, other);
 }
 
 void init(int device_count) {
@@ -228,6 +211,10 @@ void init(int device_count) {
   set_pointer_owner_lookup(&ownerOf);
 }
 
+bool initialized() {
+  return state.load(std::memory_order_acquire) != nullptr;
+}
+
 void setMemoryFraction(double fraction, int device) {
   TORCH_CHECK(
       fraction >= 0 && fraction <= 1, // false for NaN
@@ -235,6 +222,11 @@ void setMemoryFraction(double fraction, int device) {
       ", but must be from 0 to 1");
   auto& card = at(device).card();
   card.limit = static_cast<size_t>(fraction * static_cast<double>(card.total));
+  card.fraction = fraction;
+}
+
+double getMemoryFraction(int device) {
+  return at(device).card().fraction;
 }
 
 void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/xpu/XPUAllocator.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUMemoryStats.h>
 #include <c10/xpu/XPUStream.h>
 
+#include <atomic>
 #include <functional>
 #include <vector>
 
@@ -20,21 +22,12 @@
 
 namespace c10::xpu::XPUCachingAllocator {
 
-/// What an allocator of XPU memory offers; the functions below of the same
-/// names call the current one.
-struct C10_XPU_API XPUAllocator : public Allocator {
-  virtual void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) = 0;
-  virtual void raw_delete(void* ptr) = 0;
-  virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
-  virtual void emptyCache() = 0;
-
-  DataPtr allocate(size_t size) const final;
-  DeleterFnPtr raw_deleter() const final;
-};
-
 /// The current allocator, which is registered for kXPU: memory for the current
 /// stream of the current device.
-C10_XPU_API XPUAllocator* get();
+C10_XPU_API extern std::atomic<XPUAllocator*> allocator;
+inline XPUAllocator* get() {
+  return allocator.load(std::memory_order_acquire);
+}
 
 /// Replaces the native allocator by one that lives as long as the process.
 /// Raises if `init` was called, since the native one may own memory then.
@@ -76,10 +69,13 @@ inline void emptyCache() {
 /// and reads PYTORCH_XPU_ALLOC_CONF; see impl::AllocatorConfig. Has no effect
 /// the second time. Must precede everything that names a device or allocates.
 C10_XPU_API void init(int device_count);
+C10_XPU_API bool initialized();
 
 /// Limits what is reserved on the card of a device to a part of the card's
 /// memory, 0 to 1. What is reserved already stays.
 C10_XPU_API void setMemoryFraction(double fraction, int device);
+/// The part that was set; 1 before.
+C10_XPU_API double getMemoryFraction(int device);
 
 /// Adds the bytes in free blocks to `*cached_and_free`, and raises
 /// `*largest_block`, if it is 0 from the device's free memory, to the largest.

@@ -44,6 +44,9 @@ namespace c10::xpu {
   _(usm_system_allocations) _(ext_intel_free_memory)
 // clang-format on
 
+/// _(member, its value for a sycl::device named `device`): none here.
+#define C10_XPU_FORALL_OTHERS(_)
+
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct DeviceProp {
   std::string platform_name;

@@ -179,12 +179,19 @@ std::vector<DeviceProp> queryProperties(const Devices& devices) {
         device.get_platform().get_info<sycl::info::platform::name>();
 #define C10_XPU_QUERY(member) query(sycl::info::device::member{}, prop.member);
 #define C10_XPU_QUERY_INTEL(member, fallback) \
+  prop.member = fallback;                     \
   query(sycl::ext::intel::info::device::member{}, prop.member);
 #define C10_XPU_QUERY_ASPECT(member) \
   prop.has_##member = device.has(sycl::aspect::member);
+#define C10_XPU_QUERY_OTHER(member, value)                            \
+  try {                                                               \
+    prop.member = value;                                              \
+  } catch (const sycl::exception&) { /* NOLINT: it has no such one */ \
+  }
     C10_XPU_FORALL_DESCRIPTORS(C10_XPU_QUERY)
     C10_XPU_FORALL_INTEL_DESCRIPTORS(C10_XPU_QUERY_INTEL)
     C10_XPU_FORALL_ASPECTS(C10_XPU_QUERY_ASPECT)
+    C10_XPU_FORALL_OTHERS(C10_XPU_QUERY_OTHER)
   }
   return all;
 }

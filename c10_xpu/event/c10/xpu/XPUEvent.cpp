@@ -1,11 +1,10 @@
 #include <c10/xpu/XPUEvent.h>
 
-#include <c10/core/impl/GPUTrace.h>
-#include <c10/core/impl/PyInterpreter.h>
 #include <c10/util/Exception.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUTrace.h>
 
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
 #include <sycl/properties/queue_properties.hpp>
@@ -77,21 +76,13 @@ int64_t timeOf(sycl::event event) {
   return static_cast<int64_t>(C10_XPU_CHECK(event.get_profiling_info<End>()));
 }
 
-/// Calls a trace hook, if there is an interpreter, with what it is about.
-template <typename Hook, typename... Names>
-C10_ALWAYS_INLINE void trace(Hook hook, Names... names) {
-  const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interp)) {
-    ((*interp).operator->()->*hook)(names...);
-  }
-}
-
 uintptr_t nameOf(const sycl::queue& queue) {
   return reinterpret_cast<uintptr_t>(&queue);
 }
 
 std::atomic<uintptr_t> gLastName{0};
-using Hooks = c10::impl::PyInterpreterVTable;
+using Hooks = impl::TraceHooks;
+using impl::trace;
 
 } // namespace
 

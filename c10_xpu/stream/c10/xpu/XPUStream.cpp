@@ -1,11 +1,11 @@
 #include <c10/xpu/XPUStream.h>
 
-#include <c10/core/impl/GPUTrace.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUInternal.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
+#include <c10/xpu/impl/XPUTrace.h>
 
 #include <sycl/ext/oneapi/weak_object.hpp>
 
@@ -149,11 +149,9 @@ C10_NOINLINE StreamQueue* makeStreamQueue(
   made = new StreamQueue{makeQueue(device, id), {}, {}};
   place.store(made, std::memory_order_release);
   lock.unlock(); // the hooks may ask for streams
-  const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interp)) {
-    (*interp)->trace_gpu_stream_creation(
-        reinterpret_cast<uintptr_t>(&made->queue));
-  }
+  impl::trace(
+      &impl::TraceHooks::trace_gpu_stream_creation,
+      reinterpret_cast<uintptr_t>(&made->queue));
   return made;
 }
 
@@ -246,11 +244,9 @@ bool XPUStream::query() const {
 
 void XPUStream::synchronize() const {
   sycl::queue* queue = impl::findUsedQueue(device_index(), id());
-  const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interp)) {
-    (*interp)->trace_gpu_stream_synchronization(
-        reinterpret_cast<uintptr_t>(queue));
-  }
+  impl::trace(
+      &impl::TraceHooks::trace_gpu_stream_synchronization,
+      reinterpret_cast<uintptr_t>(queue));
   warn_or_error_on_sync();
   if (queue) {
     impl::waitFor(*queue, /*one_of_many=*/false);
@@ -271,6 +267,10 @@ int XPUStream::priority() const {
   return external.has_property<ext::priority_high>() ? -1
       : external.has_property<ext::priority_low>()   ? 1
                                                      : 0;
+}
+
+std::ostream& operator<<(std::ostream& stream, const XPUStream& s) {
+  return stream << s.unwrap();
 }
 
 XPUStream XPUStream::unpack3(
@@ -348,10 +348,7 @@ void setCurrentXPUStream(XPUStream stream) {
 
 void syncStreamsOnDevice(DeviceIndex device) {
   device = deviceOrCurrent(device);
-  const c10::impl::PyInterpreter* interp = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interp)) {
-    (*interp)->trace_gpu_device_synchronization();
-  }
+  impl::trace(&impl::TraceHooks::trace_gpu_device_synchronization);
   warn_or_error_on_sync();
   // An error of one queue must not keep the others from being waited for.
   std::exception_ptr error;

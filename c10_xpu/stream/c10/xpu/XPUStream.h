@@ -167,9 +167,7 @@ C10_XPU_API void setCurrentXPUStream(XPUStream stream);
 C10_XPU_API void syncStreamsOnDevice(DeviceIndex device = -1);
 
 /// Prints as a c10::Stream does: "stream <id> on device xpu:<index>".
-inline std::ostream& operator<<(std::ostream& stream, const XPUStream& s) {
-  return stream << s.unwrap();
-}
+C10_XPU_API std::ostream& operator<<(std::ostream& stream, const XPUStream& s);
 
 } // namespace c10::xpu
 

@@ -1,10 +1,10 @@
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
 
 #include <c10/core/Allocator.h>
-#include <c10/core/impl/GPUTrace.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <c10/xpu/impl/XPUTrace.h>
 
 #include <algorithm>
 #include <cmath>
@@ -116,13 +116,10 @@ struct StreamBlocks {
     if (C10_UNLIKELY(fn != nullptr)) {
       fn({action, device.device_, int64_t(address), int64_t(size), id});
     }
-    const auto* gpu = c10::impl::GPUTrace::get_trace();
-    if (C10_UNLIKELY(gpu != nullptr)) {
-      if (action == TraceEvent::ALLOC) {
-        (*gpu)->trace_gpu_memory_allocation(address);
-      } else if (action == TraceEvent::FREE_REQUESTED) {
-        (*gpu)->trace_gpu_memory_deallocation(address);
-      }
+    if (action == TraceEvent::ALLOC) {
+      impl::trace(&TraceHooks::trace_gpu_memory_allocation, address);
+    } else if (action == TraceEvent::FREE_REQUESTED) {
+      impl::trace(&TraceHooks::trace_gpu_memory_deallocation, address);
     }
   }
 

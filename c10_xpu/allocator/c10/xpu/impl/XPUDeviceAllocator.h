@@ -102,6 +102,7 @@ struct Card {
   size_t total = 0;
   std::atomic<size_t> reserved{0};
   std::atomic<size_t> limit{AllocatorConfig::kUnlimited};
+  std::atomic<double> fraction{1}; // of the total, which the limit is
 };
 
 // Note [Exact peaks]

@@ -2,10 +2,10 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUGuardBase.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <exception>
@@ -19,8 +19,7 @@ namespace c10::xpu::impl {
 /// c10::Error. The members that the interface declares noexcept warn instead
 /// and leave the state of the thread as it was. In a forked child they are
 /// silent, so that it can leave the guards that its parent made.
-struct C10_XPU_API XPUGuardImpl final
-    : public c10::impl::DeviceGuardImplInterface {
+struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
   static constexpr DeviceType static_type = kXPU;
 
   XPUGuardImpl() = default;

@@ -70,7 +70,7 @@ std::string nameOf(sycl::info::local_mem_type type) {
   }
 }
 
-std::string nameOf(sycl::memory_order order) {
+[[maybe_unused]] std::string nameOf(sycl::memory_order order) {
   switch (order) {
     XPU_NAME(sycl::memory_order, relaxed)
     XPU_NAME(sycl::memory_order, acquire)
@@ -82,7 +82,7 @@ std::string nameOf(sycl::memory_order order) {
   }
 }
 
-std::string nameOf(sycl::memory_scope scope) {
+[[maybe_unused]] std::string nameOf(sycl::memory_scope scope) {
   switch (scope) {
     XPU_NAME(sycl::memory_scope, work_item)
     XPU_NAME(sycl::memory_scope, sub_group)

@@ -1,4 +1,5 @@
 #include <ATen/test/xpu_interposed_calls.h>
+#include <ATen/test/xpu_names.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
@@ -91,6 +92,7 @@ TEST_F(XPUCachingHostAllocatorTest, OneAllocatorUnderAllNames) {
 
 TEST_F(XPUCachingHostAllocatorTest, MemoryIsPinnedAndAligned) {
   C10_XPU_NEEDS_DEVICES(1);
+  initContext();
   for (size_t size : {size_t(1), size_t(511), size_t(513), 3 * kMiB + 1}) {
     const DataPtr data = HostAlloc(size);
     ASSERT_NE(data.get(), nullptr);
@@ -98,7 +100,8 @@ TEST_F(XPUCachingHostAllocatorTest, MemoryIsPinnedAndAligned) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data.get()) % 64, 0);
     std::memset(data.get(), 0x5a, size);
     EXPECT_TRUE(
-        at::Context::isPinnedPtr(static_cast<char*>(data.get()) + size - 1));
+        at::globalContext().isPinnedPtr(
+            static_cast<char*>(data.get()) + size - 1));
   }
 }
 
@@ -532,7 +535,7 @@ TEST_F(
     XPUCachingHostAllocatorTest,
     InitializingXPUMakesTheDeviceAllocatorReady) {
   C10_XPU_NEEDS_DEVICES(1);
-  at::globalContext().lazyInitXPU();
+  initContext();
   const DataPtr data = c10::GetAllocator(c10::kXPU)->allocate(1000);
   ASSERT_NE(data.get(), nullptr);
   EXPECT_EQ(data.device(), c10::Device(c10::kXPU, 0));

@@ -1,5 +1,6 @@
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <ATen/xpu/PinnedMemoryAllocator.h>
+#include <ATen/xpu/detail/HostAllocatorBase.h>
 
 #include <c10/util/Exception.h>
 #include <c10/util/Optional.h>
@@ -376,8 +377,8 @@ void deleteBlock(void* ctx) {
   }
 }
 
-struct CachingHostAllocator final : public c10::Allocator {
-  c10::DataPtr allocate(size_t size) const override {
+struct CachingHostAllocator final : public detail::HostAllocatorBase {
+  c10::DataPtr allocatePinned(size_t size) const override {
     void* const ptr = size == 0 ? nullptr : impl().allocate(size);
     return {ptr, ptr, &deleteBlock, c10::DeviceType::CPU};
   }

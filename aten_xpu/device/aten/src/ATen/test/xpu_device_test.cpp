@@ -1,3 +1,4 @@
+#include <ATen/test/xpu_names.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
@@ -41,12 +42,16 @@ class Memory {
   void* ptr_;
 };
 
+bool isPinnedPtr(void* ptr) {
+  return at::globalContext().isPinnedPtr(ptr);
+}
+
 } // namespace
 
 TEST(XPUDeviceTest, InitializedMoreThanOnceIsHarmless) {
   C10_XPU_NEEDS_DEVICES(1);
-  at::globalContext().lazyInitXPU();
-  at::globalContext().lazyInitXPU();
+  initContext();
+  initContext();
   EXPECT_TRUE(c10::xpu::is_device_pool_initialized());
 }
 
@@ -57,7 +62,7 @@ TEST(XPUDeviceTest, CountIsThatOfTheMapping) {
   }
   EXPECT_EQ(count % virtualDevices(), 0);
   EXPECT_EQ(count, c10::xpu::device_count());
-  EXPECT_EQ(hooks().getNumDevices(), count);
+  EXPECT_EQ(countOf(hooks()), count);
   EXPECT_EQ(at::xpu::is_available(), count > 0);
   EXPECT_TRUE(at::hasXPU());
 }
@@ -108,6 +113,16 @@ TEST(XPUDeviceTest, GlobalIndexIsOfAnXPUDeviceWithAnIndex) {
   }
 }
 
+TEST(XPUDeviceTest, PeersAreC10s) {
+  C10_XPU_NEEDS_DEVICES(1);
+  for (const auto i : c10::irange(at::xpu::device_count())) {
+    EXPECT_TRUE(at::xpu::canDeviceAccessPeer(i, i));
+    EXPECT_EQ(
+        at::xpu::canDeviceAccessPeer(i, 0),
+        c10::xpu::can_device_access_peer(i, 0));
+  }
+}
+
 TEST(XPUDeviceTest, IndexOutOfRangeNamesTheRange) {
   C10_XPU_NEEDS_DEVICES(1);
   const int count = deviceCount();
@@ -148,16 +163,17 @@ TEST(XPUDeviceTest, HostMemoryHasNoDevice) {
 
 TEST(XPUDeviceTest, OnlyUSMHostMemoryIsPinned) {
   C10_XPU_NEEDS_DEVICES(1);
+  initContext();
   int local = 0;
   const Memory host(sycl::usm::alloc::host);
   const Memory device(sycl::usm::alloc::device);
   const Memory shared(sycl::usm::alloc::shared);
-  EXPECT_TRUE(at::Context::isPinnedPtr(host.get()));
-  EXPECT_TRUE(at::Context::isPinnedPtr(static_cast<char*>(host.get()) + 63));
-  EXPECT_FALSE(at::Context::isPinnedPtr(device.get()));
-  EXPECT_FALSE(at::Context::isPinnedPtr(shared.get()));
-  EXPECT_FALSE(at::Context::isPinnedPtr(&local));
-  EXPECT_FALSE(at::Context::isPinnedPtr(nullptr));
+  EXPECT_TRUE(isPinnedPtr(host.get()));
+  EXPECT_TRUE(isPinnedPtr(static_cast<char*>(host.get()) + 63));
+  EXPECT_FALSE(isPinnedPtr(device.get()));
+  EXPECT_FALSE(isPinnedPtr(shared.get()));
+  EXPECT_FALSE(isPinnedPtr(&local));
+  EXPECT_FALSE(isPinnedPtr(nullptr));
 }
 
 TEST(XPUDeviceTest, ConfigurationNamesEveryDevice) {
@@ -171,16 +187,11 @@ TEST(XPUDeviceTest, ConfigurationNamesEveryDevice) {
   }
 }
 
-TEST(XPUDeviceTest, ManualSeedWorksWhateverThereIs) {
-  at::manual_seed(7);
-  EXPECT_EQ(at::globalContext().defaultGenerator(at::kCPU).current_seed(), 7u);
-}
-
 TEST(XPUDeviceTest, AForkedChildMayAskWhatNeedsNoDevice) {
   C10_XPU_NEEDS_DEVICES(1);
   const auto ended = inChild({}, []() -> std::string {
     int local = 0;
-    if (!at::hasXPU() || at::Context::isPinnedPtr(&local)) {
+    if (!at::hasXPU() || isPinnedPtr(&local)) {
       return "wrong answer";
     }
     const auto text = errorOf([] { at::xpu::device_count(); });
@@ -194,12 +205,12 @@ TEST(XPUDeviceTest, NoDeviceIsAnErrorOnceADeviceIsAskedFor) {
   EXPECT_FALSE(at::xpu::is_available());
   EXPECT_EQ(hooks().current_device(), -1);
   int local = 0;
-  EXPECT_FALSE(at::Context::isPinnedPtr(&local));
+  EXPECT_FALSE(isPinnedPtr(&local));
   auto& context = at::globalContext();
   // Twice, since a failed initialization is tried again.
   for (int n = 0; n < 2; ++n) {
     for (const auto& text :
-         {errorOf([&] { context.lazyInitXPU(); }),
+         {errorOf([&] { initContext(); }),
           errorOf([&] { context.defaultGenerator(at::kXPU); }),
           errorOf([&] { context.getDeviceFromPtr(&local, at::kXPU); }),
           errorOf([] { at::xpu::current_device(); }),

@@ -1,3 +1,4 @@
+#include <ATen/test/xpu_names.h>
 #include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
@@ -14,7 +15,7 @@ TEST(XPULazyInitTest, AFailureIsTriedAgainAndThreadsInitializeOnce) {
     {
       Fault fault("");
       int local = 0;
-      EXPECT_CONTAINS(errorOf([&] { context.lazyInitXPU(); }), "injected");
+      EXPECT_CONTAINS(errorOf([&] { initContext(); }), "injected");
       EXPECT_CONTAINS(
           errorOf([&] { context.getDeviceFromPtr(&local, at::kXPU); }),
           "injected");
@@ -26,7 +27,7 @@ TEST(XPULazyInitTest, AFailureIsTriedAgainAndThreadsInitializeOnce) {
     constexpr size_t kThreads = 16;
     std::vector<std::string> errors(kThreads);
     inThreads(kThreads, [&](size_t n) {
-      errors[n] = errorOf([&] { context.lazyInitXPU(); });
+      errors[n] = errorOf([&] { initContext(); });
       if (!c10::xpu::is_device_pool_initialized()) {
         errors[n] += ", but there is no pool of devices";
       }

@@ -50,5 +50,9 @@ int32_t getGlobalIdxFromDevice(DeviceIndex device) {
   return indices[device];
 }
 
+bool canDeviceAccessPeer(DeviceIndex device, DeviceIndex peer) {
+  return c10::xpu::can_device_access_peer(device, peer);
+}
+
 } // namespace xpu
 } // namespace at

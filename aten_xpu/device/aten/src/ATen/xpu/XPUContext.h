@@ -37,5 +37,9 @@ C10_EXPORT const c10::xpu::DeviceProp* getDeviceProperties(DeviceIndex device);
 /// outside 0 .. device_count() - 1 is an error.
 C10_EXPORT int32_t getGlobalIdxFromDevice(DeviceIndex device);
 
+/// Whether kernels and copies of a device can use memory of another directly.
+/// See c10::xpu::can_device_access_peer
+C10_EXPORT bool canDeviceAccessPeer(DeviceIndex device, DeviceIndex peer);
+
 } // namespace xpu
 } // namespace at

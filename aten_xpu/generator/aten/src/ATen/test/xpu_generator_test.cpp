@@ -215,6 +215,15 @@ TEST(XPUGeneratorTest, CloneIsIndependent) {
   EXPECT_EQ(shared->philox_offset_per_thread(), 12);
 }
 
+TEST(XPUGeneratorTest, OffsetHasTwoNames) {
+  XPUGeneratorImpl generator(0);
+  generator.set_offset(8);
+  EXPECT_EQ(generator.philox_offset_per_thread(), 8);
+  generator.philox_engine_inputs(4);
+  EXPECT_EQ(generator.get_offset(), 12);
+  EXPECT_THROW(generator.set_offset(3), c10::Error);
+}
+
 TEST(XPUGeneratorTest, ConsecutiveRequestsDoNotOverlap) {
   XPUGeneratorImpl generator(0);
   generator.set_current_seed(1);

@@ -110,6 +110,14 @@ uint64_t XPUGeneratorImpl::philox_offset_per_thread() const {
   return philox_offset_per_thread_;
 }
 
+void XPUGeneratorImpl::set_offset(uint64_t offset) {
+  set_philox_offset_per_thread(offset);
+}
+
+uint64_t XPUGeneratorImpl::get_offset() const {
+  return philox_offset_per_thread_;
+}
+
 std::pair<uint64_t, uint64_t> XPUGeneratorImpl::philox_engine_inputs(
     uint64_t increment) {
   // The last multiple of the group is the end: what is left of the counter is
@@ -138,19 +146,14 @@ DeviceType XPUGeneratorImpl::device_type() {
 }
 
 std::shared_ptr<XPUGeneratorImpl> XPUGeneratorImpl::clone() const {
-  return std::shared_ptr<XPUGeneratorImpl>(clone_impl());
+  return copy();
 }
 
-XPUGeneratorImpl* XPUGeneratorImpl::clone_impl() const {
-  auto* copy = new XPUGeneratorImpl(device().index());
-  copy->seed_ = seed_;
-  copy->philox_offset_per_thread_ = philox_offset_per_thread_;
-  // GeneratorImpl::clone() makes an intrusive_ptr of this by counting one
-  // strong reference. An object with strong references also has one weak
-  // reference (see Note [Weak references for intrusive refcounting]); without
-  // it the copy would never be deleted.
-  c10::raw::weak_intrusive_ptr::incref(copy);
-  return copy;
+std::unique_ptr<XPUGeneratorImpl> XPUGeneratorImpl::copy() const {
+  auto made = std::make_unique<XPUGeneratorImpl>(device().index());
+  made->seed_ = seed_;
+  made->philox_offset_per_thread_ = philox_offset_per_thread_;
+  return made;
 }
 
 namespace xpu {

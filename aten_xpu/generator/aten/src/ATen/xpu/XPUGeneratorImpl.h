@@ -79,6 +79,10 @@ struct C10_EXPORT XPUGeneratorImpl final : public c10::GeneratorImpl {
   void set_philox_offset_per_thread(uint64_t offset);
   uint64_t philox_offset_per_thread() const;
 
+  /// The same, as later releases of GeneratorImpl name them.
+  void set_offset(uint64_t offset);
+  uint64_t get_offset() const;
+
   /// Reserves `increment` 32-bit values per thread, rounded up to a multiple of
   /// 4, and returns {seed, offset before}. Error if the offset would overflow.
   std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment);
@@ -87,6 +91,7 @@ struct C10_EXPORT XPUGeneratorImpl final : public c10::GeneratorImpl {
 
  private:
   XPUGeneratorImpl* clone_impl() const override;
+  std::unique_ptr<XPUGeneratorImpl> copy() const;
 
   uint64_t seed_ = default_rng_seed_val;
   uint64_t philox_offset_per_thread_ = 0;

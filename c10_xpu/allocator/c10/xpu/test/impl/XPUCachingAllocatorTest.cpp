@@ -1,6 +1,7 @@
 // The caching allocator on real devices.
 
 #include <c10/xpu/test/impl/XPUFaults.h>
+#include <c10/xpu/test/impl/XPUTestNames.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -335,6 +336,9 @@ TEST_F(XPUCachingAllocatorTest, FractionsAreChecked) {
         errorOf([&] { allocator::setMemoryFraction(wrong, 0); });
     EXPECT_CONTAINS(error, "from 0 to 1");
   }
+  EXPECT_EQ(allocator::getMemoryFraction(0), 1);
+  allocator::setMemoryFraction(0.3, 0);
+  EXPECT_EQ(allocator::getMemoryFraction(0), 0.3);
   allocator::setMemoryFraction(0, 0);
   EXPECT_THROW(allocator::raw_alloc(1), c10::OutOfMemoryError);
 }
@@ -615,12 +619,14 @@ TEST_F(XPUCachingAllocatorTest, ReportsToTheProfiler) {
     void reportMemoryUsage(
         void* ptr,
         int64_t size,
-        int64_t allocated,
-        int64_t reserved,
+        ReportedSum allocated,
+        ReportedSum reserved,
         c10::Device device) override {
-      reports.push_back({ptr, size, allocated, reserved, device});
+      const auto sum = static_cast<int64_t>(allocated);
+      reports.push_back(
+          {ptr, size, sum, static_cast<int64_t>(reserved), device});
     }
-    void reportOutOfMemory(int64_t size, int64_t, int64_t, c10::Device)
+    void reportOutOfMemory(int64_t size, ReportedSum, ReportedSum, c10::Device)
         override {
       refused.push_back(size);
     }

@@ -97,7 +97,7 @@ TEST(XPUDeviceTest, PropertiesDescribeTheDevice) {
     EXPECT_FALSE(prop.single_fp_config.empty());
     EXPECT_EQ(prop.has_fp64, raw.has(sycl::aspect::fp64));
     EXPECT_EQ(prop.has_fp64, !prop.double_fp_config.empty());
-    EXPECT_TRUE(prop.has_usm_device_allocations);
+    EXPECT_TRUE(raw.has(sycl::aspect::usm_device_allocations));
     EXPECT_GT(prop.gpu_eu_count, 0u) << "a device without it has a default";
   }
 }
@@ -132,7 +132,7 @@ TEST(XPUDeviceTest, OrdinalsOverOneRootHaveOneCard) {
     const auto free = get_free_memory(device);
     EXPECT_EQ(
         free.has_value(),
-        get_device_properties(device).has_ext_intel_free_memory);
+        get_raw_device(device).has(sycl::aspect::ext_intel_free_memory));
     EXPECT_LE(free.value_or(0), get_device_properties(device).global_mem_size);
     EXPECT_TRUE(can_device_access_peer(device, root));
     EXPECT_TRUE(enable_peer_access(device, root));

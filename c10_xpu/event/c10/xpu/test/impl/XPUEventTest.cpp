@@ -558,11 +558,13 @@ TEST(XPUEventTest, AForkedChildCanOnlyDestroyEvents) {
   C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool();
   for (const bool timing : {false, true}) {
-    c10::optional<XPUEvent> complete(c10::in_place, timing);
+    c10::optional<XPUEvent> complete;
+    complete.emplace(timing);
     complete->record(stream);
     complete->synchronize();
     Gate gate(stream);
-    c10::optional<XPUEvent> pending(c10::in_place, timing);
+    c10::optional<XPUEvent> pending;
+    pending.emplace(timing);
     pending->record(stream);
     const auto ended = inChild({}, [&]() -> std::string {
       std::string failure;

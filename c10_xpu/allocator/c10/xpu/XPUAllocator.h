@@ -1,0 +1,21 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/xpu/XPUMacros.h>
+#include <c10/xpu/XPUStream.h>
+
+namespace c10::xpu::XPUCachingAllocator {
+
+/// What an allocator of XPU memory offers; the functions of XPUCachingAllocator
+/// with the same names call the current one.
+struct C10_XPU_API XPUAllocator : public Allocator {
+  virtual void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) = 0;
+  virtual void raw_delete(void* ptr) = 0;
+  virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
+  virtual void emptyCache() = 0;
+
+  DataPtr allocate(size_t size) const final;
+  DeleterFnPtr raw_deleter() const final;
+};
+
+} // namespace c10::xpu::XPUCachingAllocator

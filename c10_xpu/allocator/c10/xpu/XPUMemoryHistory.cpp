@@ -1,5 +1,6 @@
 #include <c10/xpu/XPUMemoryHistory.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -16,6 +17,7 @@ struct History {
   CreateContextFn recorder = nullptr;
   size_t max_entries = 0;
   RecordContext when = RecordContext::NEVER;
+  std::vector<TraceEvent::Action> skipped;
   std::vector<std::deque<TraceEntry>> by_device;
   std::unordered_map<int64_t, std::shared_ptr<GatheredContext>> in_use;
 };
@@ -47,6 +49,11 @@ void record(const TraceEvent& event) {
   } else if (event.action == TraceEvent::FREE_COMPLETED) {
     all.in_use.erase(event.addr);
   }
+  const auto& skipped = all.skipped;
+  if (std::find(skipped.begin(), skipped.end(), event.action) !=
+      skipped.end()) {
+    return;
+  }
   const auto device = static_cast<size_t>(event.device);
   if (all.by_device.size() <= device) {
     all.by_device.resize(device + 1);
@@ -57,7 +64,7 @@ void record(const TraceEvent& event) {
       {event,
        duration_cast<microseconds>(now).count(),
        when >= RecordContext::ALLOC ? std::move(context) : nullptr});
-  if (entries.size() > all.max_entries) {
+  while (entries.size() > all.max_entries) {
     entries.pop_front();
   }
 }
@@ -68,15 +75,22 @@ void recordHistory(
     bool enabled,
     CreateContextFn context_recorder,
     size_t max_entries,
-    RecordContext when) {
+    RecordContext when,
+    bool clear,
+    const std::vector<TraceEvent::Action>& skipped) {
   const std::lock_guard<std::mutex> guard(all.mutex);
-  all.enabled = enabled;
+  const bool was_enabled = std::exchange(all.enabled, enabled);
   if (enabled) {
     all.recorder = context_recorder;
     all.max_entries = max_entries;
     all.when = when;
-    all.by_device.clear();
-    all.in_use.clear();
+    all.skipped = skipped;
+    if (clear) {
+      all.by_device.clear();
+    }
+    if (clear || !was_enabled) { // else blocks may have changed unseen
+      all.in_use.clear();
+    }
   }
   setTrace(enabled ? &record : nullptr);
 }

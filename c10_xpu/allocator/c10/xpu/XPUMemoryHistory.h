@@ -32,13 +32,16 @@ struct TraceEntry : TraceEvent {
   std::shared_ptr<GatheredContext> context;
 };
 
-/// Starts or stops recording. Starting forgets what was recorded. Each device
-/// keeps its last `max_entries` events.
+/// Starts or stops recording. Starting forgets what was recorded if `clear`.
+/// Each device keeps its last `max_entries` events, of actions that are not in
+/// `skipped`.
 C10_XPU_API void recordHistory(
     bool enabled,
     CreateContextFn context_recorder,
     size_t max_entries,
-    RecordContext when);
+    RecordContext when,
+    bool clear = true,
+    const std::vector<TraceEvent::Action>& skipped = {});
 /// The recorded events by device, oldest first.
 C10_XPU_API std::vector<std::vector<TraceEntry>> traces();
 /// Where the block in use at an address was allocated, or null.

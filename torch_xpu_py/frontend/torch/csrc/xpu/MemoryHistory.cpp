@@ -98,12 +98,50 @@ py::list framesOf(const std::shared_ptr<allocator::GatheredContext>& context) {
   return list;
 }
 
+const char* nameOf(allocator::TraceEvent::Action action) {
+  using Entry = allocator::TraceEvent;
+  switch (action) {
+    case Entry::ALLOC:
+      return "alloc";
+    case Entry::FREE_REQUESTED:
+      return "free_requested";
+    case Entry::FREE_COMPLETED:
+      return "free_completed";
+    case Entry::SEGMENT_ALLOC:
+      return "segment_alloc";
+    case Entry::SEGMENT_FREE:
+      return "segment_free";
+    case Entry::SNAPSHOT:
+      return "snapshot";
+    case Entry::OOM:
+      return "oom";
+  }
+  return "unknown";
+}
+
+allocator::TraceEvent::Action actionOf(const std::string& name) {
+  using Entry = allocator::TraceEvent;
+  for (int action = Entry::ALLOC; action <= Entry::SNAPSHOT; ++action) {
+    if (name == nameOf(static_cast<Entry::Action>(action))) {
+      return static_cast<Entry::Action>(action);
+    }
+  }
+  TORCH_CHECK_VALUE(
+      name == "segment_map" || name == "segment_unmap", // never happen here
+      "skip_actions has '",
+      name,
+      "', which is no action of the allocator");
+  return Entry::SNAPSHOT;
+}
+
 /// The arguments are those of torch.xpu.memory._record_memory_history.
 void recordMemoryHistory(
     const c10::optional<std::string>& enabled,
     const c10::optional<std::string>& context,
     const std::string& stacks,
-    size_t max_entries) {
+    size_t max_entries,
+    bool clear_history,
+    const std::vector<std::string>& skip_actions) {
   using allocator::RecordContext;
   TORCH_CHECK_VALUE(
       !enabled || *enabled == "state" || *enabled == "all",
@@ -121,6 +159,10 @@ void recordMemoryHistory(
       "stacks must be 'python' or 'all', but is '",
       stacks,
       "'");
+  std::vector<allocator::TraceEvent::Action> skipped;
+  for (const auto& name : skip_actions) {
+    skipped.push_back(actionOf(name));
+  }
   useXPU();
   const auto when = !enabled || !context ? RecordContext::NEVER
       : *context == "state"              ? RecordContext::STATE
@@ -132,7 +174,9 @@ void recordMemoryHistory(
         enabled.has_value(),
         when == RecordContext::NEVER ? nullptr : &gatherPythonStack,
         with_trace ? max_entries : 0,
-        when);
+        when,
+        clear_history,
+        skipped);
   });
   releaseFrames();
 }
@@ -171,27 +215,6 @@ py::dict asDict(const allocator::SegmentInfo& segment) {
   return dict;
 }
 
-const char* nameOf(allocator::TraceEvent::Action action) {
-  using Entry = allocator::TraceEvent;
-  switch (action) {
-    case Entry::ALLOC:
-      return "alloc";
-    case Entry::FREE_REQUESTED:
-      return "free_requested";
-    case Entry::FREE_COMPLETED:
-      return "free_completed";
-    case Entry::SEGMENT_ALLOC:
-      return "segment_alloc";
-    case Entry::SEGMENT_FREE:
-      return "segment_free";
-    case Entry::SNAPSHOT:
-      return "snapshot";
-    case Entry::OOM:
-      return "oom";
-  }
-  return "unknown";
-}
-
 py::dict asDict(const allocator::TraceEntry& entry) {
   py::dict dict;
   dict["action"] = nameOf(entry.action);
@@ -204,8 +227,17 @@ py::dict asDict(const allocator::TraceEntry& entry) {
   return dict;
 }
 
-/// What PyTorch's memory visualiser reads.
-py::dict memorySnapshot() {
+/// What PyTorch's memory visualiser reads. The id is that of a private pool.
+py::dict memorySnapshot(
+    const c10::optional<std::pair<int64_t, int64_t>>& mempool_id) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !mempool_id || *mempool_id == std::make_pair(int64_t{0}, int64_t{0}),
+      "There is no private pool (",
+      mempool_id->first,
+      ", ",
+      mempool_id->second,
+      "): the XPU allocator has none. Ask for a snapshot of all memory, without "
+      "the id of a pool");
   useXPU();
   releaseFrames();
   py::list segments;
@@ -252,8 +284,19 @@ void bindMemoryHistory(py::module& module) {
   const auto def = [&module](const char* name, auto function) {
     module.def(name, torch::wrap_pybind_function(function));
   };
-  def("_xpu_recordMemoryHistory", &recordMemoryHistory);
-  def("_xpu_memorySnapshot", &memorySnapshot);
+  module.def(
+      "_xpu_recordMemoryHistory",
+      torch::wrap_pybind_function(&recordMemoryHistory),
+      py::arg("enabled"),
+      py::arg("context"),
+      py::arg("stacks"),
+      py::arg("max_entries"),
+      py::arg("clear_history") = true,
+      py::arg("skip_actions") = py::list());
+  module.def(
+      "_xpu_memorySnapshot",
+      torch::wrap_pybind_function(&memorySnapshot),
+      py::arg("mempool_id") = py::none());
   def("_xpu_attach_out_of_memory_observer", &attachOutOfMemoryObserver);
 }
 

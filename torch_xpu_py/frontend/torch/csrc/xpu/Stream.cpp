@@ -4,6 +4,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Stream.h>
 #include <torch/csrc/xpu/Bindings.h>
+#include <torch/csrc/xpu/StreamFields.h>
 
 #include <array>
 #include <cstdint>
@@ -85,7 +86,7 @@ PyObject* streamNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   auto* object = reinterpret_cast<PyStream*>(self);
-  object->base.cdata = stream.unwrap().pack();
+  setStream(object->base, stream.unwrap());
   new (&object->stream) XPUStream(stream);
   return self;
   END_HANDLE_TH_ERRORS
@@ -208,11 +209,17 @@ py::tuple asTuple(const XPUStream& stream) {
 } // namespace
 
 XPUStream streamOf(PyObject* object) {
-  if (!PyObject_TypeCheck(object, stream_type)) {
-    throw torch::TypeError(
-        "expected a torch.xpu.Stream, but got %s", Py_TYPE(object)->tp_name);
+  if (PyObject_TypeCheck(object, stream_type)) {
+    return get(object);
   }
-  return get(object);
+  const auto* stream = PyObject_TypeCheck(object, THPStreamClass)
+      ? reinterpret_cast<const THPStream*>(object)
+      : nullptr;
+  TORCH_CHECK_TYPE(
+      stream && streamOf(*stream).device_type() == c10::kXPU,
+      "expected a torch.xpu.Stream, but got ",
+      Py_TYPE(object)->tp_name);
+  return XPUStream(streamOf(*stream));
 }
 
 void bindStreams(py::module& module) {

@@ -6,8 +6,8 @@
 namespace torch {
 namespace xpu {
 
-/// The stream of an instance of torch._C._XpuStreamBase. TypeError for another
-/// object.
+/// The stream of a torch.xpu.Stream, or of a torch.Stream of an XPU device.
+/// TypeError for another object.
 c10::xpu::XPUStream streamOf(PyObject* object);
 
 } // namespace xpu

@@ -1,0 +1,178 @@
+r"""Puts the runtime into PyTorch.
+
+Note [Loading into a PyTorch without XPU]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+PyTorch's own ``torch.xpu`` is built on names of ``torch._C``. A build without XPU
+has ``torch._C._has_xpu`` False and dummies for what classes derive from, and
+``torch.xpu`` asks for these when it is imported. So the names are put there, and
+the modules of ``torch.xpu`` run again. At the end of ``import torch``, where this
+happens, nothing else has looked at them yet.
+
+What might fail comes first. Whatever is the reason not to load, there is one
+warning and PyTorch stays as it was: ``import torch`` must work.
+
+Note [Finding the CPU device]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+SYCL reaches the CPU device through OpenCL's loader, and the loader finds
+``libintelocl.so`` by files of the system or by the environment. Where the SYCL
+runtime was installed from PyPI there are no such files. So ``OCL_ICD_FILENAMES``
+is set, to the library that stands beside ``libsycl.so``, unless the user has set
+that or ``OCL_ICD_VENDORS``. To set the environment while other threads read it
+is unsafe: it happens only while this package is loaded, and in ``set_mapping``.
+"""
+
+import importlib
+import os
+import sys
+import warnings
+from types import ModuleType
+from typing import Any, Optional
+
+# Mappings that may want the SYCL CPU device.
+_WITH_CPU = ("CPU", "AUTO", "EXPLICIT")
+
+# Set once there was an attempt to load, whatever came of it.
+_attempted = False
+
+
+class _Refused(Exception):
+    r"""A reason to leave PyTorch as it is."""
+
+
+def autoload() -> None:
+    r"""Makes ``torch.xpu`` work, unless it has been tried before.
+
+    It never raises: where the runtime cannot be loaded it warns, and PyTorch is
+    as without it.
+    """
+    global _attempted
+    import torch  # loads this package too, unless that is switched off
+
+    if _attempted:
+        return
+    _attempted = True
+    try:
+        _check(torch)
+        names = _names()
+    except _Refused as reason:
+        warnings.warn(
+            f"torch_xpu_runtime was not loaded: {reason}. PyTorch works as without "
+            "it; TORCH_DEVICE_BACKEND_AUTOLOAD=0 or `pip uninstall "
+            "torch_xpu_runtime` ends this warning.",
+            stacklevel=2,
+        )
+        return
+    _put(torch, names)
+    find_cpu_device(os.environ.get("TORCH_XPU_MAPPING"))
+
+
+def _check(torch: ModuleType) -> None:
+    r"""Raises unless this PyTorch can take the runtime."""
+    from ._built_for import TORCH
+
+    version = str(torch.__version__)
+    cpu_wheel = f"`pip install torch=={TORCH}.0+cpu`, PyTorch's CPU wheel"
+    for name, has in (
+        ("CUDA", torch.version.cuda),
+        ("ROCm", torch.version.hip),
+    ):
+        if has:
+            raise _Refused(
+                f"PyTorch {version} has {name} built in, and PyTorch allows one "
+                f"accelerator. Install one without: {cpu_wheel}"
+            )
+    if version.split(".")[:2] != TORCH.split("."):
+        raise _Refused(
+            f"it was built for PyTorch {TORCH}, and this is {version}. Install "
+            f"{cpu_wheel}, or a torch_xpu_runtime for your version"
+        )
+    if torch._C._has_xpu or hasattr(torch._C, "_xpu_init"):
+        raise _Refused(
+            "this PyTorch has XPU already, built in or from another package. "
+            f"Remove that package, or install {cpu_wheel}"
+        )
+    if "torch._dynamo.device_interface" in sys.modules:
+        raise _Refused(
+            "torch.compile was used before it and knows no XPU. Import "
+            "torch_xpu_runtime right after torch"
+        )
+
+
+def _names() -> dict[str, Any]:
+    r"""What ``torch._C`` is to have."""
+    from . import _unsupported
+
+    try:
+        from . import _C
+    except ImportError as error:
+        raise _Refused(
+            f"a library is missing or of another version ({error}). The SYCL "
+            "runtime comes with `pip install intel-sycl-rt intel-opencl-rt`; one "
+            "that is elsewhere must be in LD_LIBRARY_PATH"
+        ) from error
+    prefixes = ("_xpu_", "_Xpu", "_XPU")
+    return {
+        name: value
+        for module in (_unsupported, _C)
+        for name, value in vars(module).items()
+        if name.startswith(prefixes)
+    }
+
+
+def _put(torch: Any, names: dict[str, Any]) -> None:
+    r"""See Note [Loading into a PyTorch without XPU]."""
+    from . import _unsupported
+
+    for name, value in names.items():
+        # What prints or pickles a class looks for it there.
+        if isinstance(value, type) and value.__module__ != "torch._C":
+            value.__module__ = "torch._C"
+        setattr(torch._C, name, value)
+    torch._C._StaticXpuLauncher = _unsupported.StaticXpuLauncher
+    torch._C._aoti.AOTIModelContainerRunnerXpu = (
+        _unsupported.AOTIModelContainerRunnerXpu
+    )
+    torch._C._dynamo.guards._empty_strided_xpu = _empty_strided_xpu
+    torch._C._has_xpu = True
+    for name in ("memory", "random"):
+        sys.modules.pop(f"torch.xpu.{name}", None)
+    for name in ("streams", "graphs"):
+        importlib.reload(sys.modules[f"torch.xpu.{name}"])
+    importlib.reload(torch.xpu)
+    # The contract has these in torch.xpu.
+    package = sys.modules[__package__]
+    torch.xpu.mapping = lambda: package.mapping()
+    torch.xpu.set_mapping = lambda name: package.set_mapping(name)
+
+
+def _empty_strided_xpu(size: Any, stride: Any, dtype: Any) -> Any:
+    r"""What inductor's code allocates with."""
+    import torch
+
+    return torch.empty_strided(size, stride, dtype=dtype, device="xpu")
+
+
+def find_cpu_device(mapping: Optional[str]) -> None:
+    r"""Lets SYCL find the CPU device if a mapping wants it. See Note [Finding the
+    CPU device]."""
+    if mapping not in _WITH_CPU:
+        return
+    if "OCL_ICD_FILENAMES" in os.environ or "OCL_ICD_VENDORS" in os.environ:
+        return
+    library = _library_beside_sycl("libintelocl.so")
+    if library is not None:
+        os.environ["OCL_ICD_FILENAMES"] = library
+
+
+def _library_beside_sycl(name: str) -> Optional[str]:
+    try:
+        with open("/proc/self/maps") as maps:
+            files = {line.split(None, 5)[5].strip() for line in maps if ".so" in line}
+    except OSError:
+        return None  # another system, where the loader needs no help
+    for file in sorted(files):
+        folder, loaded = os.path.split(file)
+        path = os.path.join(folder, name)
+        if loaded.startswith("libsycl.so") and os.path.exists(path):
+            return path
+    return None

@@ -8,11 +8,8 @@
 #include <torch/csrc/xpu/Bindings.h>
 #include <torch/csrc/xpu/Module.h>
 
-#include <sycl/ext/oneapi/experimental/device_architecture.hpp>
-
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 // torch_xpu_runtime._C: what the shared bindings have, and what PyTorch's own
@@ -61,79 +58,38 @@ std::shared_ptr<c10::xpu::XPUCachingAllocator::XPUAllocator> getAllocator() {
   return {c10::xpu::XPUCachingAllocator::get(), [](auto* /*kept*/) {}};
 }
 
-/// The SYCL device of the properties that _xpu_getDeviceProperties returned.
-const sycl::device& deviceOf(const DeviceProp& prop) {
+/// The properties are those that _xpu_getDeviceProperties returned.
+bool isIntegratedGpu(const DeviceProp& prop) {
   for (const auto i : c10::irange(c10::xpu::device_count())) {
     if (&c10::xpu::get_device_properties(i) == &prop) {
-      return c10::xpu::get_raw_device(i);
+      const auto& device = c10::xpu::get_raw_device(i);
+      return device.is_gpu() &&
+          device.has(sycl::aspect::ext_oneapi_is_integrated_gpu);
     }
   }
   TORCH_CHECK(false, "These are not the properties of an XPU device");
 }
 
-/// What a query of SYCL returns; the default for a device that lacks it.
-template <typename Query>
-auto ask(const DeviceProp& prop, Query query)
-    -> decltype(query(deviceOf(prop))) {
-  const auto& device = deviceOf(prop);
-  return withoutGil([&]() -> decltype(query(device)) {
-    try {
-      return query(device);
-    } catch (const sycl::exception&) {
-      return {};
-    }
-  });
-}
-
-bool hasExtension(const DeviceProp& prop, const std::string& name) {
-  return ask(prop, [&](const sycl::device& device) {
-    return device.ext_oneapi_supports_cl_extension("cl_intel_" + name);
-  });
-}
-
-bool isIntegratedGpu(const DeviceProp& prop) {
-  return ask(prop, [](const sycl::device& device) {
-    return device.is_gpu() &&
-        device.has(sycl::aspect::ext_oneapi_is_integrated_gpu);
-  });
-}
-
-int64_t architecture(const DeviceProp& prop) {
-  namespace experimental = sycl::ext::oneapi::experimental;
-  const auto value = ask(prop, [](const sycl::device& device) {
-    return device.get_info<experimental::info::device::architecture>();
-  });
-  return static_cast<int64_t>(value);
-}
-
 /// Zero for a device without one.
 py::object uuid(const DeviceProp& prop) {
-  const auto id = ask(prop, [](const sycl::device& device) {
-    return device.get_info<sycl::ext::intel::info::device::uuid>();
-  });
-  const py::bytes bytes(reinterpret_cast<const char*>(id.data()), id.size());
+  const py::bytes bytes(
+      reinterpret_cast<const char*>(prop.uuid.data()), prop.uuid.size());
   return py::module::import("uuid").attr("UUID")(py::arg("bytes") = bytes);
 }
 
-void extendProperties(const py::object& bound) {
-  const auto property = py::module::import("builtins").attr("property");
-  // Not wrapped: that would copy the argument, which is known by its address.
-  const auto add = [&](const std::string& name, auto get) {
-    bound.attr(name.c_str()) = property(py::cpp_function(std::move(get)));
-  };
-  add("last_level_cache_size",
-      [](const DeviceProp& prop) { return prop.global_mem_cache_size; });
-  add("is_integrated_gpu", &isIntegratedGpu);
-  add("architecture", &architecture);
-  add("uuid", &uuid);
-  for (const std::string name :
-       {"bfloat16_conversions",
-        "subgroup_matrix_multiply_accumulate",
-        "subgroup_matrix_multiply_accumulate_tensor_float32",
-        "subgroup_2d_block_io"}) {
-    add("has_" + name,
-        [name](const DeviceProp& prop) { return hasExtension(prop, name); });
-  }
+void extendProperties(const py::object& type) {
+  auto bound = py::reinterpret_borrow<py::class_<DeviceProp>>(type);
+  bound
+      .def_readonly("last_level_cache_size", &DeviceProp::global_mem_cache_size)
+      .def_property_readonly("is_integrated_gpu", &isIntegratedGpu)
+      .def_property_readonly("uuid", &uuid)
+      .def_property_readonly("architecture", [](const DeviceProp& prop) {
+        return static_cast<int64_t>(prop.architecture);
+      });
+#define XPU_EXTENSION(name) \
+  bound.def_readonly("has_" #name, &DeviceProp::has_##name);
+  AT_FORALL_XPU_EXP_CL_ASPECT(XPU_EXTENSION)
+#undef XPU_EXTENSION
 }
 
 } // namespace

@@ -1,0 +1,738 @@
+# Owner(s): ["module: intel"]
+"""torch_xpu_runtime beside a stock PyTorch: how it is loaded, and what PyTorch's own
+torch.xpu and torch.accelerator do with it."""
+
+import gc
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import uuid
+
+import torch
+import torch_xpu_runtime
+from torch._dynamo.device_interface import get_interface_for_device
+from torch.testing._internal.common_utils import run_tests, TestCase
+
+TIMEOUT = 120  # seconds
+COUNT = torch.xpu.device_count()
+MiB = 1024 * 1024
+
+# What PyTorch's torch.xpu uses of torch._C, and then what others do.
+CONTRACT = set(
+    """
+    _XPUGraph _XPUMemPool _XpuDeviceProperties _XpuEventBase _XpuStreamBase
+    _xpu_XPUAllocator _xpu_beginAllocateCurrentThreadToPool _xpu_beginAllocateToPool
+    _xpu_canDeviceAccessPeer _xpu_changeCurrentAllocator _xpu_customAllocator
+    _xpu_emptyCache _xpu_endAllocateToPool _xpu_exchangeDevice _xpu_getAllocator
+    _xpu_getArchFlags _xpu_getCurrentRawStream _xpu_getCurrentStream _xpu_getDevice
+    _xpu_getDeviceCount _xpu_getMemoryFraction _xpu_getMemoryInfo
+    _xpu_getStreamFromExternal _xpu_graph_pool_handle _xpu_init
+    _xpu_isCurrentStreamCapturing _xpu_maybeExchangeDevice _xpu_memorySnapshot
+    _xpu_memoryStats _xpu_recordMemoryHistory _xpu_releasePool
+    _xpu_resetAccumulatedMemoryStats _xpu_resetPeakMemoryStats _xpu_setDevice
+    _xpu_setMemoryFraction _xpu_setStream _xpu_synchronize
+    _xpu_isInBadFork _StaticXpuLauncher
+    _dynamo.guards._empty_strided_xpu _aoti.AOTIModelContainerRunnerXpu
+    """.split()
+)
+covered = set()
+
+
+def covers(*names):
+    """A test is about names of the contract."""
+    covered.update(names)
+    return lambda test: test
+
+
+# What every program can use.
+PRELUDE = """
+import os, sys, warnings
+
+def runtime_is_started():
+    with open("/proc/self/maps") as maps:
+        return any(name in maps.read() for name in ("libur_adapter", "libintelocl"))
+
+def xpu_names():
+    import torch
+    return {n: v for n, v in vars(torch._C).items() if n.lower().startswith(("_xpu", "_has_xpu"))}
+"""
+
+
+def run_program(program, **environment):
+    """What a program prints, errors and warnings included; it must succeed. A
+    variable of the environment that is None is not set."""
+    variables = {**os.environ, "TORCH_XPU_MAPPING": "CPU", **environment}
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", PRELUDE + textwrap.dedent(program)],
+        env={k: v for k, v in variables.items() if v is not None},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    if result.returncode:
+        raise AssertionError(result.stdout)
+    return result.stdout
+
+
+class TestLoading(TestCase):
+    def test_names(self):
+        for name in CONTRACT:
+            found = torch._C
+            for part in name.split("."):
+                found = getattr(found, part)
+            # PyTorch's dummies for a build without XPU
+            self.assertNotEqual(getattr(found, "__module__", ""), "torch._utils", name)
+        self.assertTrue(torch._C._has_xpu)
+
+    def test_every_name_has_a_test(self):
+        self.assertEqual(CONTRACT - covered, set())
+        self.assertEqual(covered - CONTRACT, set())
+
+    def test_import_starts_no_runtime(self):
+        printed = run_program(
+            """
+            import torch
+            print(torch.accelerator.current_accelerator(), torch._C._has_xpu)
+            torch.manual_seed(1), torch.seed(), torch.Generator(), torch.zeros(3).sum()
+            torch.xpu.empty_cache(), torch.xpu.memory_allocated(), torch.xpu.memory_snapshot()
+            torch.xpu.is_initialized(), torch.xpu.Event(), torch.xpu.device(0)
+            torch.xpu.mapping(), torch.xpu.set_mapping("CPU"), torch.xpu.get_arch_list()
+            print(runtime_is_started(), torch.xpu.is_initialized())
+            print(torch.xpu.device_count() > 0, runtime_is_started())
+            """
+        )
+        self.assertEqual(printed, "xpu True\nFalse False\nTrue True\n")
+
+    def test_the_package_may_be_imported_first(self):
+        printed = run_program(
+            """
+            import torch_xpu_runtime, torch
+            print(torch.accelerator.current_accelerator(), torch_xpu_runtime.mapping())
+            """
+        )
+        self.assertEqual(printed, "xpu CPU\n")
+
+    def test_autoload_can_be_switched_off(self):
+        printed = run_program(
+            """
+            import torch
+            before = xpu_names()
+            print(before["_has_xpu"], torch.xpu.is_available(), hasattr(torch._C, "_xpu_init"))
+            print("torch_xpu_runtime" in sys.modules, "libsycl" in open("/proc/self/maps").read())
+            """,
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        )
+        self.assertEqual(printed, "False False False\nFalse False\n")
+
+    def test_import_of_the_package_loads_it(self):
+        printed = run_program(
+            """
+            import torch, torch_xpu_runtime
+            print(torch.accelerator.current_accelerator(), torch.xpu.is_available())
+            torch_xpu_runtime.autoload()
+            """,
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        )
+        self.assertEqual(printed, "xpu True\n")
+
+    def test_the_modules_are_of_one_kind(self):
+        # What was loaded before must not be left anywhere in torch.xpu.
+        self.assertIs(torch.xpu.Stream, torch.xpu.streams.Stream)
+        self.assertIs(torch.xpu.MemPool, torch.xpu.memory.MemPool)
+        self.assertIs(torch.xpu.MemPool.__base__, torch._C._XPUMemPool)
+        self.assertIs(torch.xpu.XPUGraph.__base__, torch._C._XPUGraph)
+        self.assertIs(sys.modules["torch.xpu.memory"], torch.xpu.memory)
+        self.assertIs(sys.modules["torch.xpu.random"], torch.xpu.random)
+        self.assertIs(torch.get_device_module("xpu"), torch.xpu)
+
+
+class TestRefusal(TestCase):
+    """PyTorch stays as it was, and says why."""
+
+    def refused(self, make, **environment):
+        return run_program(
+            f"""
+            import torch
+            {make}
+            before = xpu_names()
+            import torch_xpu_runtime
+            print(xpu_names() == before, torch.zeros(2).sum().item())
+            torch_xpu_runtime.autoload()
+            """,
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+            **environment,
+        )
+
+    def check(self, printed, *texts):
+        self.assertIn("True 0.0", printed)
+        self.assertEqual(printed.count("was not loaded"), 1, printed)
+        for text in (*texts, "TORCH_DEVICE_BACKEND_AUTOLOAD=0"):
+            self.assertIn(text, printed)
+
+    def test_cuda(self):
+        self.check(
+            self.refused("torch.version.cuda = '13.0'"),
+            "has CUDA built in",
+            "pip install torch==",
+            "+cpu",
+        )
+
+    def test_rocm(self):
+        self.check(self.refused("torch.version.hip = '6.4'"), "has ROCm built in", "+cpu")
+
+    def test_another_version(self):
+        self.check(
+            self.refused("torch.__version__ = '2.99.1+cpu'"),
+            "and this is 2.99.1+cpu",
+            "pip install torch==",
+        )
+
+    def test_xpu_is_there_already(self):
+        self.check(self.refused("torch._C._has_xpu = True"), "has XPU already", "+cpu")
+
+    def test_too_late_for_dynamo(self):
+        self.check(
+            self.refused("import torch._dynamo.device_interface"), "right after torch"
+        )
+
+    def test_a_library_is_missing(self):
+        folder = pathlib.Path(torch_xpu_runtime.__file__).parent
+        with tempfile.TemporaryDirectory() as other:
+            package = pathlib.Path(other, "torch_xpu_runtime")
+            package.mkdir()
+            for file in folder.glob("*.py"):
+                (package / file.name).write_text(file.read_text())
+            (package / "_C.py").write_text(
+                "raise ImportError('libsycl.so.9: cannot open shared object file')"
+            )
+            info = pathlib.Path(other, "torch_xpu_runtime-0.dist-info")
+            info.mkdir()
+            (info / "METADATA").write_text("Name: torch_xpu_runtime\nVersion: 0\n")
+            (info / "entry_points.txt").write_text(
+                "[torch.backends]\nxpu = torch_xpu_runtime:autoload\n"
+            )
+            path = os.pathsep.join([other, os.environ.get("PYTHONPATH", "")])
+            printed = run_program(
+                "import torch; print(not torch._C._has_xpu, torch.zeros(2).sum().item())",
+                PYTHONPATH=path,
+            )
+        self.check(printed, "libsycl.so.9", "pip install intel-sycl-rt")
+
+
+@unittest.skipIf(COUNT == 0, "there is no device")
+class XpuTestCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch.xpu.set_device(0)
+        self.addCleanup(torch.xpu.set_device, 0)
+
+
+class TestDevices(XpuTestCase):
+    @covers("_xpu_getDevice", "_xpu_getDeviceCount", "_xpu_setDevice", "_xpu_init")
+    def test_current_device(self):
+        self.assertTrue(torch.xpu.is_available())
+        self.assertTrue(torch.xpu.is_initialized())
+        self.assertEqual(torch._C._xpu_getDeviceCount(), COUNT)
+        self.assertEqual(torch.accelerator.device_count(), COUNT)
+        for index in range(COUNT):
+            torch.xpu.set_device(index)
+            self.assertEqual(torch.xpu.current_device(), index)
+            self.assertEqual(torch.accelerator.current_device_index(), index)
+        with self.assertRaisesRegex(RuntimeError, f"must be from 0 to {COUNT - 1}"):
+            torch.xpu.set_device(COUNT)
+        with self.assertRaisesRegex(RuntimeError, "out of range"):
+            torch.xpu.set_device(256)
+
+    @covers("_xpu_exchangeDevice", "_xpu_maybeExchangeDevice")
+    def test_guards(self):
+        last = COUNT - 1
+        with torch.xpu.device(last):
+            self.assertEqual(torch.xpu.current_device(), last)
+            with torch.xpu.device(None):
+                self.assertEqual(torch.xpu.current_device(), last)
+        self.assertEqual(torch.xpu.current_device(), 0)
+        self.assertEqual(torch.xpu._exchange_device(last), 0)
+        self.assertEqual(torch.xpu._maybe_exchange_device(-1), -1)
+        with torch.accelerator.device_index(0):
+            self.assertEqual(torch.xpu.current_device(), 0)
+        self.assertEqual(torch.xpu.current_device(), last)
+
+    @covers("_XpuDeviceProperties")
+    def test_properties(self):
+        properties = torch.xpu.get_device_properties(0)
+        self.assertIsInstance(properties, torch._C._XpuDeviceProperties)
+        stub = pathlib.Path(torch.__file__).parent / "_C" / "__init__.pyi"
+        body = stub.read_text().split("class _XpuDeviceProperties:")[1].split("class ")[0]
+        types = dict(line.split(":") for line in body.split("\n") if ":" in line)
+        self.assertEqual(len(types), 28)
+        for name, type_name in types.items():
+            value = getattr(properties, name.strip())
+            expected = {"str": str, "_int": int, "_bool": bool, "list[_int]": list}
+            if type_name.strip() in expected:
+                self.assertIs(type(value), expected[type_name.strip()], name)
+        self.assertEqual(torch.xpu.get_device_name(0), properties.name)
+        self.assertGreater(properties.total_memory, 0)
+        self.assertIsInstance(properties.uuid, uuid.UUID)
+        self.assertEqual(properties.last_level_cache_size, properties.global_mem_cache_size)
+        if properties.type == "cpu":
+            self.assertFalse(properties.is_integrated_gpu)
+            self.assertFalse(properties.has_subgroup_matrix_multiply_accumulate)
+            self.assertGreater(properties.architecture, 0)  # x86_64
+        again = torch.xpu.get_device_properties(0)
+        self.assertEqual(again.uuid, properties.uuid)
+        self.assertEqual(torch.xpu.get_device_capability(0)["name"], properties.name)
+        self.assertIs(torch.xpu.is_bf16_supported(), True)
+        self.assertIs(torch.xpu.is_bf16_supported(False), properties.has_bfloat16_conversions)
+        self.assertIsInstance(torch.xpu.is_tf32_supported(), bool)
+        with self.assertRaisesRegex(RuntimeError, "out of range"):
+            torch.xpu.get_device_properties(COUNT)
+
+    @covers("_xpu_canDeviceAccessPeer", "_xpu_getArchFlags")
+    def test_peers_and_architectures(self):
+        for peer in range(COUNT):
+            self.assertIsInstance(torch.xpu.can_device_access_peer(0, peer), bool)
+        self.assertTrue(torch.xpu.can_device_access_peer(0, 0))
+        with self.assertRaisesRegex(RuntimeError, "out of range"):
+            torch.xpu.can_device_access_peer(0, COUNT)
+        self.assertEqual(torch.xpu.get_arch_list(), [])
+        self.assertEqual(torch.xpu.get_gencode_flags(), "")
+
+    @covers("_xpu_isInBadFork")
+    def test_fork(self):
+        printed = run_program(
+            """
+            import torch
+            def child():
+                sys.stdout.flush()
+                if os.fork():
+                    return os.wait()
+                try:
+                    print(torch.xpu._is_in_bad_fork(), torch.xpu.is_initialized(), flush=True)
+                    print(torch.xpu.Stream(), flush=True)
+                except RuntimeError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            child()
+            torch.xpu.init()
+            child()
+            print(torch.xpu.current_stream().query())
+            """
+        )
+        self.assertRegex(
+            printed,
+            r"False False\ntorch.xpu.Stream\(device=xpu:0 .*\)\n"
+            r"True False\nCannot re-initialize XPU in forked subprocess.*'spawn'.*\nTrue\n",
+        )
+
+    def test_no_device(self):
+        printed = run_program(
+            """
+            import torch
+            print(torch.xpu.device_count(), torch.xpu.is_available(), torch.accelerator.is_available())
+            for _ in range(2):
+                try:
+                    torch.xpu.init()
+                except RuntimeError as error:
+                    print("error", str(error).split(".")[0])
+            """,
+            TORCH_XPU_MAPPING="CPU",
+            OCL_ICD_FILENAMES="/nowhere/libintelocl.so",
+            OCL_ICD_VENDORS="/nowhere",
+        )
+        self.assertIn("0 False False\n", printed)
+        self.assertEqual(printed.count("error"), 2, printed)
+
+    def test_set_mapping(self):
+        printed = run_program(
+            """
+            import torch
+            torch.xpu.set_mapping("CPU")
+            print(torch.xpu.mapping(), torch.xpu.get_device_properties().type)
+            try:
+                torch.xpu.set_mapping("GPU")
+            except RuntimeError as error:
+                print("before the first use" in str(error))
+            """,
+            TORCH_XPU_MAPPING=None,
+        )
+        self.assertEqual(printed, "CPU cpu\nTrue\n")
+
+    def test_interface_of_dynamo(self):
+        interface = get_interface_for_device("xpu")
+        self.assertIs(interface, get_interface_for_device(f"xpu:{COUNT - 1}"))
+        self.assertIs(interface, get_interface_for_device(torch.device("xpu")))
+        self.assertIs(interface.Stream, torch.xpu.Stream)
+        self.assertIs(interface.Event, torch.xpu.Event)
+        self.assertEqual(interface.device_count(), COUNT)
+        self.assertEqual(interface.get_raw_stream(0), torch.xpu.current_stream(0).sycl_queue)
+        with self.assertRaises(NotImplementedError):
+            get_interface_for_device("none")
+
+
+class TestStreams(XpuTestCase):
+    @covers("_XpuStreamBase")
+    def test_stream(self):
+        stream = torch.xpu.Stream(COUNT - 1, priority=-1)
+        self.assertIsInstance(stream, torch.Stream)
+        self.assertEqual(stream.device, torch.device("xpu", COUNT - 1))
+        self.assertEqual(stream.device_type, torch.xpu.current_stream().device_type)
+        self.assertLessEqual(stream.priority, torch.xpu.Stream.priority_range()[0])
+        stream.synchronize()
+        self.assertTrue(stream.query())
+        self.assertNotEqual(stream, torch.xpu.Stream(COUNT - 1))
+        named = (stream.stream_id, stream.device_index, stream.device_type)
+        same = torch.xpu.Stream(
+            stream_id=named[0], device_index=named[1], device_type=named[2]
+        )
+        self.assertEqual(same, stream)
+        self.assertEqual(hash(same), hash(stream))
+        other = torch.Stream(stream_id=named[0], device_index=named[1], device_type=named[2])
+        self.assertEqual((other.stream_id, other.device_index, other.device_type), named)
+        stream.wait_stream(torch.xpu.Stream(0))
+        del stream, same, other
+        gc.collect()
+
+    @covers("_xpu_getCurrentStream", "_xpu_setStream", "_xpu_getCurrentRawStream")
+    def test_current_stream(self):
+        before = torch.xpu.current_stream()
+        stream = torch.xpu.Stream()
+        with torch.xpu.stream(stream):
+            self.assertEqual(torch.xpu.current_stream(), stream)
+            self.assertEqual(torch.accelerator.current_stream().stream_id, stream.stream_id)
+            self.assertEqual(torch._C._xpu_getCurrentRawStream(0), stream.sycl_queue)
+        self.assertEqual(torch.xpu.current_stream(), before)
+        with stream:
+            self.assertEqual(torch.xpu.current_stream(), stream)
+        generic = torch.Stream("xpu")
+        with generic:
+            self.assertEqual(torch.xpu.current_stream().stream_id, generic.stream_id)
+        self.assertEqual(torch.xpu.current_stream(), before)
+        torch.accelerator.set_stream(stream)
+        self.assertEqual(torch.xpu.current_stream(), stream)
+        torch.xpu.set_stream(before)
+
+    def test_a_stream_of_another_device(self):
+        if COUNT < 2:
+            self.skipTest("there is one device")
+        stream = torch.xpu.Stream(1)
+        with torch.xpu.stream(stream):
+            self.assertEqual(torch.xpu.current_device(), 1)
+        self.assertEqual(torch.xpu.current_device(), 0)
+        with stream:
+            self.assertEqual(torch.xpu.current_device(), 1)
+        self.assertEqual(torch.xpu.current_device(), 0)
+
+    @covers("_xpu_getStreamFromExternal")
+    def test_external_stream(self):
+        queue = torch.xpu.Stream()
+        stream = torch.xpu.get_stream_from_external(queue.sycl_queue, 0)
+        self.assertEqual(stream.sycl_queue, queue.sycl_queue)
+        with torch.xpu.stream(stream):
+            self.assertEqual(torch.xpu.current_stream(), stream)
+        stream.synchronize()
+
+    @covers("_xpu_synchronize")
+    def test_synchronize(self):
+        event = torch.xpu.Stream(COUNT - 1).record_event()
+        torch.xpu.synchronize(COUNT - 1)
+        self.assertTrue(event.query())
+        torch.accelerator.synchronize()
+        with self.assertRaisesRegex(RuntimeError, "out of range"):
+            torch.xpu.synchronize(COUNT)
+
+
+class TestEvents(XpuTestCase):
+    @covers("_XpuEventBase")
+    def test_event(self):
+        event = torch.xpu.Event()
+        self.assertIsInstance(event, torch.Event)
+        self.assertEqual((event.device, event.sycl_event, event.query()), (None, 0, True))
+        event.synchronize()
+        stream = torch.xpu.Stream()
+        event.wait(stream)
+        event.record(stream)
+        event.synchronize()
+        self.assertTrue(event.query())
+        self.assertEqual(event.device, torch.device("xpu:0"))
+        self.assertNotEqual(event.sycl_event, 0)
+        for other in (torch.xpu.current_stream(), torch.Stream("xpu")):
+            event.record(other)
+            event.wait(other)
+        with self.assertRaisesRegex(TypeError, "expected a torch.xpu.Stream, but got int"):
+            super(torch.xpu.Event, event).record(3)
+        with self.assertRaisesRegex(TypeError, "expected a torch.xpu.Event, but got int"):
+            event.elapsed_time(3)
+        if COUNT > 1:
+            with self.assertRaisesRegex(RuntimeError, "xpu:1"):
+                event.record(torch.xpu.Stream(1))
+
+    def test_elapsed_time(self):
+        stream = torch.xpu.Stream()
+        for kind in (torch.xpu.Event, lambda **kwargs: torch.Event("xpu", **kwargs)):
+            first, second = kind(enable_timing=True), kind(enable_timing=True)
+            with self.assertRaisesRegex(ValueError, "must be recorded"):
+                first.elapsed_time(second)
+            first.record(stream)
+            second.record(stream)
+            second.synchronize()
+            self.assertGreaterEqual(first.elapsed_time(second), 0)
+            self.assertLess(first.elapsed_time(second), 1e4)
+            untimed = kind()
+            untimed.record(stream)
+            stream.synchronize()
+            with self.assertRaisesRegex(ValueError, "enable_timing=True"):
+                first.elapsed_time(untimed)
+
+    def test_generic_event(self):
+        stream = torch.Stream("xpu")
+        event = stream.record_event()
+        self.assertEqual(event.device.type, "xpu")
+        torch.Stream("xpu").wait_event(event)
+        event.synchronize()
+        self.assertTrue(event.query())
+
+
+def storage(size, device="xpu"):
+    return torch.UntypedStorage(size, device=device)
+
+
+class TestMemory(XpuTestCase):
+    def setUp(self):
+        super().setUp()
+        gc.collect()
+        torch.xpu.synchronize()
+        torch.xpu.empty_cache()
+        self.addCleanup(torch.xpu.memory._record_memory_history, None)
+
+    @covers(
+        "_xpu_memoryStats",
+        "_xpu_emptyCache",
+        "_xpu_resetPeakMemoryStats",
+        "_xpu_resetAccumulatedMemoryStats",
+    )
+    def test_statistics(self):
+        torch.xpu.reset_peak_memory_stats()
+        torch.xpu.reset_accumulated_memory_stats()
+        before = torch.xpu.memory_allocated()
+        held = storage(4 * MiB)
+        self.assertEqual(torch.xpu.memory_allocated(), before + 4 * MiB)
+        self.assertEqual(torch.accelerator.memory_allocated(), before + 4 * MiB)
+        self.assertGreaterEqual(torch.xpu.memory_reserved(), before + 4 * MiB)
+        del held
+        self.assertEqual(torch.xpu.memory_allocated(), before)
+        self.assertEqual(torch.xpu.max_memory_allocated(), before + 4 * MiB)
+        stats = torch.xpu.memory_stats()
+        self.assertEqual(stats["allocated_bytes.all.freed"], 4 * MiB)
+        self.assertGreater(stats["reserved_bytes.all.current"], 0)
+        torch.xpu.empty_cache()
+        self.assertEqual(torch.xpu.memory_reserved(), 0)
+        torch.accelerator.empty_cache()
+        torch.xpu.reset_peak_memory_stats()
+        self.assertEqual(torch.accelerator.max_memory_allocated(), before)
+        self.assertEqual(torch.accelerator.memory_stats()["num_ooms"], stats["num_ooms"])
+
+    @covers("_xpu_getMemoryInfo")
+    def test_memory_info(self):
+        properties = torch.xpu.get_device_properties()
+        if properties.type == "cpu":
+            with self.assertRaisesRegex(RuntimeError, "SYCL does not tell"):
+                torch.xpu.mem_get_info()
+        else:
+            free, total = torch.xpu.mem_get_info()
+            self.assertEqual(total, properties.total_memory)
+            self.assertLessEqual(free, total)
+
+    @covers("_xpu_getMemoryFraction", "_xpu_setMemoryFraction")
+    def test_memory_fraction(self):
+        self.assertEqual(torch.xpu.get_per_process_memory_fraction(), 1.0)
+        self.addCleanup(torch.xpu.set_per_process_memory_fraction, 1.0)
+        torch.xpu.set_per_process_memory_fraction(0.0)
+        self.assertEqual(torch.xpu.get_per_process_memory_fraction(), 0.0)
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "4.00 MiB"):
+            storage(4 * MiB)
+        torch.xpu.set_per_process_memory_fraction(0.5, 0)
+        self.assertEqual(torch.xpu.get_per_process_memory_fraction(0), 0.5)
+        with self.assertRaisesRegex(RuntimeError, "must be from 0 to 1"):
+            torch.xpu.set_per_process_memory_fraction(1.5)
+
+    @covers("_xpu_memorySnapshot", "_xpu_recordMemoryHistory")
+    def test_history(self):
+        torch.xpu.memory._record_memory_history(clear_history=True)
+        held = storage(600)
+        (block,) = [
+            block
+            for segment in torch.xpu.memory_snapshot()
+            for block in segment["blocks"]
+            if block["address"] == held.data_ptr()
+        ]
+        self.assertEqual((block["requested_size"], block["state"]), (600, "active_allocated"))
+        self.assertIn("storage", [frame["name"] for frame in block["frames"]])
+        del held
+        (trace,) = [t for t in torch.xpu.memory._snapshot()["device_traces"] if t]
+        actions = [entry["action"] for entry in trace]
+        self.assertEqual(
+            actions, ["segment_alloc", "alloc", "free_requested", "free_completed"]
+        )
+        # The history goes on, without what is skipped.
+        torch.xpu.memory._record_memory_history(skip_actions=["alloc", "segment_map"])
+        storage(600)
+        (trace,) = [t for t in torch.xpu.memory._snapshot()["device_traces"] if t]
+        self.assertEqual(
+            [entry["action"] for entry in trace],
+            [*actions, "free_requested", "free_completed"],
+        )
+        torch.xpu.memory._record_memory_history(max_entries=1, clear_history=True)
+        storage(600)
+        (trace,) = [t for t in torch.xpu.memory._snapshot()["device_traces"] if t]
+        self.assertEqual([entry["action"] for entry in trace], ["free_completed"])
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "snapshot.pickle")
+            torch.xpu.memory._dump_snapshot(file)
+            with open(file, "rb") as dumped:
+                self.assertIn("segments", pickle.load(dumped))
+        with self.assertRaisesRegex(ValueError, "skip_actions has 'fly'"):
+            torch.xpu.memory._record_memory_history(skip_actions=["fly"])
+        with self.assertRaisesRegex(NotImplementedError, r"no private pool \(1, 2\)"):
+            torch.xpu.memory_snapshot((1, 2))
+        self.assertIsInstance(torch.xpu.memory_snapshot((0, 0)), list)
+
+    @covers(
+        "_xpu_XPUAllocator",
+        "_xpu_customAllocator",
+        "_xpu_changeCurrentAllocator",
+        "_xpu_getAllocator",
+    )
+    def test_pluggable_allocator(self):
+        self.assertIsInstance(torch._C._xpu_getAllocator(), torch._C._xpu_XPUAllocator)
+        printed = run_program(
+            """
+            import torch
+            other = torch.xpu.XPUPluggableAllocator("libc.so.6", "malloc", "free")
+            torch.xpu.change_current_allocator(other)
+            print(torch.xpu.memory._get_current_allocator().allocator() is other.allocator())
+            held = torch.UntypedStorage(600, device="xpu")
+            print(held.device, held.data_ptr() != 0)
+            del held
+            try:
+                torch.xpu.change_current_allocator(other)
+            except RuntimeError as error:
+                print("before the first use" in str(error))
+            """
+        )
+        self.assertEqual(printed, "True\nxpu:0 True\nTrue\n")
+        with self.assertRaisesRegex(RuntimeError, "null function"):
+            torch._C._xpu_customAllocator(0, 0)
+
+
+class TestRandom(XpuTestCase):
+    def test_default_generators(self):
+        self.assertEqual(len(torch.xpu.default_generators), COUNT)
+        for index, generator in enumerate(torch.xpu.default_generators):
+            self.assertEqual(generator.device, torch.device("xpu", index))
+        torch.manual_seed(7)
+        self.assertEqual({g.initial_seed() for g in torch.xpu.default_generators}, {7})
+        torch.xpu.manual_seed(8)
+        self.assertEqual(torch.xpu.initial_seed(), 8)
+        state = torch.xpu.get_rng_state()
+        self.assertEqual(state.shape, (16,))
+        torch.xpu.seed()
+        torch.xpu.set_rng_state(state)
+        self.assertEqual(torch.xpu.initial_seed(), 8)
+        torch.xpu.manual_seed_all(9)
+        self.assertEqual(torch.xpu.get_rng_state_all(), [torch.xpu.get_rng_state(0)] * COUNT)
+        torch.xpu._set_rng_state_offset(8)
+        self.assertEqual(torch.xpu._get_rng_state_offset(), 8)
+
+    def test_seed_before_the_first_use(self):
+        printed = run_program(
+            """
+            import torch
+            torch.manual_seed(11)
+            torch.xpu.manual_seed(12)
+            print(torch.xpu.is_initialized(), torch.xpu.initial_seed(), torch.initial_seed())
+            """
+        )
+        self.assertEqual(printed, "False 12 11\n")
+
+    def test_generator(self):
+        generator = torch.Generator(device="xpu")
+        self.assertEqual(generator.device, torch.device("xpu:0"))
+        generator.manual_seed(5)
+        copy = generator.clone_state()
+        generator.seed()
+        self.assertEqual(copy.initial_seed(), 5)
+        generator.set_state(copy.get_state())
+        self.assertEqual(generator.initial_seed(), 5)
+
+    def test_fork_rng(self):
+        torch.manual_seed(3)
+        with torch.random.fork_rng(devices=range(COUNT), device_type="xpu"):
+            torch.manual_seed(4)
+        self.assertEqual(torch.xpu.initial_seed(), 3)
+
+
+class TestUnsupported(XpuTestCase):
+    """What the runtime has nothing for says why."""
+
+    @covers("_XPUGraph", "_xpu_graph_pool_handle", "_xpu_isCurrentStreamCapturing")
+    def test_graphs(self):
+        self.assertIs(torch.xpu.is_current_stream_capturing(), False)
+        for use in (torch.xpu.XPUGraph, torch.xpu.graph_pool_handle):
+            with self.assertRaisesRegex(NotImplementedError, "without a graph"):
+                use()
+
+    @covers(
+        "_XPUMemPool",
+        "_xpu_beginAllocateCurrentThreadToPool",
+        "_xpu_beginAllocateToPool",
+        "_xpu_endAllocateToPool",
+        "_xpu_releasePool",
+    )
+    def test_pools(self):
+        with self.assertRaisesRegex(NotImplementedError, "Allocate without"):
+            torch.xpu.MemPool()
+        for name in (
+            "beginAllocateCurrentThreadToPool",
+            "beginAllocateToPool",
+            "endAllocateToPool",
+            "releasePool",
+        ):
+            with self.assertRaisesRegex(NotImplementedError, "Allocate without"):
+                getattr(torch._C, f"_xpu_{name}")(0, (0, 1))
+
+    @covers("_StaticXpuLauncher", "_aoti.AOTIModelContainerRunnerXpu")
+    def test_inductor(self):
+        with self.assertRaisesRegex(NotImplementedError, "no Triton"):
+            torch._C._StaticXpuLauncher._load_kernel("a", "b")
+        with self.assertRaisesRegex(NotImplementedError, "for CPU"):
+            torch._C._aoti.AOTIModelContainerRunnerXpu("a.so", 1, "xpu")
+
+    @covers("_dynamo.guards._empty_strided_xpu")
+    def test_empty_strided(self):
+        allocate = torch._C._dynamo.guards._empty_strided_xpu
+        if torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty_strided", "XPU"):
+            made = allocate((2, 3), (3, 1), torch.float16)
+            self.assertEqual((made.device.type, made.stride()), ("xpu", (3, 1)))
+        else:
+            with self.assertRaisesRegex(NotImplementedError, "aten::empty_strided"):
+                allocate((2, 3), (3, 1), torch.float16)
+
+    def test_telemetry(self):
+        try:
+            import pyzes  # noqa: F401
+        except ImportError:
+            for name in ("temperature", "power_draw", "clock_rate", "utilization"):
+                with self.assertRaisesRegex(ImportError, "pip install pyzes"):
+                    getattr(torch.xpu, name)()
+        else:
+            self.skipTest("sysman's answers depend on the device")
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -83,6 +83,36 @@ TEST_F(XPUMemoryHistoryTest, KeepsTheLastEntries) {
   EXPECT_EQ(actions().size(), 2); // what was recorded stays
 }
 
+TEST_F(XPUMemoryHistoryTest, GoesOnWithoutWhatIsSkipped) {
+  const auto record = [](bool clear) {
+    allocator::recordHistory(
+        true,
+        &gather,
+        100,
+        RecordContext::ALL,
+        clear,
+        {TraceEntry::FREE_REQUESTED, TraceEntry::SEGMENT_ALLOC});
+  };
+  record(/*clear=*/true);
+  void* const ptr = allocator::raw_alloc(512);
+  record(/*clear=*/false);
+  EXPECT_NE(allocator::contextOf(addressOf(ptr)), nullptr);
+  allocator::raw_delete(ptr);
+  EXPECT_EQ(
+      actions(),
+      (std::vector<TraceEntry::Action>{
+          TraceEntry::ALLOC, TraceEntry::FREE_COMPLETED}));
+  // Whether a block is still in use is not known after a pause.
+  void* const other = allocator::raw_alloc(512);
+  allocator::recordHistory(false, nullptr, 0, RecordContext::NEVER);
+  record(/*clear=*/false);
+  EXPECT_EQ(allocator::contextOf(addressOf(other)), nullptr);
+  EXPECT_EQ(actions().size(), 3);
+  record(/*clear=*/true);
+  EXPECT_EQ(actions().size(), 0);
+  allocator::raw_delete(other);
+}
+
 TEST_F(XPUMemoryHistoryTest, ContextsAreGatheredAsAsked) {
   allocator::recordHistory(true, &gather, 10, RecordContext::STATE);
   void* const ptr = allocator::raw_alloc(512);

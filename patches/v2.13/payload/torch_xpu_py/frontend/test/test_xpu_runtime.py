@@ -109,6 +109,24 @@ class TestLoading(TestCase):
         )
         self.assertEqual(printed, "xpu True\nFalse False\nTrue True\n")
 
+    def test_loading_costs_little(self):
+        # Of the processor, so that other work on the machine does not count.
+        costs = [
+            float(
+                run_program(
+                    """
+                    import time, torch
+                    start = time.process_time()
+                    import torch_xpu_runtime
+                    print(time.process_time() - start)
+                    """,
+                    TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+                )
+            )
+            for _ in range(3)
+        ]
+        self.assertLess(min(costs), 0.03)
+
     def test_the_package_may_be_imported_first(self):
         printed = run_program(
             """
@@ -199,6 +217,21 @@ class TestRefusal(TestCase):
     def test_too_late_for_dynamo(self):
         self.check(
             self.refused("import torch._dynamo.device_interface"), "right after torch"
+        )
+
+    def test_too_late_for_the_accelerator(self):
+        self.check(
+            self.refused("print(torch.accelerator.current_accelerator())"),
+            "None\n",
+            "right after torch",
+        )
+
+    def test_another_accelerator(self):
+        self.check(
+            self.refused(
+                "torch.accelerator.current_accelerator = lambda: torch.device('hpu')"
+            ),
+            "the accelerator 'hpu' from another package",
         )
 
     def test_a_library_is_missing(self):

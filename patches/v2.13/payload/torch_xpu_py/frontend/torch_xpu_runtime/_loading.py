@@ -54,6 +54,7 @@ def autoload() -> None:
     try:
         _check(torch)
         names = _names()
+        _check_accelerator(torch)
     except _Refused as reason:
         warnings.warn(
             f"torch_xpu_runtime was not loaded: {reason}. PyTorch works as without "
@@ -79,11 +80,11 @@ def _check(torch: ModuleType) -> None:
         if has:
             raise _Refused(
                 f"PyTorch {version} has {name} built in, and PyTorch allows one "
-                f"accelerator. Install one without: {cpu_wheel}"
+                f"accelerator. Use one without: {cpu_wheel}"
             )
     if version.split(".")[:2] != TORCH.split("."):
         raise _Refused(
-            f"it was built for PyTorch {TORCH}, and this is {version}. Install "
+            f"it was built for PyTorch {TORCH}, and this is {version}. Use "
             f"{cpu_wheel}, or a torch_xpu_runtime for your version"
         )
     if torch._C._has_xpu or hasattr(torch._C, "_xpu_init"):
@@ -95,6 +96,22 @@ def _check(torch: ModuleType) -> None:
         raise _Refused(
             "torch.compile was used before it and knows no XPU. Import "
             "torch_xpu_runtime right after torch"
+        )
+
+
+def _check_accelerator(torch: Any) -> None:
+    r"""Raises unless PyTorch takes XPU, now that the library is there, for the
+    accelerator. It asks once in a process and keeps the answer."""
+    found = torch.accelerator.current_accelerator()
+    if found is None:
+        raise _Refused(
+            "torch.accelerator was asked before it, and keeps its answer. Import "
+            "torch_xpu_runtime right after torch"
+        )
+    if found.type != "xpu":
+        raise _Refused(
+            f"PyTorch has the accelerator '{found.type}' from another package, and "
+            "allows one. Remove that package"
         )
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from xpu_stack.build.modes import Mode
+from xpu_stack.core.series.base import Differences
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import REPOSITORY
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
@@ -73,6 +75,33 @@ def _show_it_in_commands(
     return value
 
 
+# What makes no sense for an installed package, and why.
+_OF_SOURCE_TREES = {
+    "rebase": "there is nothing to move the new files to",
+    "wheel": "make extension packs what is built for it",
+    "test-wheel": "make test-extension tests what is built for it",
+    "tidy": "the shared files are checked with the other base",
+    "bench": "the benchmark is built with the other base",
+    "own-tests": "none of its files is changed",
+    "mail": "there is nobody to mail the new files alone to",
+    "submit": "there is no pull request to make",
+}
+
+
+def _base(context: click.Context, option: click.Parameter, value: str) -> str:
+    verb = str(context.info_name)
+    own = Differences.load(Layout.current(), value) if verb in _OF_SOURCE_TREES else Differences()
+    if own.of_package:
+        raise ToolError(
+            f"'make {verb}' is not for the base {value}.",
+            why=f"it is an installed package: {_OF_SOURCE_TREES[verb]}",
+            next=commands.make(verb, BASE=own.like),
+            code=ExitCode.USAGE,
+        )
+    _show_it_in_commands(context, option, value)
+    return value
+
+
 def _takes(verb: click.Command, option: click.Parameter) -> bool:
     return any(one.name == option.name for one in verb.params)
 
@@ -81,7 +110,7 @@ base_option = click.option(
     "--base",
     default=DEFAULT_BASE,
     show_default=True,
-    callback=_show_it_in_commands,
+    callback=_base,
     help="The PyTorch release.",
 )
 

@@ -40,6 +40,13 @@ def target(work: Workspace, name: str, there: Stack) -> Target:
     base = work.base
     if name == base.name and base.git.commit in ("", there.base):
         return Target(work, drifted=_drifted(work, there))
+    if base.package:
+        raise ToolError(
+            f"{base.name} cannot be exported as another base.",
+            why="it is an installed package, and no commit",
+            next=commands.make("export", BASE=base.name),
+            code=ExitCode.USAGE,
+        )
     root = base.differences.like or base.name
     if name == base.name:
         git = replace(base.git, commit=there.base)

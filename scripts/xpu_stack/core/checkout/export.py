@@ -358,7 +358,7 @@ def _patch_of(
             f"{drifted[0]} has drifted from {work.base.name}.",
             f"what {change.id} edits in it cannot be made a patch for {work.base.name}",
         )
-    like = work.base.differences.like
+    like = work.base.differences.patches_of
     shared = work.layout.patch(like, change.id) if like else None
     if shared is None or not shared.exists() or not shared.stat().st_size:
         return edits or None

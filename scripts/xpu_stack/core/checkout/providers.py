@@ -1,5 +1,7 @@
 """Where a base comes from: a person's fork, the source package, a git tag or commit.
 
+The base of an installed package is an empty tree, see base.py.
+
 What is fetched is prepared beside its final place and then renamed, so that it is
 never there in part.
 """
@@ -33,6 +35,13 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
 
     given: a person's own checkout, which is used in place.
     """
+    if given and base.package:
+        raise ToolError(
+            f"The base {base.name} has no checkout of your own.",
+            why="it is an installed package, and its checkout has the new files alone",
+            next=f"unset {settings().source}; {commands.make('apply', BASE=base.name)}",
+            code=ExitCode.USAGE,
+        )
     if given:
         return _given(Path(given).expanduser().absolute())
     folder = layout.checkout(base.name)
@@ -68,6 +77,8 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
     git = _from_commit if base.git.commit else _from_tag
     package = [("the distribution's source package", _from_source_package)]
     provide_from = [*(package if base.source_package else []), (f"git, {base.git}", git)]
+    if base.package:
+        provide_from = [("an empty tree", _from_nothing)]
     for name, provide in provide_from:
         try:
             with files.folder(folder) as draft:
@@ -100,6 +111,11 @@ def _from_source_package(layout: Layout, base: Base, folder: Path) -> str:
     return source_package.unpack(
         layout, base.source_package, f"{settings().project} {base.name}", folder
     )
+
+
+def _from_nothing(_: Layout, base: Base, folder: Path) -> str:
+    source_package.commit_all(folder, f"{base.name}: an installed package, so an empty tree\n")
+    return "an empty tree, for an installed package"
 
 
 # -- git --------------------------------------------------------------------------

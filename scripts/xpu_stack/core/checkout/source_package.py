@@ -46,7 +46,7 @@ def unpack(layout: Layout, package: SourcePackage, title: str, folder: Path) -> 
         unpacked.rmdir()
     used = f"source package {tarball.name}, sha256 {package.sha256}"
     with progress(None, "making the base commit"):
-        _commit_all(folder, f"{title}\n\nThe content of {used}.\n")
+        commit_all(folder, f"{title}\n\nThe content of {used}.\n")
     return used
 
 
@@ -61,7 +61,8 @@ def _as_own(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield member
 
 
-def _commit_all(folder: Path, message: str) -> CommitId:
+def commit_all(folder: Path, message: str) -> CommitId:
+    """Makes a folder a repository whose branch `base` is what is in it, without history."""
     repository = Repository(folder)
     repository.run("init", "--quiet", "--template=", "--initial-branch=base")
     repository.run("add", "--all", "--force", ".")

@@ -10,10 +10,18 @@ base.yaml, and only what differs from that base in its folder:
 - <stage>/<change>.patch, where the other base's patch does not give the same;
   an empty one where the change edits nothing here;
 - payload/<payload folder>/..., variants of payload files, or files of its own;
-- in base.yaml `without`, the changes and payload files that are not for it, and
-  `moved`, payload files that have another path in its tree.
+- in base.yaml `without`, the changes, payload files and folders that are not for
+  it, and `moved`, payload files that have another path in its tree.
 
 The base that another is like is like none itself.
+
+Note [An installed package as a base]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+A base with `package` in its base.yaml is no source tree, but a package that is
+installed, such as a stock wheel, against which the payload is compiled. Its base
+commit has an empty tree, so the checkout holds the payload alone. Patches edit
+the project's own files, so of the base that it is like it takes none. A change
+that then has neither a file nor a patch is left out.
 """
 
 import re
@@ -27,7 +35,8 @@ from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
 
-_OWN = {"name", "version", "source_package", "git"}
+_OWN = {"name", "version", "source_package", "git", "package"}
+_SOURCES = {"source_package", "git", "package"}  # where it comes from: never another base's
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,22 @@ class Differences:
     like: str = ""  # "": the base is described in full
     without: frozenset[str] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict)  # payload file -> its path in the tree
+    of_package: bool = False  # Note [An installed package as a base]
+
+    @property
+    def patches_of(self) -> str:
+        """The base whose patches count where it has none of its own; "": none."""
+        return "" if self.of_package else self.like
 
     @property
     def without_changes(self) -> frozenset[str]:
-        return frozenset(one for one in self.without if one.count("/") == 1)
+        folders = settings().payload.keys()
+        pairs = (one for one in self.without if one.count("/") == 1)
+        return frozenset(one for one in pairs if one.partition("/")[0] not in folders)
+
+    def takes(self, payload_file: str) -> bool:
+        """Whether the shared file is for this base."""
+        return not any(_is_below(payload_file, one) for one in self.without)
 
     @classmethod
     def read(cls, node: Node) -> "Differences":
@@ -100,11 +121,17 @@ class Differences:
             node["like"].text() if "like" in node else "",
             frozenset(texts(node, "without")),
             node["moved"].text_map() if "moved" in node else {},
+            "package" in node,
         )
 
     @classmethod
     def load(cls, layout: Layout, name: str) -> "Differences":
         return cls.read(_node(layout, name)) if name in base_names(layout) else cls()
+
+
+def _is_below(name: str, folder: str) -> bool:
+    """Whether a path is the other one, or below it."""
+    return f"{name}/".startswith(f"{folder}/")
 
 
 def base_names(layout: Layout) -> list[str]:
@@ -114,7 +141,8 @@ def base_names(layout: Layout) -> list[str]:
 
 def commits(layout: Layout) -> dict[str, str]:
     """The bases that are a commit of a person's repository: name -> commit."""
-    found = {name: GitSource.read(_node(layout, name)["git"]) for name in base_names(layout)}
+    nodes = {name: _node(layout, name) for name in base_names(layout)}
+    found = {name: GitSource.read(node["git"]) for name, node in nodes.items() if "git" in node}
     return {name: git.commit for name, git in found.items() if git.commit}
 
 
@@ -131,6 +159,7 @@ class Base:
     folders: tuple[Path, ...]  # its own, and that of the base that it is like
     source_package: SourcePackage | None
     git: GitSource
+    package: Node | None  # None: it is a source tree
     settings: Mapping[str, Node]  # the others, which the core hands on
     differences: Differences = Differences()
 
@@ -141,15 +170,16 @@ class Base:
         node = _node(layout, name)
         known = _OWN | {*settings().base}
         if "like" not in node:
-            node.fields(known)
-            return cls._read(layout, name, dict.fromkeys(known, node))
-        node.fields({"name", "like", "git"}, known | {"without", "moved"})
+            node.fields(known - {"package"})
+            return cls._read(layout, name, dict.fromkeys(known - {"package"}, node))
+        source = "package" if "package" in node else "git"
+        node.fields({"name", "like", source}, known - {"git", "package"} | {"without", "moved"})
         like = node["like"].text()
         if like not in base_names(layout) or "like" in (other := _node(layout, like)):
             raise node["like"].error(f"'{like}' is not a base that is described in full")
         given = {one: node if one in node else other for one in known}
-        if "source_package" not in node:  # the other's source is not its own
-            del given["source_package"]
+        for one in _SOURCES - node.value.keys():
+            del given[one]
         return replace(
             cls._read(layout, name, given),
             folders=(layout.base_folder(name), layout.base_folder(like)),
@@ -166,7 +196,8 @@ class Base:
             version=found["version"].text(),
             folders=(layout.base_folder(name),),
             source_package=SourcePackage.read(package) if package else None,
-            git=GitSource.read(found["git"]),
+            git=GitSource.read(found["git"]) if "git" in found else GitSource(""),
+            package=found.get("package"),
             settings={one: found[one] for one in settings().base},
         )
 

@@ -36,7 +36,7 @@ def text(path: Path, name: str, git: GitSource, differences: Differences) -> byt
 
 def _wanted(git: GitSource, differences: Differences) -> dict[str, object]:
     return {
-        "git": {"url": git.url, "commit": git.commit},
+        "git": {"url": git.url, "commit": git.commit} if git.commit else {},
         "without": sorted(differences.without),
         "moved": dict(sorted(differences.moved.items())),
     }
@@ -45,7 +45,7 @@ def _wanted(git: GitSource, differences: Differences) -> dict[str, object]:
 def _said(data: Any) -> dict[str, object]:
     """The same of a file as it is."""
     return {
-        "git": dict(data["git"]),
+        "git": dict(data.get("git", {})),
         "without": sorted(data.get("without", [])),
         "moved": dict(data.get("moved", {})),
     }

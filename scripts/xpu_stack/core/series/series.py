@@ -276,13 +276,20 @@ class _Reader:
         for name, file in self.payload.items():
             owned.setdefault(owners[name], []).append(file)
         self._check_nothing_left()
+        whole = tuple(_with_files(stage, owned) for stage in stages)
         return Series(
-            tuple(_with_files(stage, owned) for stage in stages),
+            whole,
             author,
             self.base,
-            self.differences.without_changes,
+            self.differences.without_changes | self._of_source_trees(whole),
             {name: owners[name] for name in self.elsewhere},
         )
+
+    def _of_source_trees(self, stages: tuple[Stage, ...]) -> frozenset[str]:
+        """The changes of which nothing is for an installed package, if the base is one."""
+        changes = (one for stage in stages for one in stage.changes)
+        left = (one.id for one in changes if not one.is_begun)
+        return frozenset(left if self.differences.of_package else ())
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
@@ -305,7 +312,7 @@ class _Reader:
         self.texts.add(text)
         if "files" in node:
             self._claim(node, f"{stage}/{name}", stage)
-        bases = filter(None, (self.base, self.differences.like))
+        bases = filter(None, (self.base, self.differences.patches_of))
         own, *others = (self.layout.patch(one, f"{stage}/{name}") for one in bases)
         self.patches.add(own)
         for path in (text, own, *others):
@@ -380,7 +387,7 @@ class _Reader:
         there = {
             name: replace(file, target=self.differences.moved.get(name, file.target))
             for name, file in shared.items()
-            if name not in self.differences.without
+            if self.differences.takes(name)
         } | own
         return there, set().union(shared, *variants.values()) - set(there)
 

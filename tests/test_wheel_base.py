@@ -1,0 +1,134 @@
+"""A base that is an installed package: the checkout has the payload alone."""
+
+from pathlib import Path
+
+import pytest
+from project import Project, git, write
+from test_export import changed, kept
+
+WHEEL_BASE = """\
+name: v2.13
+like: v1.13.1
+version: "2.13"
+package:
+  name: torch
+  versions: ">=2.13,<2.16"
+  install: [torch==2.13.0]
+  extension: torch_xpu_runtime
+  version: "0.1"
+  entry_points: {torch.backends: {torch_xpu_runtime: "torch_xpu_runtime:autoload"}}
+without:
+  - aten_xpu/device/aten/Hooks.cpp
+"""
+VARIANTS = "patches/v2.13/payload/c10_xpu/device"
+
+
+@pytest.fixture
+def project(project: Project) -> Project:
+    """A variant, a file of its own, and a change of which nothing is for it."""
+    write(
+        project.folder,
+        {
+            "patches/v2.13/base.yaml": WHEEL_BASE,
+            f"{VARIANTS}/c10/xpu/CMakeLists.txt": "# of the wheel\n",
+            f"{VARIANTS}/CMakeLists.txt": "# top\n",
+        },
+    )
+    project.checkout = project.folder / ".xpu/pytorch-v2.13"
+    return project
+
+
+def ok(project: Project, *words: str) -> str:
+    return project.ok(*words, "--base", "v2.13", source=False)
+
+
+def files(project: Project) -> dict[str, str]:
+    names = git(project.checkout, "ls-files").split()
+    return {name: (project.checkout / name).read_text() for name in names}
+
+
+def test_the_checkout_has_the_payload_alone(project: Project) -> None:
+    said = ok(project, "apply", "--stage", "device")
+    assert "base v2.13 from an empty tree, for an installed package: commit 59de6498314e" in said
+    top = {"CMakeLists.txt": "# top\n", "c10/xpu/CMakeLists.txt": "# of the wheel\n"}
+    assert files(project) == {**top, "c10/xpu/Device.cpp": "int device;\n"}
+    assert git(project.checkout, "ls-tree", "base") == ""
+    ok(project, "apply")
+    assert project.log()[:2] == ["Add streams", "Add devices"]
+    assert files(project)["c10/xpu/Stream.cpp"] == "int stream;\n"
+    # the patch of the base that it is like is not its own
+    assert files(project)["c10/xpu/Device.cpp"] == "int device;\n"
+    tip = git(project.checkout, "rev-parse", "HEAD")
+    status = ok(project, "status")
+    assert [" aten " in line for line in status.splitlines() if "skipped" in line] == [True]
+    assert "2 change(s) are in order" in ok(project, "check")
+    assert "Add streams" in ok(project, "show")
+    assert "Add devices" in ok(project, "show", "--change", "device/runtime")
+    ok(project, "undo")
+    assert "c10/xpu/Stream.cpp" not in files(project)
+    ok(project, "redo")
+    assert git(project.checkout, "rev-parse", "HEAD") == tip
+
+
+def test_edits_go_to_the_variants_and_to_the_shared_files(project: Project) -> None:
+    ok(project, "apply")
+    before = kept(project)
+    assert "0 file(s) of the series differ" in ok(project, "export")
+    assert changed(project, before) == set()
+    edits = {"c10/xpu/CMakeLists.txt": "# edited\n", "c10/xpu/Stream.cpp": "int streams;\n"}
+    write(project.checkout, edits)
+    assert "+int streams;" in ok(project, "diff")
+    said = ok(project, "export")
+    assert changed(project, before) == {
+        f"{VARIANTS}/c10/xpu/CMakeLists.txt",
+        "c10_xpu/stream/c10/xpu/Stream.cpp",
+    }
+    assert "v2.13 keeps" not in said
+    ok(project, "undo")
+    assert changed(project, before) == set()
+    # an edit of what an earlier change has brought is a patch of this base's own
+    path = project.checkout / "c10/xpu/Device.cpp"
+    path.write_text("int device;\nint wheel;\n")
+    git(project.checkout, "commit", "-qa", "--amend", "--no-edit")
+    ok(project, "export")
+    assert changed(project, before) == {"patches/v2.13/stream/stream.patch"}
+    assert "2 change(s) are in order" in ok(project, "check")
+
+
+def test_the_same_files_give_the_same_commits_and_review_shows_them(
+    project: Project, tmp_path: Path
+) -> None:
+    ok(project, "apply")
+    tip = git(project.checkout, "rev-parse", "HEAD")
+    project.checkout.rename(tmp_path / "first")
+    ok(project, "apply")
+    assert git(project.checkout, "rev-parse", "HEAD") == tip
+    ok(project, "review", "--out", str(tmp_path / "pages"))
+    assert (tmp_path / "pages" / "index.html").exists()
+
+
+@pytest.mark.parametrize("verb", ["submit", "mail", "wheel", "rebase"])
+def test_what_is_for_source_trees_is_refused(project: Project, verb: str) -> None:
+    more = ["--onto", "main"] if verb == "rebase" else []
+    ended = project.run(verb, *more, "--base", "v2.13", source=False)
+    assert ended.code == 2
+    what, why, next = ended.lines.splitlines()
+    assert what == f"error: 'make {verb}' is not for the base v2.13."
+    assert why.startswith("  why: it is an installed package: ")
+    assert next.endswith(f"make {verb} BASE=v1.13.1")
+
+
+def test_it_has_no_checkout_of_a_persons_own(project: Project, tmp_path: Path) -> None:
+    ended = project.run("apply", "--base", "v2.13", "--pytorch-src", str(tmp_path), source=False)
+    assert ended.code == 2
+    assert "error: The base v2.13 has no checkout of your own." in ended.err
+
+
+def test_a_change_is_renamed_on_both(project: Project, tmp_path: Path) -> None:
+    ok(project, "apply")
+    project.ok("rename", "--pytorch-src", str(tmp_path / "pytorch"), "--change", "device/runtime",
+               "--to", "device/devices", source=False)  # fmt: skip
+    assert "2 change(s) are in order" in ok(project, "check")
+    ok(project, "apply")
+    assert "device/devices" in git(project.checkout, "log", "--format=%B")
+    assert f"{VARIANTS}/CMakeLists.txt" in kept(project)

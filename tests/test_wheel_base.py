@@ -12,10 +12,12 @@ like: v1.13.1
 version: "2.13"
 package:
   name: torch
-  versions: ">=2.13,<2.16"
+  from: "2.13"
+  below: "2.16"
   install: [torch==2.13.0]
   extension: torch_xpu_runtime
   version: "0.1"
+  summary: A runtime
   entry_points: {torch.backends: {torch_xpu_runtime: "torch_xpu_runtime:autoload"}}
 without:
   - aten_xpu/device/aten/Hooks.cpp

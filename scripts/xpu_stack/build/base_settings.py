@@ -82,6 +82,48 @@ class Full:
 
 
 @dataclass(frozen=True)
+class Package:
+    """An installed package that the payload is compiled against, and what is made for it."""
+
+    name: str
+    lowest: str  # minor versions, from this to below the other
+    below: str
+    install: tuple[str, ...]  # pins for an environment of the tool's own, the package first
+    extension: str
+    version: str  # of the extension
+    summary: str
+    entry_points: dict[str, dict[str, str]]  # group -> name -> object
+
+    @property
+    def pin(self) -> str:
+        return self.install[0]
+
+    @property
+    def range(self) -> str:
+        return f"{self.lowest} to below {self.below}"
+
+    @classmethod
+    def of(cls, base: Base) -> "Package | None":
+        """None: the base is a source tree."""
+        node = base.package
+        if node is None:
+            return None
+        texts = {"name", "from", "below", "extension", "version", "summary"}
+        node.fields({*texts, "install", "entry_points"})
+        points = node["entry_points"]
+        return cls(
+            name=node["name"].text(),
+            lowest=node["from"].text(),
+            below=node["below"].text(),
+            install=tuple(node["install"].texts()),
+            extension=node["extension"].text(),
+            version=node["version"].text(),
+            summary=node["summary"].text(),
+            entry_points={group: points[group].text_map() for group in points.value},
+        )
+
+
+@dataclass(frozen=True)
 class BaseSettings:
     """What is installed, and how the base is configured and shipped."""
 
@@ -91,6 +133,7 @@ class BaseSettings:
     wheel_requires: tuple[str, ...]
     compiled_in: tuple[str, ...]  # packages whose headers become part of the libraries
     prebuilt: Prebuilt
+    package: Package | None  # None: the base is a source tree
 
     @classmethod
     def of(cls, base: Base) -> "BaseSettings":
@@ -103,6 +146,7 @@ class BaseSettings:
             wheel_requires=tuple(wheel["requires"].texts()),
             compiled_in=texts(wheel, "compiled_in"),
             prebuilt=Prebuilt.read(base.settings["prebuilt"]),
+            package=Package.of(base),
         )
 
 

@@ -1,4 +1,7 @@
-"""Building a stage: PyTorch's own CMake and ninja on the patched checkout."""
+"""Building a stage: PyTorch's own CMake and ninja on the patched checkout.
+
+For an installed PyTorch it is the payload's own CMake.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,12 +11,14 @@ from xpu_stack.build import (
     baseline,
     cmake,
     compilers,
+    extension,
+    installed_torch,
     ninja,
     package_view,
     packages,
     release_headers,
 )
-from xpu_stack.build.base_settings import BaseSettings, stand_ins
+from xpu_stack.build.base_settings import BaseSettings, Package, stand_ins
 from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.applying import Workspace
@@ -30,6 +35,7 @@ SOURCES = (".c", ".cc", ".cpp")
 _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
+_BINDINGS = ("torch_python", "torch_xpu_python")
 _PYTHON_TARGETS = (
     "torch_python",
     "torch_global_deps",
@@ -48,7 +54,11 @@ def prepare(
     folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
-    place_stand_ins(work, mode, work.repository)
+    torch = (
+        installed_torch.need(work.layout, package) if (package := Package.of(work.base)) else None
+    )
+    if torch is None:
+        place_stand_ins(work, mode, work.repository)
     state = work.layout.state
     # a checkout of the tool's own, the baseline too, has its build beside it
     below = state if checkout.is_relative_to(state) else checkout.parent
@@ -57,21 +67,24 @@ def prepare(
         "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
         "PYTORCH_BUILD_NUMBER": "1",
     }
-    options = options_of(work, mode, sycl)
-    if mode is Mode.FAST:
+    options = extension.options(torch, sycl) if torch else options_of(work, mode, sycl)
+    if mode is Mode.FAST and not torch:
         options |= _fast_options(work, stage, folder)
     if sanitizer.flags:
         for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
-    cmake.configure(checkout, folder, options, env, extra=sycl.version)
-    return Build(work, mode, sanitizer, folder, sycl, env)
+    extra = sycl.version + (extension.input_of(torch, work, stage) if torch else "")
+    cmake.configure(checkout, folder, options, env, extra)
+    return Build(work, mode, sanitizer, folder, sycl, env, torch)
 
 
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
     """Installs what a build in this mode needs."""
     wanted = BaseSettings.of(work.base)
     packages.need_apt(wanted.apt)
-    if mode is Mode.FAST:
+    if wanted.package:
+        extension.refuse_mode(work.base, mode)
+    elif mode is Mode.FAST:
         packages.need_apt(wanted.prebuilt.apt, instead="make build MODE=full")
     else:
         packages.need_apt(wanted.full.apt)
@@ -90,17 +103,19 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     targets = cmake.targets(this.folder)
     wanted = targets_of(targets, changes)
     if this.sanitizer is not Sanitizer.NONE:
-        wanted = [one for one in wanted if not one.name.startswith("torch_python")]
-    if python:
+        wanted = [one for one in wanted if not one.name.startswith(_BINDINGS)]
+    if python and not this.torch:
         wanted += [one for one in targets if one.name in _PYTHON_TARGETS]
-    if python and changes and this.mode is Mode.FAST:
+    if python and changes and this.mode is Mode.FAST and not this.torch:
         abi_check.prove(_generated(this), lambda: baseline_of(this))
-    names = sorted({target.name for target in wanted})
+    names = ["all"] if python and this.torch else sorted({target.name for target in wanted})
     log = this.folder / "ccache.log"
     env = {**this.env, **compilers.tallied(log)}
     steps = ninja.build(this.folder, names, env, compilers.jobs())
     compilers.say_tally(log)
-    if python:
+    if python and this.torch:
+        extension.install(this, this.site)
+    elif python:
         package_view.refresh(this.work.repository.folder, this.folder)
     _say_origins(this, wanted)
     tree = this.work.repository.tree_of("HEAD")
@@ -275,7 +290,9 @@ def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
     """Says which libraries came from where."""
     libraries = sorted({target.name for target in wanted if target.kind == "SHARED_LIBRARY"})
     say(f"compiled here: {', '.join(libraries)}")
-    if this.mode is Mode.FAST:
+    if this.torch:
+        say(f"from {this.torch.python}: torch {this.torch.version}")
+    elif this.mode is Mode.FAST:
         prebuilt = BaseSettings.of(this.work.base).prebuilt
         names = ", ".join(f"lib{name}.so.{prebuilt.soversion}" for name in prebuilt.targets)
         say(f"from the distribution ({_prebuilt_folder(this.work)}): {names}")

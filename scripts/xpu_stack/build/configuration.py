@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.build import package_view, packages
+from xpu_stack.build import installed_torch, package_view, packages
+from xpu_stack.build.base_settings import Package
+from xpu_stack.build.installed_torch import Torch
 from xpu_stack.build.modes import Mode as Mode
 from xpu_stack.build.modes import Sanitizer as Sanitizer
 from xpu_stack.build.results import Results
@@ -20,6 +22,12 @@ class Build:
     folder: Path
     sycl: packages.Sycl
     env: dict[str, str]
+    torch: Torch | None = None  # None: the checkout has a torch itself
+
+    @property
+    def python(self) -> Path:
+        """What it is compiled for, and runs in."""
+        return self.torch.python if self.torch else self.work.layout.python / "bin" / "python"
 
     @property
     def results(self) -> Results:
@@ -35,7 +43,9 @@ def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NON
     """What is known of builds and tests so far, without preparing a build."""
     sycl = packages.installed_sycl(work.layout)
     runtime = f"{sycl.root} {sycl.version}" if sycl else "none"
-    environment = f"{mode.value} {sanitizer.value} {runtime}"
+    package = Package.of(work.base)
+    torch = installed_torch.found(work.layout, package) if package else None
+    environment = f"{mode.value} {sanitizer.value} {runtime}" + (f" {torch}" if package else "")
     return Results(work.layout, work.repository.folder, environment)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rich.markup import escape
 
-from xpu_stack.build import packages
-from xpu_stack.build.base_settings import BaseSettings
+from xpu_stack.build import installed_torch, packages
+from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import out
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -37,7 +37,8 @@ def examine(layout: Layout, base: Base) -> list[Finding]:
         *_programs(),
         *_apt(base),
         _sycl(layout),
-        _checkout(layout, base),
+        *_torch(layout, base),
+        *_checkout(layout, base),
         *_machine(layout),
     ]
 
@@ -94,10 +95,11 @@ def _programs() -> Iterator[Finding]:
 
 def _apt(base: Base) -> Iterator[Finding]:
     wanted = BaseSettings.of(base)
-    for what, names in (
-        ("packages to build with", wanted.apt),
-        ("PyTorch's libraries of the distribution (fast mode)", wanted.prebuilt.apt),
-    ):
+    needed = [("packages to build with", wanted.apt)]
+    if not wanted.package:
+        fast = "PyTorch's libraries of the distribution (fast mode)"
+        needed.append((fast, wanted.prebuilt.apt))
+    for what, names in needed:
         if not packages.has_dpkg():
             yield Finding(what, "not checked: there is no dpkg", True)
             continue
@@ -117,12 +119,28 @@ def _sycl(layout: Layout) -> Finding:
     return Finding(what, f"{found.version} ({found.origin})", True)
 
 
-def _checkout(layout: Layout, base: Base) -> Finding:
+def _torch(layout: Layout, base: Base) -> Iterator[Finding]:
+    """Where the base is an installed one."""
+    package = Package.of(base)
+    if package is None:
+        return
+    found = installed_torch.found(layout, package)
+    if found is None:
+        get = f"{commands.make('build', BASE=base.name)} # installs it, or set TORCH"
+        yield Finding(package.name, "not installed", False, get)
+    else:
+        yield Finding(package.name, f"{found.version} ({found.python})", True)
+
+
+def _checkout(layout: Layout, base: Base) -> Iterator[Finding]:
+    if base.package:
+        return
     there = (layout.checkout(base.name) / ".git").exists()
     what = f"checkout of PyTorch {base.name}"
     if there:
-        return Finding(what, str(layout.checkout(base.name)), True)
-    return Finding(what, "not fetched", False, "make apply")
+        yield Finding(what, str(layout.checkout(base.name)), True)
+    else:
+        yield Finding(what, "not fetched", False, "make apply")
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:

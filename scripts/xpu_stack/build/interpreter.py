@@ -1,7 +1,6 @@
 """Running Python on what was built: the verbs python and shell."""
 
 import os
-import sys
 
 from xpu_stack.build import build as building
 from xpu_stack.build import runtime
@@ -23,8 +22,8 @@ def prepared(work: applying.Workspace, stage: str, mode: Mode) -> Build:
 
 
 def python(this: Build, words: tuple[str, ...]) -> int:
-    """Runs the environment's Python; its exit code, or 128 and the signal's number."""
-    return _run(this, [sys.executable, *words])
+    """Runs the build's Python; its exit code, or 128 and the signal's number."""
+    return _run(this, [str(this.python), *words])
 
 
 def shell(this: Build) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import bootstrap
 
-from xpu_stack.core.system import files, shell
+from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import Bar, log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -29,6 +29,47 @@ def need_python(name: str) -> None:
     """Has requirements/<name>.txt in the environment that the tool runs in."""
     bootstrap.ensure(Path(sys.prefix).parent, name)
     importlib.invalidate_caches()
+
+
+_HAS = "import importlib.metadata, sys; [*map(importlib.metadata.version, sys.argv[1:])]"
+
+
+def need_beside(python: Path, name: str, folder: Path) -> bool:
+    """Has requirements/<name>.txt for another Python, whose environment stays as it is.
+
+    Whether they are in `folder`, to import from: the environment may have them itself.
+    """
+    asked = (REQUIREMENTS / f"{name}.in").read_text().splitlines()
+    names = [line for line in asked if not line.startswith("#")]
+    if not shell.run([python, "-c", _HAS, *names], check=False).code:
+        return False
+    requirements = REQUIREMENTS / f"{name}.txt"
+    stamp, wanted = folder / "xpu-stack.installed", f"{python}\n{requirements.read_text()}"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return True
+    with files.folder(folder) as draft:
+        words = ("--target", str(draft), "--requirement", str(requirements))
+        if pip(python, f"installing the requirements of {name}", *words):
+            raise ToolError(
+                f"The requirements of {name} could not be installed.",
+                why=f"pip failed on {requirements.name}",
+                next=commands.line(python, "-m", "pip", "install", *names),
+                code=ExitCode.MISSING,
+            )
+        (draft / stamp.name).write_text(wanted)
+    return True
+
+
+def pip(python: Path | str, what: str, *words: str) -> int:
+    """Has pip install packages for a Python, which need not have pip itself; its exit code."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    with progress(None, what) as bar:
+
+        def line(text: str) -> None:
+            if text.startswith(("Collecting", "Downloading", "Installing")):
+                bar.step(f"pip: {text.split('(')[0].strip()[:60]}")
+
+        return shell.follow([*command, "--disable-pip-version-check", "--no-input", *words], line)
 
 
 # -- the distribution's packages ---------------------------------------------------
@@ -157,25 +198,16 @@ def need_sycl(layout: Layout) -> Sycl:
             code=ExitCode.MISSING,
         )
     root = layout.sycl(sycl_version())
-    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command = [*pip, "--ignore-installed", *sycl_requirements(), "--prefix"]
+    what = f"installing the SYCL runtime {sycl_version()} (1.5 GB)"
     with files.folder(root) as draft:
-        _install_sycl([*command, str(draft)])
-    return Sycl(root, sycl_version(), "PyPI")
-
-
-def _install_sycl(command: list[str]) -> None:
-    with progress(None, f"installing the SYCL runtime {sycl_version()} (1.5 GB)") as bar:
-
-        def line(text: str) -> None:
-            if text.startswith(("Collecting", "Downloading", "Installing")):
-                bar.step(f"pip: {text.split('(')[0].strip()[:60]}")
-
-        code = shell.follow(command, line)
-    if code:
-        raise ToolError(
-            "The SYCL runtime could not be installed.",
-            why=f"pip ended with {code}",
-            next="make doctor # or set SYCL_ROOT to a oneAPI installation",
-            code=ExitCode.MISSING,
+        code = pip(
+            sys.executable, what, "--ignore-installed", *sycl_requirements(), "--prefix", str(draft)
         )
+        if code:
+            raise ToolError(
+                "The SYCL runtime could not be installed.",
+                why=f"pip ended with {code}",
+                next="make doctor # or set SYCL_ROOT to a oneAPI installation",
+                code=ExitCode.MISSING,
+            )
+    return Sycl(root, sycl_version(), "PyPI")

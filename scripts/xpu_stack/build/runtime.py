@@ -32,9 +32,11 @@ def _before(first: str, variable: str) -> str:
 
 
 def python_environment(this: Build) -> dict[str, str]:
-    """In which the environment's Python imports the torch of `this`."""
+    """In which the build's Python imports the torch of `this`."""
+    # an installed torch knows nothing of Intel's CPU device
+    of_sycl = program_environment(this) if this.torch else library_path(this)
     return {
-        **library_path(this),
-        "PATH": _before(str(this.work.layout.python / "bin"), "PATH"),
+        **of_sycl,
+        "PATH": _before(str(this.python.parent), "PATH"),
         "PYTHONPATH": str(this.site),
     }

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from xpu_stack.build.modes import Mode
-from xpu_stack.core.series.base import Differences
+from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -88,14 +88,24 @@ _OF_SOURCE_TREES = {
 }
 
 
+_OF_PACKAGES = ("extension", "test-extension")
+
+
 def _base(context: click.Context, option: click.Parameter, value: str) -> str:
-    verb = str(context.info_name)
-    own = Differences.load(Layout.current(), value) if verb in _OF_SOURCE_TREES else Differences()
-    if own.of_package:
+    verb, layout = str(context.info_name), Layout.current()
+    if verb in _OF_SOURCE_TREES and (own := Differences.load(layout, value)).of_package:
         raise ToolError(
             f"'make {verb}' is not for the base {value}.",
             why=f"it is an installed package: {_OF_SOURCE_TREES[verb]}",
             next=commands.make(verb, BASE=own.like),
+            code=ExitCode.USAGE,
+        )
+    if verb in _OF_PACKAGES and not Differences.load(layout, value).of_package:
+        names = [one for one in base_names(layout) if Differences.load(layout, one).of_package]
+        raise ToolError(
+            f"'make {verb}' is not for the base {value}.",
+            why=f"it is for an installed package; the bases that are one: {', '.join(names)}",
+            next=commands.make(verb, BASE=next(iter(names), "<name>")),
             code=ExitCode.USAGE,
         )
     _show_it_in_commands(context, option, value)

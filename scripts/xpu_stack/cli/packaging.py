@@ -1,9 +1,10 @@
-"""Verbs that build and test a wheel: wheel, test-wheel."""
+"""Verbs that build and test a wheel: wheel, test-wheel, extension, test-extension."""
 
 from contextlib import ExitStack
 
 import click
 
+from xpu_stack.build import build as building
 from xpu_stack.build.modes import Mode
 from xpu_stack.cli.options import (
     EPILOG,
@@ -52,3 +53,27 @@ def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = identity.of(work, chosen, Mode(mode))
     trial.run(work, this)
+
+
+@cli.command("extension", epilog=EPILOG)
+@checkout_options
+def extension_(base: str, pytorch_src: str | None) -> None:
+    """Builds the wheel that is installed beside a stock torch; TORCH names which."""
+    from xpu_stack.wheel import extension
+
+    with applying.opened(Layout.current(), base, pytorch_src, "extension") as work:
+        chosen = work.series.point(None)
+        applying.say_result(work, chosen, applying.apply(work, chosen))
+        this = building.prepare(work, chosen, Mode.FAST)
+        building.build(this, work.series.changes(chosen), python=True)
+        extension.make(this)
+
+
+@cli.command("test-extension", epilog=EPILOG)
+@checkout_options
+def test_extension_(base: str, pytorch_src: str | None) -> None:
+    """Installs that wheel beside torch in an empty environment, and tests it there."""
+    from xpu_stack.wheel import extension_trial
+
+    with applying.opened_to_read(Layout.current(), base, pytorch_src, "test-extension") as work:
+        extension_trial.run(work)

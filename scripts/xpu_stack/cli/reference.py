@@ -29,6 +29,8 @@ ENVIRONMENT = {
     "DISTCC": "Machines that compile for this one, e.g. 'localhost/2 other/8'.",
     "SYCL_ROOT": "A oneAPI installation to use in place of the SYCL runtime from PyPI.",
     "SYCL_VERSION": "Another release of the SYCL runtime from PyPI than the pinned one.",
+    "TORCH": "For a base that is an installed PyTorch: the Python environment that it is in, or "
+    "its Python. Default: an environment that the tool makes.",
     "PYTORCH_GIT": "Where PyTorch is cloned from when there is no source package.",
     "XPU_STACK_HOME": "The folder for all that is downloaded, built or installed. Default: .xpu.",
     "PYTHON": "The Python that starts the tool, 3.10 or later. Default: that of its own "

@@ -40,14 +40,14 @@ def run(
     cases: only these, a part of pytest's expression for -k.
     """
     if names:
-        packages.need_python("test")
+        tools = _need_tools(this)
         folder.mkdir(parents=True, exist_ok=True)
     output: list[str] = []
     for name in names:
         printed: list[str] = []
         junit = folder / f"{name}.xml"
         python = runtime.python_environment(this)
-        python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
+        python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
         code = shell.follow(
             [*_command(this, name, junit), f"{name}.py", *(["-k", cases] if cases else [])],
             printed.append,
@@ -69,6 +69,16 @@ def run(
     return output
 
 
+def _need_tools(this: Build) -> str:
+    """Has pytest where the build's Python finds it; what that adds to its path."""
+    if this.torch is None:
+        packages.need_python("test")
+        return ""
+    folder = this.folder.parent / f"test-{this.torch.tag}"
+    beside = packages.need_beside(this.python, "test", folder)
+    return f"{os.pathsep}{folder}" if beside else ""
+
+
 def options() -> list[str]:
     """How pytest is called, on whatever the package is imported from."""
     return [
@@ -78,10 +88,9 @@ def options() -> list[str]:
 
 
 def _command(this: Build, name: str, junit: Path) -> list[str]:
-    python = str(this.work.layout.python / "bin" / "python")
     # -P keeps the checkout's own, unbuilt torch out of the path
     return [
-        *(python, "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
+        *(str(this.python), "-P", "-m", "pytest", "--rootdir", str(this.work.repository.folder)),
         *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
         *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
     ]

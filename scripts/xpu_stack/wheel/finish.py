@@ -16,7 +16,7 @@ from xpu_stack.wheel.identity import Identity
 
 FACTS = "xpu_stack.json"  # in the wheel's dist-info
 
-_OWN_LICENCE = Path(__file__).parents[3] / "LICENSE"
+OWN_LICENCE = Path(__file__).parents[3] / "LICENSE"
 _ATEN_INCLUDE = re.compile(r'^set\(ATEN_INCLUDE_DIR ".*"\)$', re.M)
 
 
@@ -27,7 +27,7 @@ def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[st
     """
     folder = into / "unpacked"
     shutil.rmtree(folder, ignore_errors=True)
-    _wheel("unpack", "--dest", folder, wheel)
+    run_wheel("unpack", "--dest", folder, wheel)
     (site,) = folder.iterdir()
     (info,) = site.glob("*.dist-info")
     if identity.mode is Mode.FAST:
@@ -38,13 +38,14 @@ def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[st
     _write_licences(site, info, compiled_in)
     _relocate(site)
     with progress(None, "packing the wheel"):
-        _wheel("pack", "--dest-dir", into, site)
+        run_wheel("pack", "--dest-dir", into, site)
     shutil.rmtree(folder)
     (made,) = into.glob("*.whl")
     return made
 
 
-def _wheel(*words: str | Path) -> None:
+def run_wheel(*words: str | Path) -> None:
+    """Runs the tool that unpacks and packs wheels."""
     result = shell.run([sys.executable, "-m", "wheel", *words], check=False)
     if result.code:
         raise ToolError(
@@ -81,7 +82,7 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
     """The licences of the series, and of all that the wheel carries beside PyTorch."""
     folder = info / "licenses"
     folder.mkdir(exist_ok=True)
-    shutil.copyfile(_OWN_LICENCE, folder / "xpu-stack.txt")
+    shutil.copyfile(OWN_LICENCE, folder / "xpu-stack.txt")
     found = {package: _copyright(package) for package in compiled_in}
     for library in sorted((site / "torch.libs").glob("*.so*")):
         found[library.name] = _copyright_of(carry.own_name(library))

@@ -7,7 +7,7 @@ from xpu_stack.build.configuration import Mode
 from xpu_stack.core.checkout import stack
 from xpu_stack.core.checkout.applying import Workspace
 
-_DIGITS = 12  # of the series hash in the version
+DIGITS = 12  # of the series hash in the version
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Identity:
     @property
     def version(self) -> str:
         """The local label is the series', and says so where it is no full build."""
-        label = f"xpu.{self.series[:_DIGITS]}"
+        label = f"xpu.{self.series[:DIGITS]}"
         return f"{self.release}+{label}" + (".fast" if self.mode is Mode.FAST else "")
 
     @property
@@ -43,10 +43,11 @@ def of(work: Workspace, stage: str, mode: Mode) -> Identity:
     base = stack.read(work.repository).base
     # A path of this machine would say nothing to whoever installs the wheel.
     provider = work.checkout.provider if work.checkout.own else f"a fork, at commit {base}"
-    return Identity(work.base.version, base, provider, stage, _hash(work, stage), mode)
+    return Identity(work.base.version, base, provider, stage, series_hash(work, stage), mode)
 
 
-def _hash(work: Workspace, stage: str) -> str:
+def series_hash(work: Workspace, stage: str) -> str:
+    """Of all that the changes up to a stage are made from."""
     sum = hashlib.sha256()
     for change in work.series.changes(stage):
         sum.update(f"{change.id} {change.source_digest}\n".encode())

@@ -29,16 +29,17 @@ class Order:
 
 def pack(order: Order) -> Path:
     """The finished wheel, in the order's folder."""
-    raw = setuppy.bdist_wheel(order.source, order.env, _emptied(order.folder / "raw"))
+    raw = setuppy.bdist_wheel(order.source, order.env, emptied(order.folder / "raw"))
     base = BaseSettings.of(order.work.base)
     compiled_in = base.compiled_in
     if order.is_full:
-        raw = carry.repair(raw, _emptied(order.folder / "repaired"), order.env)
+        raw = carry.repair(raw, emptied(order.folder / "repaired"), order.env)
         compiled_in += base.full.compiled_in
-    return finish.finish(raw, order.identity, _emptied(order.folder / "finished"), compiled_in)
+    return finish.finish(raw, order.identity, emptied(order.folder / "finished"), compiled_in)
 
 
-def _emptied(folder: Path) -> Path:
+def emptied(folder: Path) -> Path:
+    """The folder, with nothing in it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -26,7 +26,12 @@ def environment(work: Workspace, identity: Identity) -> dict[str, str]:
 
 
 def requirements(work: Workspace) -> list[str]:
-    """What the wheel says it needs: the SYCL runtime it was built with, or a later one.
+    """What the wheel says it needs."""
+    return [*BaseSettings.of(work.base).wheel_requires, *runtime("wheel")]
+
+
+def runtime(verb: str) -> list[str]:
+    """The SYCL runtime that a wheel was built with, or a later one.
 
     A new year's release may break the interface of the libraries.
     """
@@ -34,13 +39,12 @@ def requirements(work: Workspace) -> list[str]:
         raise ToolError(
             "The release of the SYCL runtime that the wheel needs is not known.",
             why=f"SYCL_ROOT={os.environ['SYCL_ROOT']} does not say what it is called on PyPI",
-            next=f"make wheel SYCL_VERSION={packages.sycl_version()} # or without SYCL_ROOT",
+            next=f"make {verb} SYCL_VERSION={packages.sycl_version()} # or without SYCL_ROOT",
             code=ExitCode.USAGE,
         )
     version = packages.sycl_version()
     year = int(version.split(".")[0])
-    runtime = [f"{name}>={version},<{year + 1}" for name in ("intel-sycl-rt", "intel-opencl-rt")]
-    return [*BaseSettings.of(work.base).wheel_requires, *runtime]
+    return [f"{name}>={version},<{year + 1}" for name in ("intel-sycl-rt", "intel-opencl-rt")]
 
 
 def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:

@@ -7,7 +7,6 @@ runs the stages' Python tests on the installed package.
 """
 
 import json
-import os
 import shutil
 import sys
 import sysconfig
@@ -21,47 +20,24 @@ from xpu_stack.build import packages
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.testing import python_tests
-from xpu_stack.testing.runner import CONFIGURATIONS, Configuration
 from xpu_stack.wheel import carry, making
+from xpu_stack.wheel.environment import Environment, run_tests
 from xpu_stack.wheel.identity import Identity
 
-# With a device and without one. What a wheel could break is the same for two
-# virtual devices, and `make test` runs all configurations on the same sources.
-_CONFIGURATIONS = tuple(one for one in CONFIGURATIONS if one.name in ("CPU", "GPU"))
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
-_SHOWN = 60  # lines of a failure that are shown; the log has all
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Environment):
     """An environment that the wheel is installed into."""
 
     work: Workspace
     identity: Identity
     wheel: Path
     folder: Path  # outside the repository
-
-    @property
-    def python(self) -> Path:
-        return self.folder / "env" / "bin" / "python"
-
-    @property
-    def site(self) -> Path:
-        (found,) = (self.folder / "env" / "lib").glob("python*/site-packages")
-        return found
-
-    def run(self, *words: str | Path, mapping: dict[str, str] | None = None) -> shell.Result:
-        """Runs the environment's Python as if nothing else were there."""
-        unset = ("env", "-i", "LD_LIBRARY_PATH=", f"HOME={self.folder}", "PATH=/usr/bin:/bin")
-        # pip's own settings say where packages come from
-        kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
-        told = [f"{name}={value}" for name, value in (mapping or {}).items()]
-        command = [*unset, *kept, *told, str(self.python), *words]
-        return shell.run(command, cwd=self.folder, check=False)
 
 
 def run(work: Workspace, identity: Identity) -> None:
@@ -81,7 +57,7 @@ def run(work: Workspace, identity: Identity) -> None:
                 code=ExitCode.TESTS,
                 detail="\n".join(wrong),
             )
-        _run_tests(this)
+        run_tests(this, work, identity.stage)
     finally:
         shutil.rmtree(folder)
     say(f"{wheel.name} passes all checks")
@@ -102,23 +78,10 @@ def _find(work: Workspace, identity: Identity) -> Path:
 
 def _install(this: Trial) -> None:
     with progress(None, "installing the wheel in an empty environment"):
-        shell.run([sys.executable, "-m", "venv", this.python.parents[1]])
-        _pip(this, "install", str(this.wheel))
-    _pip(this, "check")
+        this.make(Path(sys.executable))
+        this.pip("install", str(this.wheel))
+    this.pip("check")
     say("installed with pip alone; pip check is clean")
-
-
-def _pip(this: Trial, *words: str) -> None:
-    result = this.run("-m", "pip", "--disable-pip-version-check", *words)
-    if result.code:
-        told = result.complaint or result.text
-        raise ToolError(
-            f"pip {words[0]} failed in an empty environment.",
-            why=(told.splitlines() or ["pip gave no reason"])[-1],
-            next="make wheel # with what it requires declared",
-            code=ExitCode.TESTS,
-            detail=result.text + result.complaint,
-        )
 
 
 # -- what is wrong -------------------------------------------------------------
@@ -207,43 +170,3 @@ def _wrong_words(this: Trial) -> Iterator[str]:
     for path in sorted((this.site / "torch").rglob("*")):
         if path.suffix in (".py", ".cmake", ".h", ".pyi") and state in path.read_bytes():
             yield f"{path.relative_to(this.site)} names a folder of the build"
-
-
-# -- the stages' Python tests ------------------------------------------------------
-
-
-def _run_tests(this: Trial) -> None:
-    changes = this.work.series.changes(this.identity.stage)
-    tests = [
-        file
-        for change in changes
-        for file in change.files
-        if file.target.startswith("test/") and file.target.endswith(".py")
-    ]
-    if not tests:
-        say(f"the stages up to '{this.identity.stage}' bring no Python tests")
-        return
-    for file in tests:
-        path = this.folder / file.target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file.source, path)
-    _pip(this, "install", "--requirement", str(packages.REQUIREMENTS / "test.txt"))
-    for configuration in _CONFIGURATIONS:
-        _run_configuration(this, configuration)
-
-
-def _run_configuration(this: Trial, configuration: Configuration) -> None:
-    with progress(None, f"testing {configuration.name}"):
-        words = ("-m", "pytest", *python_tests.options(), "test")
-        result = this.run(*words, mapping=configuration.environment)
-    if result.code:
-        lines = result.text.splitlines()
-        raise ToolError(
-            f"Tests fail on the installed wheel, {configuration.name}.",
-            why=(lines or ["pytest said nothing"])[-1],
-            next=f"{commands.make('test', STAGE=this.identity.stage)} "
-            "# do they pass in the checkout?",
-            code=ExitCode.TESTS,
-            detail="\n".join(lines[-_SHOWN:]),
-        )
-    say(f"{configuration.name}: {result.text.splitlines()[-1].strip('= ')}")

@@ -1,0 +1,96 @@
+"""An environment outside the repository, with nothing but what a user installs."""
+
+import os
+import shutil
+from pathlib import Path
+
+from xpu_stack.build import packages
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.testing import python_tests
+from xpu_stack.testing.runner import CONFIGURATIONS, Configuration
+
+# With a device and without one. What a wheel could break is the same for two
+# virtual devices, and `make test` runs all configurations on the same sources.
+_CONFIGURATIONS = tuple(one for one in CONFIGURATIONS if one.name in ("CPU", "GPU"))
+_SHOWN = 60  # lines of a failure that are shown; the log has all
+
+
+class Environment:
+    """A Python environment in `folder`, which is empty at first."""
+
+    folder: Path
+
+    def make(self, python: Path) -> None:
+        """Makes it, of another environment's Python."""
+        shell.run([python, "-m", "venv", self.python.parents[1]])
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "env" / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        (found,) = (self.folder / "env" / "lib").glob("python*/site-packages")
+        return found
+
+    def run(self, *words: str | Path, mapping: dict[str, str] | None = None) -> shell.Result:
+        """Runs the environment's Python as if nothing else were there."""
+        unset = ("env", "-i", "LD_LIBRARY_PATH=", f"HOME={self.folder}", "PATH=/usr/bin:/bin")
+        # pip's own settings say where packages come from
+        kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+        told = [f"{name}={value}" for name, value in (mapping or {}).items()]
+        command = [*unset, *kept, *told, str(self.python), *words]
+        return shell.run(command, cwd=self.folder, check=False)
+
+    def pip(self, *words: str) -> None:
+        """Runs its pip."""
+        result = self.run("-m", "pip", "--disable-pip-version-check", *words)
+        if result.code:
+            told = result.complaint or result.text
+            raise ToolError(
+                f"pip {words[0]} failed in an empty environment.",
+                why=(told.splitlines() or ["pip gave no reason"])[-1],
+                next="make wheel # with what it requires declared",
+                code=ExitCode.TESTS,
+                detail=result.text + result.complaint,
+            )
+
+
+def run_tests(this: Environment, work: Workspace, stage: str) -> None:
+    """Runs the Python tests of the stages up to `stage` on what is installed."""
+    changes = work.series.changes(stage)
+    tests = [
+        file
+        for change in changes
+        for file in change.files
+        if file.target.startswith("test/") and file.target.endswith(".py")
+    ]
+    if not tests:
+        say(f"the stages up to '{stage}' bring no Python tests")
+        return
+    for file in tests:
+        path = this.folder / file.target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.source, path)
+    this.pip("install", "--requirement", str(packages.REQUIREMENTS / "test.txt"))
+    for configuration in _CONFIGURATIONS:
+        _run_configuration(this, configuration, stage)
+
+
+def _run_configuration(this: Environment, configuration: Configuration, stage: str) -> None:
+    with progress(None, f"testing {configuration.name}"):
+        words = ("-m", "pytest", *python_tests.options(), "test")
+        result = this.run(*words, mapping=configuration.environment)
+    if result.code:
+        lines = result.text.splitlines()
+        raise ToolError(
+            f"Tests fail on the installed wheel, {configuration.name}.",
+            why=(lines or ["pytest said nothing"])[-1],
+            next=f"{commands.make('test', STAGE=stage)} # do they pass in the checkout?",
+            code=ExitCode.TESTS,
+            detail="\n".join(lines[-_SHOWN:]),
+        )
+    say(f"{configuration.name}: {result.text.splitlines()[-1].strip('= ')}")

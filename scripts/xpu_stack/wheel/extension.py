@@ -1,0 +1,85 @@
+"""`make extension`: the payload as a wheel, for an installed torch.
+
+It is for the minor version of torch that it was compiled for: torch promises no
+ABI from one to the next. The SYCL runtime comes from its own packages, and what
+is found beside the wheel's libraries is found relative to them.
+"""
+
+import platform
+import shutil
+from pathlib import Path
+
+from xpu_stack.build import extension, packages
+from xpu_stack.build.base_settings import Package
+from xpu_stack.build.configuration import Build
+from xpu_stack.build.installed_torch import Torch
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.wheel import finish, identity, making, packing, setuppy
+
+_LICENCE = "BSD-3-Clause"  # as SPDX names what LICENSE is
+
+
+def version(work: Workspace, package: Package) -> str:
+    """Of the wheel: that of the package, and of the series."""
+    series = identity.series_hash(work, work.series.point(None))
+    return f"{package.version}+g{series[: identity.DIGITS]}"
+
+
+def wheel(work: Workspace, package: Package, torch: Torch) -> Path:
+    """Where the finished wheel is."""
+    tag = f"{torch.tag}-{torch.tag}-{_platform()}"
+    return making.wheels(work) / f"{package.extension}-{version(work, package)}-{tag}.whl"
+
+
+def _platform() -> str:
+    return f"linux_{platform.machine()}"
+
+
+def make(this: Build) -> Path:
+    """Packs what is built."""
+    packages.need_python("wheel")
+    package = Package.of(this.work.base)
+    assert package is not None
+    assert this.torch is not None
+    target = wheel(this.work, package, this.torch)
+    folder = packing.emptied(this.folder / "wheel")
+    site = folder / "site"
+    info = extension.install(this, site)
+    info = info.rename(
+        info.with_name(f"{package.extension}-{version(this.work, package)}.dist-info")
+    )
+    _write(info, this.work, package, this.torch)
+    with progress(None, "packing the wheel"):
+        finish.run_wheel("pack", "--dest-dir", folder, site)
+    (made,) = folder.glob("*.whl")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made.replace(target)
+    say(f"{target} ({target.stat().st_size / 1e6:.1f} MB), for torch {this.torch.minor}")
+    return target
+
+
+def _write(info: Path, work: Workspace, package: Package, torch: Torch) -> None:
+    """What the wheel says of itself."""
+    (info / "licenses").mkdir()
+    shutil.copyfile(finish.OWN_LICENCE, info / "licenses" / "LICENSE")
+    python = f"{torch.tag[2]}.{torch.tag[3:]}"
+    first, second = map(int, torch.minor.split("."))
+    needed = [f"{package.name}>={torch.minor},<{first}.{second + 1}", *setuppy.runtime("extension")]
+    lines = [
+        "Metadata-Version: 2.4",
+        f"Name: {package.extension}",
+        f"Version: {version(work, package)}",
+        f"Summary: {package.summary}",
+        f"License-Expression: {_LICENCE}",
+        "License-File: LICENSE",
+        f"Requires-Python: =={python}.*",
+        *(f"Requires-Dist: {one}" for one in needed),
+        "",
+        f"Compiled for torch {torch.version} and Python {python}.",
+    ]
+    (info / "METADATA").write_text("".join(f"{line}\n" for line in lines))
+    tag = f"{torch.tag}-{torch.tag}-{_platform()}"
+    (info / "WHEEL").write_text(
+        f"Wheel-Version: 1.0\nGenerator: xpu-stack\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    )

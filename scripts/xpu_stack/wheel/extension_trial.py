@@ -1,0 +1,100 @@
+"""`make test-extension`: installs torch and the extension as a user would, and tests them.
+
+In an empty environment outside the repository, with no LD_LIBRARY_PATH. Then torch
+must find the device, and leave the extension out where it is told to; and the
+stages' Python tests run on what is installed.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.build import installed_torch
+from xpu_stack.build.base_settings import Package
+from xpu_stack.build.installed_torch import Torch
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.wheel import carry, extension
+from xpu_stack.wheel.environment import Environment, run_tests
+
+_CPU = {"TORCH_XPU_MAPPING": "CPU"}
+_FIRST = (
+    "import torch; "
+    "print(torch.accelerator.current_accelerator(), torch.xpu.get_device_properties(0))"
+)
+_WITHOUT = "import torch; print(torch.accelerator.current_accelerator())"
+
+
+@dataclass(frozen=True)
+class Trial(Environment):
+    """An environment that torch and the extension are installed into."""
+
+    folder: Path
+
+
+def run(work: Workspace) -> None:
+    """Tries the wheel of the checkout. What is wrong is a ToolError."""
+    package = Package.of(work.base)
+    assert package is not None
+    torch = installed_torch.need(work.layout, package)
+    wheel = extension.wheel(work, package, torch)
+    if not wheel.exists():
+        raise ToolError(
+            "There is no wheel of the series as it is now.",
+            why=f"it would be {wheel.name}",
+            next=commands.make("extension", BASE=work.base.name),
+            code=ExitCode.MISSING,
+        )
+    folder = Path(tempfile.mkdtemp(prefix="torch-extension-"))
+    try:
+        this = Trial(folder)
+        _install(this, package, torch, wheel)
+        wrong = [*_wrong(this), *_wrong_ways(this, package)]
+        if wrong:
+            raise ToolError(
+                f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
+                why=wrong[0],
+                next="fix it, then make extension and make test-extension",
+                code=ExitCode.TESTS,
+                detail="\n".join(wrong),
+            )
+        run_tests(this, work, work.series.point(None))
+    finally:
+        shutil.rmtree(folder)
+    say(f"{wheel.name} passes all checks")
+
+
+def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
+    pin = f"{package.name}=={torch.version}"
+    with progress(None, f"installing {pin} and the wheel in an empty environment"):
+        this.make(torch.python)
+        this.pip("install", pin, *package.install[1:], str(wheel))
+    this.pip("check")
+    say(f"installed beside {pin} with pip alone; pip check is clean")
+
+
+def _wrong(this: Trial) -> Iterator[str]:
+    first = this.run("-c", _FIRST, mapping=_CPU)
+    if first.code or not first.text.startswith("xpu "):
+        yield f"torch finds no device: {_last(first)}"
+    else:
+        say(first.text.strip())
+    told = this.run("-c", _WITHOUT, mapping=_CPU | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    if told.text.strip() != "None":
+        yield f"without TORCH_DEVICE_BACKEND_AUTOLOAD torch finds a device: {_last(told)}"
+
+
+def _last(result: shell.Result) -> str:
+    return ((result.complaint or result.text).splitlines() or ["it said nothing"])[-1]
+
+
+def _wrong_ways(this: Trial, package: Package) -> Iterator[str]:
+    """Libraries are looked for in the environment, wherever that is."""
+    for library in carry.binaries(this.site / package.extension):
+        for way in carry.ways(library):
+            if not way.startswith("$ORIGIN"):
+                yield f"{library.relative_to(this.site)} looks for libraries in {way}"

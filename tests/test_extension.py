@@ -1,0 +1,201 @@
+"""Building, testing and packing the payload against an installed torch, on the small project."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from project import Project, write
+from test_wheel_base import WHEEL_BASE
+from xpu_stack.build.packages import missing_apt
+
+MISSING = missing_apt(["g++", "libgtest-dev"])
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+CMAKE = """\
+cmake_minimum_required(VERSION 3.18)
+project(torch_xpu_runtime CXX)
+enable_testing()
+find_package(GTest REQUIRED)
+set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../../torch/lib:$ORIGIN/../../../..")
+execute_process(COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.__version__)"
+  OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT version)
+  message(FATAL_ERROR "There is no torch")
+endif()
+add_library(c10_xpu SHARED c10/xpu/Device.cpp)
+install(TARGETS c10_xpu DESTINATION torch_xpu_runtime/lib)
+add_executable(DeviceTest c10/xpu/test/DeviceTest.cpp)
+target_link_libraries(DeviceTest c10_xpu GTest::gtest_main)
+add_test(NAME DeviceTest COMMAND DeviceTest)
+if(EXISTS ${CMAKE_SOURCE_DIR}/torch_xpu_runtime) # as the payload's: at later stages
+  install(DIRECTORY torch_xpu_runtime DESTINATION .)
+endif()
+"""
+DEVICE_TEST = """\
+#include <gtest/gtest.h>
+extern int device;
+TEST(DeviceTest, IsThere) { EXPECT_EQ(device, 0); }
+"""
+RUNTIME = """\
+def autoload():
+    import ctypes
+    import pathlib
+    import torch
+    folder = pathlib.Path(__file__).parent
+    torch.device = ctypes.c_int.in_dll(ctypes.CDLL(folder / "lib/libc10_xpu.so"), "device").value
+    torch.found_in = folder
+"""
+PYTHON_TEST = """\
+import os
+import unittest
+import torch
+
+class TestRuntime(unittest.TestCase):
+    def test_device(self):
+        self.assertEqual(torch.device, 0)
+        self.assertTrue(os.environ["OCL_ICD_FILENAMES"].endswith("libintelocl.so"))
+"""
+TORCH = """\
+import importlib.metadata
+__version__ = "{version}"
+for one in importlib.metadata.entry_points(group="torch.backends"):
+    one.load()()
+"""
+
+
+def environment(folder: Path, version: str) -> Path:
+    """A Python environment with a torch that does what matters: it looks for backends."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (tools,) = (one for one in sys.path if one.endswith("site-packages"))
+    about = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+    write(
+        site,
+        {
+            "torch/__init__.py": TORCH.format(version=version),
+            f"torch-{version}.dist-info/METADATA": about,
+            "tools.pth": tools,  # pytest
+        },
+    )
+    return folder
+
+
+@pytest.fixture
+def project(project: Project, tmp_path: Path) -> Project:
+    """A stage that is C++ alone, and one with the Python package."""
+    series = (project.folder / "patches/series.yaml").read_text()
+    series = series.replace("[c10_xpu/stream]", "[c10_xpu/stream, torch_xpu_py/stream]")
+    variants = "patches/v2.13/payload"
+    write(
+        project.folder,
+        {
+            "patches/series.yaml": series,
+            "patches/v2.13/base.yaml": WHEEL_BASE,
+            "LICENSE": "the licence\n",
+            f"{variants}/c10_xpu/device/CMakeLists.txt": CMAKE,
+            f"{variants}/c10_xpu/device/c10/xpu/test/DeviceTest.cpp": DEVICE_TEST,
+            f"{variants}/torch_xpu_py/stream/torch_xpu_runtime/__init__.py": RUNTIME,
+            f"{variants}/torch_xpu_py/stream/test/test_runtime.py": PYTHON_TEST,
+        },
+    )
+    write(tmp_path / "sycl", {"lib/libsycl.so": "", "include/sycl/sycl.hpp": ""})
+    environment(tmp_path / "torch", "2.13.0+cpu")
+    return project
+
+
+def env(tmp_path: Path, torch: str = "torch") -> dict[str, str]:
+    sycl = {"SYCL_ROOT": str(tmp_path / "sycl"), "SYCL_VERSION": "2026.2.0"}
+    return {**sycl, "TORCH": str(tmp_path / torch), "JOBS": "1"}
+
+
+def test_stages_are_built_and_tested(project: Project, tmp_path: Path) -> None:
+    said = project.ok("test", "--base", "v2.13", source=False, env=env(tmp_path))
+    assert "device/runtime: 1 passed, 0 failed, 0 skipped in 1 configuration(s)" in said
+    assert "device/runtime: 8 passed, 0 failed, 0 skipped in 8 configuration(s)" in said
+    assert "stream/stream: 3 passed, 0 failed, 0 skipped in 3 configuration(s)" in said
+    assert "compiled here: c10_xpu" in said
+    assert re.search(r"from .*/torch/bin/python: torch 2\.13\.0\+cpu", said)
+    again = project.ok("test", "--base", "v2.13", source=False, env=env(tmp_path))
+    assert "stream: passed before on this tree" in again
+    told = project.ok(
+        *("python", "--base", "v2.13", "--code", "import torch; print(torch.found_in)"),
+        source=False,
+        env=env(tmp_path),
+    )
+    assert "/site/torch_xpu_runtime" in told
+    # a Python is as good as its environment; its torch is another one
+    environment(tmp_path / "other", "2.14.0")
+    other = env(tmp_path, "other/bin/python")
+    assert "3 passed" not in project.ok("status", "--base", "v2.13", source=False, env=other)
+    said = project.ok("build", "--base", "v2.13", source=False, env=other)
+    assert "torch 2.14.0" in said
+
+
+@pytest.mark.parametrize(
+    ("torch", "what"),
+    [
+        ("old", "error: torch 2.12.1 of TORCH=old is not in the range."),
+        ("none", "error: TORCH=none has no torch."),
+    ],
+)
+def test_an_environment_that_does_not_fit(
+    project: Project, tmp_path: Path, torch: str, what: str
+) -> None:
+    environment(tmp_path / "old", "2.12.1")
+    ended = project.run("build", "--base", "v2.13", source=False, env=env(tmp_path, torch))
+    lines = ended.lines.replace(f"{tmp_path}/", "").splitlines()
+    assert what in lines
+    assert "  next: unset TORCH # to use an environment of the tool's own" in lines
+
+
+def test_there_is_one_mode(project: Project, tmp_path: Path) -> None:
+    words = ("build", "--base", "v2.13", "--mode", "full")
+    ended = project.run(*words, source=False, env=env(tmp_path))
+    assert ended.code == 2
+    assert "error: There is no MODE=full for the base v2.13." in ended.err
+
+
+def test_the_wheel(project: Project, tmp_path: Path) -> None:
+    told = project.ok("extension", "--base", "v2.13", source=False, env=env(tmp_path))
+    (wheel,) = (project.folder / ".xpu/wheels").glob("*.whl")
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert re.fullmatch(
+        rf"torch_xpu_runtime-0\.1\+g\w{{12}}-{tag}-{tag}-linux_x86_64\.whl", wheel.name
+    )
+    assert wheel.name in told
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (info,) = (name for name in names if name.endswith("/METADATA"))
+        metadata = archive.read(info).decode()
+        licence = archive.read(f"{info.rpartition('/')[0]}/licenses/LICENSE")
+    assert {"torch_xpu_runtime/__init__.py", "torch_xpu_runtime/lib/libc10_xpu.so"} < {*names}
+    assert not [name for name in names if "DeviceTest" in name]
+    assert "Requires-Dist: torch>=2.13,<2.14\n" in metadata
+    assert "Requires-Dist: intel-sycl-rt>=2026.2.0,<2027\n" in metadata
+    assert "License-Expression: BSD-3-Clause\n" in metadata
+    assert licence == b"the licence\n"
+    # as a person installs it: torch finds it
+    target = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
+    subprocess.run([*pip, wheel], check=True)
+    code = "import torch; print(torch.device, torch.found_in)"
+    done = subprocess.run(
+        [tmp_path / "torch/bin/python", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"0 {target}/torch_xpu_runtime\n"
+
+
+def test_a_source_tree_has_no_extension(project: Project) -> None:
+    for verb in ("extension", "test-extension"):
+        ended = project.run(verb, source=False)
+        assert ended.code == 2
+        assert f"error: 'make {verb}' is not for the base v1.13.1." in ended.err
+        assert f"next: make {verb} BASE=v2.13" in ended.err

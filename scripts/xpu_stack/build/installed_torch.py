@@ -105,9 +105,10 @@ def _install(layout: Layout, package: Package) -> None:
     stamp, wanted = environment / "xpu-stack.installed", "\n".join(package.install)
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    layout.logs.mkdir(parents=True, exist_ok=True)
-    bootstrap.make(environment, layout.logs / "bootstrap.log")
-    code = packages.pip(_python(layout, package), f"installing {package.pin}", *package.install)
+    python = environment / "bin" / "python"
+    if not python.exists():
+        bootstrap.make(environment, layout.logs / "bootstrap.log")
+    code = packages.pip(python, f"installing {package.pin}", *package.install)
     if code:
         raise ToolError(
             f"{package.pin} could not be installed.",

@@ -1,4 +1,4 @@
-"""A torch wheel of a checkout: `make wheel` builds it, `make test-wheel` tests it.
+"""Wheels: a torch of a checkout, and the extension of an installed one; made and tested.
 
 May import: core, build, testing.
 """

@@ -53,7 +53,7 @@ class Environment:
             raise ToolError(
                 f"pip {words[0]} failed in an empty environment.",
                 why=(told.splitlines() or ["pip gave no reason"])[-1],
-                next="make wheel # with what it requires declared",
+                next="see the log, then make wheel, or make extension",
                 code=ExitCode.TESTS,
                 detail=result.text + result.complaint,
             )

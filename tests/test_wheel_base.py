@@ -134,3 +134,14 @@ def test_a_change_is_renamed_on_both(project: Project, tmp_path: Path) -> None:
     ok(project, "apply")
     assert "device/devices" in git(project.checkout, "log", "--format=%B")
     assert f"{VARIANTS}/CMakeLists.txt" in kept(project)
+
+
+def test_a_new_change_is_begun_on_it(project: Project) -> None:
+    ok(project, "new", "--change", "stream/more", "--title", "Add more")
+    ok(project, "apply")
+    assert project.log()[0] == "Add more"
+    write(project.checkout, {"c10/xpu/More.cpp": "int more;\n"})
+    git(project.checkout, "add", ".")
+    git(project.checkout, "commit", "-q", "--amend", "--no-edit")
+    ok(project, "export")
+    assert "c10_xpu/stream/c10/xpu/More.cpp" in kept(project)

@@ -21,7 +21,7 @@ A base with `package` in its base.yaml is no source tree, but a package that is
 installed, such as a stock wheel, against which the payload is compiled. Its base
 commit has an empty tree, so the checkout holds the payload alone. Patches edit
 the project's own files, so of the base that it is like it takes none. A change
-that then has neither a file nor a patch is left out.
+that has files or a patch on other bases only is left out.
 """
 
 import re

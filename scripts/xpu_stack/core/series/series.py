@@ -276,19 +276,25 @@ class _Reader:
         for name, file in self.payload.items():
             owned.setdefault(owners[name], []).append(file)
         self._check_nothing_left()
+        elsewhere = {name: owners[name] for name in self.elsewhere}
         whole = tuple(_with_files(stage, owned) for stage in stages)
         return Series(
             whole,
             author,
             self.base,
-            self.differences.without_changes | self._of_source_trees(whole),
-            {name: owners[name] for name in self.elsewhere},
+            self.differences.without_changes | self._of_source_trees(whole, elsewhere),
+            elsewhere,
         )
 
-    def _of_source_trees(self, stages: tuple[Stage, ...]) -> frozenset[str]:
+    def _of_source_trees(
+        self, stages: tuple[Stage, ...], elsewhere: Mapping[str, str]
+    ) -> frozenset[str]:
         """The changes of which nothing is for an installed package, if the base is one."""
-        changes = (one for stage in stages for one in stage.changes)
-        left = (one.id for one in changes if not one.is_begun)
+        empty = {one.id for stage in stages for one in stage.changes if not one.is_begun}
+        like = self.differences.like
+        patched = {one for one in empty if self.layout.patch(like, one).exists()}
+        # one that is empty everywhere is new
+        left = empty & patched.union(elsewhere.values())
         return frozenset(left if self.differences.of_package else ())
 
     def _stage(self, node: Node) -> Stage:

@@ -20,7 +20,7 @@ package:
   summary: A runtime
   entry_points: {torch.backends: {torch_xpu_runtime: "torch_xpu_runtime:autoload"}}
 without:
-  - aten_xpu/device/aten/Hooks.cpp
+  - aten_xpu/device/aten
 """
 VARIANTS = "patches/v2.13/payload/c10_xpu/device"
 

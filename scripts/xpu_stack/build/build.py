@@ -54,9 +54,8 @@ def prepare(
     folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
-    torch = (
-        installed_torch.need(work.layout, package) if (package := Package.of(work.base)) else None
-    )
+    package = Package.of(work.base)
+    torch = installed_torch.need(work.layout, package) if package else None
     if torch is None:
         place_stand_ins(work, mode, work.repository)
     state = work.layout.state

@@ -36,6 +36,7 @@ _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _BINDINGS = ("torch_python", "torch_xpu_python")
+_LIBRARY_KINDS = ("SHARED_LIBRARY", "MODULE_LIBRARY")
 _PYTHON_TARGETS = (
     "torch_python",
     "torch_global_deps",
@@ -103,11 +104,13 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     wanted = targets_of(targets, changes)
     if this.sanitizer is not Sanitizer.NONE:
         wanted = [one for one in wanted if not one.name.startswith(_BINDINGS)]
-    if python and not this.torch:
+    if python and this.torch:
+        wanted += [one for one in targets if one.kind in _LIBRARY_KINDS]
+    elif python:
         wanted += [one for one in targets if one.name in _PYTHON_TARGETS]
     if python and changes and this.mode is Mode.FAST and not this.torch:
         abi_check.prove(_generated(this), lambda: baseline_of(this))
-    names = ["all"] if python and this.torch else sorted({target.name for target in wanted})
+    names = sorted({target.name for target in wanted})
     log = this.folder / "ccache.log"
     env = {**this.env, **compilers.tallied(log)}
     steps = ninja.build(this.folder, names, env, compilers.jobs())

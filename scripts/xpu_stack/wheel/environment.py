@@ -40,7 +40,9 @@ class Environment:
         """Runs the environment's Python as if nothing else were there."""
         unset = ("env", "-i", "LD_LIBRARY_PATH=", f"HOME={self.folder}", "PATH=/usr/bin:/bin")
         # pip's own settings say where packages come from
-        kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+        settings = {"PIP_CONFIG_FILE": str(Path.home() / ".config" / "pip" / "pip.conf")}
+        settings |= {name: text for name, text in os.environ.items() if name.startswith("PIP_")}
+        kept = [f"{name}={value}" for name, value in settings.items()]
         told = [f"{name}={value}" for name, value in (mapping or {}).items()]
         command = [*unset, *kept, *told, str(self.python), *words]
         return shell.run(command, cwd=self.folder, check=False)

@@ -1,0 +1,98 @@
+// Compiled with PyTorch's own headers, and not ours.
+
+#include <gtest/gtest.h>
+
+#include <ATen/xpu/XPUContext.h>
+#include <c10/xpu/PeerToPeerAccess.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPUGuardImpl.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+using namespace c10::xpu;
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+namespace {
+
+class XPUStockHeadersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* mapping = std::getenv("TORCH_XPU_MAPPING");
+    if (device_count() == 0 && (!mapping || std::string(mapping) == "GPU")) {
+      GTEST_SKIP() << "the mapping GPU finds no device here";
+    }
+    ASSERT_GT(device_count(), 0);
+    at::globalContext().lazyInitDevice(c10::kXPU);
+  }
+};
+
+} // namespace
+
+TEST_F(XPUStockHeadersTest, DevicesAndTheirProperties) {
+  set_device(0);
+  EXPECT_EQ(current_device(), 0);
+  DeviceProp filled;
+  get_device_properties(&filled, 0);
+  const auto& raw = get_raw_device(0);
+  for (const DeviceProp* prop : {&filled, at::xpu::getDeviceProperties(0)}) {
+    EXPECT_EQ(prop->name, raw.get_info<sycl::info::device::name>());
+    EXPECT_EQ(
+        prop->platform_name,
+        raw.get_platform().get_info<sycl::info::platform::name>());
+    EXPECT_EQ(prop->has_fp64, raw.has(sycl::aspect::fp64));
+    EXPECT_GT(prop->gpu_eu_count, 0u);
+  }
+  EXPECT_TRUE(get_p2p_access(0, 0));
+  EXPECT_TRUE(at::xpu::canDeviceAccessPeer(0, 0));
+}
+
+TEST_F(XPUStockHeadersTest, Streams) {
+  const XPUStream stream = getStreamFromPool();
+  setCurrentXPUStream(stream);
+  EXPECT_EQ(getCurrentXPUStream(), stream);
+  EXPECT_EQ(stream.priority(), 0);
+  EXPECT_EQ(XPUStream(stream.unwrap()), stream);
+  int number = 0;
+  stream.queue().submit(
+      [&](sycl::handler& handler) { handler.host_task([&] { number = 1; }); });
+  syncStreamsOnDevice();
+  EXPECT_EQ(number, 1);
+  std::ostringstream text;
+  text << stream;
+  EXPECT_NE(text.str().find("xpu:0"), std::string::npos);
+}
+
+TEST_F(XPUStockHeadersTest, Memory) {
+  constexpr size_t kAll = 0;
+  allocator::emptyCache();
+  const auto before = allocator::getDeviceStats(0);
+  void* const ptr = allocator::raw_alloc(1000);
+  const auto during = allocator::getDeviceStats(0);
+  EXPECT_EQ(get_device_idx_from_pointer(ptr), 0);
+  EXPECT_EQ(
+      during.allocated_bytes[kAll].current,
+      before.allocated_bytes[kAll].current + 1024);
+  EXPECT_EQ(during.num_device_alloc, before.num_device_alloc + 1);
+  allocator::raw_delete(ptr);
+  c10::DataPtr data = allocator::get()->allocate(512);
+  allocator::recordStream(data, getStreamFromPool());
+  allocator::resetPeakStats(0);
+  allocator::setMemoryFraction(0.5, 0);
+  EXPECT_EQ(allocator::getMemoryFraction(0), 0.5);
+  allocator::setMemoryFraction(1, 0);
+}
+
+TEST_F(XPUStockHeadersTest, Guards) {
+  const auto last = static_cast<c10::DeviceIndex>(device_count() - 1);
+  {
+    const c10::DeviceGuard guard(c10::Device(c10::kXPU, last));
+    EXPECT_EQ(current_device(), last);
+    const c10::impl::InlineDeviceGuard<c10::xpu::impl::XPUGuardImpl> inner(0);
+    EXPECT_EQ(current_device(), 0);
+  }
+  EXPECT_EQ(current_device(), 0);
+}

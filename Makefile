@@ -38,6 +38,7 @@ self-test: ## Runs the toolkit's tests.
 
 # + hands this make's flags and variables on to the makes of the steps. A test of
 # self-test builds what `make test` has compiled.
-verify: ## Runs lint, check, test, self-test, tidy and sanitize; builds and tests the fast wheel.
+verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
 	+@ci/steps $(foreach step,lint check test self-test tidy sanitize,'$(MAKE) $(step)') \
-		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast'
+		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast' \
+		$(foreach step,check test extension test-extension,'$(MAKE) $(step) BASE=v2.13')

@@ -67,8 +67,9 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
 
     done = verify("nothing")
     assert done.returncode == 0
-    words = ["lint", "check", "self-test", "test", "tidy", "sanitize"]
+    words = ["lint", "check", "test", "self-test", "tidy", "sanitize"]
     words += ["wheel MODE=fast", "test-wheel MODE=fast"]
+    words += [f"{verb} BASE=v2.13" for verb in ("check", "test", "extension", "test-extension")]
     assert table(done.stdout) == [*(f"make {word}" for word in words), "all"]
     done = verify("check")
     assert done.returncode == 2

@@ -308,7 +308,8 @@ class Switch:
             "GIT_INDEX_FILE": str(self._stage / "index"),
         }
         asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
-        self._repository.run("checkout-index", "-z", "--stdin", input=asked, env=env, cwd=folder)
+        words = ("-c", "checkout.workers=0", "checkout-index", "-z", "--stdin")
+        self._repository.run(*words, input=asked, env=env, cwd=folder)
         for path in wanted:
             os.lstat(f"{folder}/{path}")  # git has written each
             if len(wanted) < _MANY and not (folder / path).is_symlink():

@@ -160,6 +160,7 @@ void recordMemoryHistory(
       stacks,
       "'");
   std::vector<allocator::TraceEvent::Action> skipped;
+  skipped.reserve(skip_actions.size());
   for (const auto& name : skip_actions) {
     skipped.push_back(actionOf(name));
   }

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from xpu_stack.build import packages
@@ -59,6 +60,18 @@ class Environment:
                 code=ExitCode.TESTS,
                 detail=result.text + result.complaint,
             )
+
+
+def refuse_wrong(wheel: Path, wrong: Sequence[str], verb: str) -> None:
+    """Refuses a wheel with something wrong. verb: what makes one like it."""
+    if wrong:
+        raise ToolError(
+            f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
+            why=wrong[0],
+            next=f"fix it, then make {verb} and make test-{verb}",
+            code=ExitCode.TESTS,
+            detail="\n".join(wrong),
+        )
 
 
 def run_tests(this: Environment, work: Workspace, stage: str) -> None:

@@ -28,12 +28,12 @@ def version(work: Workspace, package: Package) -> str:
 
 def wheel(work: Workspace, package: Package, torch: Torch) -> Path:
     """Where the finished wheel is."""
-    tag = f"{torch.tag}-{torch.tag}-{_platform()}"
-    return making.wheels(work) / f"{package.extension}-{version(work, package)}-{tag}.whl"
+    name = f"{package.extension}-{version(work, package)}-{_tag(torch)}.whl"
+    return making.wheels(work) / name
 
 
-def _platform() -> str:
-    return f"linux_{platform.machine()}"
+def _tag(torch: Torch) -> str:
+    return f"{torch.tag}-{torch.tag}-linux_{platform.machine()}"
 
 
 def make(this: Build) -> Path:
@@ -79,7 +79,6 @@ def _write(info: Path, work: Workspace, package: Package, torch: Torch) -> None:
         f"Compiled for torch {torch.version} and Python {python}.",
     ]
     (info / "METADATA").write_text("".join(f"{line}\n" for line in lines))
-    tag = f"{torch.tag}-{torch.tag}-{_platform()}"
     (info / "WHEEL").write_text(
-        f"Wheel-Version: 1.0\nGenerator: xpu-stack\nRoot-Is-Purelib: false\nTag: {tag}\n"
+        f"Wheel-Version: 1.0\nGenerator: xpu-stack\nRoot-Is-Purelib: false\nTag: {_tag(torch)}\n"
     )

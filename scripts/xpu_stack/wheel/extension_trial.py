@@ -19,7 +19,7 @@ from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.wheel import carry, extension
-from xpu_stack.wheel.environment import Environment, run_tests
+from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 
 _CPU = {"TORCH_XPU_MAPPING": "CPU"}
 _FIRST = (
@@ -53,15 +53,7 @@ def run(work: Workspace) -> None:
     try:
         this = Trial(folder)
         _install(this, package, torch, wheel)
-        wrong = [*_wrong(this), *_wrong_ways(this, package)]
-        if wrong:
-            raise ToolError(
-                f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
-                why=wrong[0],
-                next="fix it, then make extension and make test-extension",
-                code=ExitCode.TESTS,
-                detail="\n".join(wrong),
-            )
+        refuse_wrong(wheel, [*_wrong(this), *_wrong_ways(this, package)], "extension")
         run_tests(this, work, work.series.point(None))
     finally:
         shutil.rmtree(folder)

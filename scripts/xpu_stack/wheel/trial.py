@@ -24,7 +24,7 @@ from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.wheel import carry, making
-from xpu_stack.wheel.environment import Environment, run_tests
+from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 from xpu_stack.wheel.identity import Identity
 
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
@@ -48,15 +48,7 @@ def run(work: Workspace, identity: Identity) -> None:
     try:
         this = Trial(work, identity, wheel, folder)
         _install(this)
-        wrong = list(_wrong(this))
-        if wrong:
-            raise ToolError(
-                f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
-                why=wrong[0],
-                next="fix it, then make wheel and make test-wheel",
-                code=ExitCode.TESTS,
-                detail="\n".join(wrong),
-            )
+        refuse_wrong(wheel, list(_wrong(this)), "wheel")
         run_tests(this, work, identity.stage)
     finally:
         shutil.rmtree(folder)

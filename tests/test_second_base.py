@@ -241,7 +241,7 @@ def test_files_that_only_one_base_has(carried: Project) -> None:
         "patches/fork/payload/c10_xpu/stream/c10/xpu/Stream.cpp",
     }
     assert trees(carried) == (release, tree(carried))
-    # a variant that is no longer needed is removed
+    # export deletes the variants that the fork does not need any more
     git(carried.checkout, "switch", "-q", "main")
     drift(carried, "unrelated.txt", "unrelated\n")
     git(carried.checkout, "switch", "-q", "xpu-stack")

@@ -17,11 +17,11 @@ The base that another is like is like none itself.
 
 Note [An installed package as a base]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-A base with `package` in its base.yaml is no source tree, but a package that is
-installed, such as a stock wheel, against which the payload is compiled. Its base
-commit has an empty tree, so the checkout holds the payload alone. Patches edit
-the project's own files, so of the base that it is like it takes none. A change
-that has files or a patch on other bases only is left out.
+A base whose base.yaml has `package` is not a source tree. It is an installed
+package, such as a stock wheel, against which the payload is compiled. Its base
+commit has an empty tree, so the checkout holds the payload alone. It takes no
+patches from the base that it is like, as these edit the project's own files. A
+change that has files or a patch on other bases only is left out.
 """
 
 import re

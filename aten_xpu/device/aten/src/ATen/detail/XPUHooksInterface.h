@@ -30,7 +30,7 @@ struct TORCH_API XPUHooksInterface {
   virtual ~XPUHooksInterface();
 
   /// Brings XPU up. To be called through at::Context::lazyInitXPU(), which
-  /// does it once. Error if there is no device.
+  /// does so only once. Raises if there is no device.
   virtual void initXPU() const;
 
   /// Whether libtorch_xpu is loaded; starts no SYCL runtime. There may be no

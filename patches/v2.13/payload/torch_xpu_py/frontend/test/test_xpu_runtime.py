@@ -612,7 +612,7 @@ class TestMemory(XpuTestCase):
         self.assertEqual(
             actions, ["segment_alloc", "alloc", "free_requested", "free_completed"]
         )
-        # The history goes on, without what is skipped.
+        # Recording continues, without the skipped actions.
         torch.xpu.memory._record_memory_history(skip_actions=["alloc", "segment_map"])
         storage(600)
         (trace,) = [t for t in torch.xpu.memory._snapshot()["device_traces"] if t]

@@ -69,8 +69,8 @@ Device XPUHooks::getDeviceFromPtr(void* data) const {
 }
 
 bool XPUHooks::isPinnedPtr(const void* data) const {
-  // Before the first use of a device there is no USM memory, and a question
-  // about ordinary memory is no reason to start the runtime.
+  // Before the first use of a device there can be no USM memory, and asking
+  // about ordinary memory must not start the runtime.
   if (data == nullptr || !c10::xpu::is_device_pool_initialized() ||
       c10::xpu::device_count() == 0) {
     return false;

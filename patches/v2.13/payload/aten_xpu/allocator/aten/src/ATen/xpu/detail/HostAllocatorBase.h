@@ -15,7 +15,7 @@ struct HostAllocatorBase : at::HostAllocator {
   void empty_cache() final;
   void copy_data(void* dest, const void* src, size_t count) const final;
 
-  /// What is there now; peaks and sums are not kept, and cannot be reset.
+  /// What is in use now. There are no peaks and totals: to reset them raises.
   at::HostStats get_stats() final;
   void reset_accumulated_stats() final;
   void reset_peak_stats() final;

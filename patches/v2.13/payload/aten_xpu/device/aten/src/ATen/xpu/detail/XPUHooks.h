@@ -21,7 +21,7 @@ struct XPUHooks : public at::XPUHooksInterface {
   }
 
   /// Brings XPU up. To be called through at::Context::lazyInitDevice(), which
-  /// does it once. Error if there is no device.
+  /// does so only once. Raises if there is no device.
   void init() const override;
   bool hasPrimaryContext(DeviceIndex device_index) const override;
 

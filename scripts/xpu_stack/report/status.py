@@ -6,7 +6,7 @@ from typing import Any
 
 from xpu_stack.build.configuration import Mode
 from xpu_stack.build.results import Outcome, Record, Results
-from xpu_stack.core.checkout import applying, conflicts, export, moves, stack
+from xpu_stack.core.checkout import applying, conflicts, moves, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Applied, Stack
 from xpu_stack.core.series.series import Change
@@ -85,8 +85,8 @@ class Status:
 def read(work: Workspace, results: Results, mode: Mode) -> Status:
     """Reads the status of a checkout; nothing is changed."""
     with ThreadPoolExecutor() as pool:  # git looks at all files meanwhile
-        edited = pool.submit(export.edited_files, work.repository)
-        untracked = pool.submit(export.untracked_files, work.repository)
+        edited = pool.submit(work.repository.edited_files)
+        untracked = pool.submit(work.repository.untracked_files)
         return _read(work, results, mode, edited, untracked)
 
 

@@ -6,6 +6,8 @@ conflicts works. `make continue` keeps the answer with the series, see
 Note [Resolutions], so that the same conflict is not asked twice.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -13,9 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xpu_stack.core.checkout import resolutions, stack
+from xpu_stack.core.checkout import preview, resolutions, stack
 from xpu_stack.core.checkout.commits import AlreadyThere, Conflict, Misfit, merge
-from xpu_stack.core.checkout.preview import Finding
 from xpu_stack.core.checkout.resolutions import Hunks, Resolution, Resolutions
 from xpu_stack.core.checkout.target import Goal, Request
 from xpu_stack.core.checkout.workspace import Workspace
@@ -89,7 +90,7 @@ def refuse_pending(repository: Repository) -> None:
         )
 
 
-def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> ToolError:
+def already_there(reason: AlreadyThere, goal: Goal, findings: list[preview.Finding]) -> ToolError:
     drop = goal.command(drop=[reason.change.id, *_there(findings)])
     if reason.resolved:
         ids = ", ".join(one.id[:12] for one in reason.resolved)
@@ -109,11 +110,11 @@ def already_there(reason: AlreadyThere, goal: Goal, findings: list[Finding]) -> 
     )
 
 
-def _there(findings: list[Finding]) -> list[str]:
+def _there(findings: list[preview.Finding]) -> list[str]:
     return [one.change.id for one in findings if one.can_be_dropped]
 
 
-def _told(findings: list[Finding]) -> list[str]:
+def _told(findings: list[preview.Finding]) -> list[str]:
     """The changes that the base seems to have, and why it seems so."""
     return [
         f"{one.change.id}: {one.fit.value}, the base has {one.similarity}"
@@ -127,7 +128,7 @@ def report(
     layout: Layout,
     conflict: Conflict,
     goal: Goal,
-    findings: list[Finding],
+    findings: list[preview.Finding],
     *,
     apart: bool = False,
 ) -> ToolError:

@@ -72,17 +72,12 @@ def _say_variants(work: Workspace, sources: list[Source]) -> None:
 
 
 def say_untracked(repository: Repository) -> None:
-    names = untracked_files(repository)
+    names = repository.untracked_files()
     for name in names[:_SHOWN]:
         add = commands.git(repository.folder, "add", "--", name)
         say(f"not exported: {name} is not tracked; {add}, and amend its change")
     if len(names) > _SHOWN:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
-
-
-def untracked_files(repository: Repository) -> list[str]:
-    listed = repository.run("ls-files", "--others", "--exclude-standard", "-z").text
-    return [name for name in listed.split("\0") if name]
 
 
 def sources(target: Target, commits: list[Commit]) -> list[Source]:
@@ -257,7 +252,7 @@ def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
     """The edits that are not committed, but for those of files of the commits above the stack."""
     own = _touched_above(repository, there)
     edited = {}
-    for path in edited_files(repository):
+    for path in repository.edited_files():
         if path in own:
             say(f"not exported: the edit of {path}, which your own {own[path]} touches")
         else:
@@ -303,13 +298,6 @@ def _squashed(
 def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: Commit) -> CommitId:
     who = Identity(settings().name, settings().email, like.when)
     return repository.commit_tree(tree, [parent], like.message, who)
-
-
-def edited_files(repository: Repository) -> list[str]:
-    """The tracked files that differ from HEAD."""
-    # a submodule's own commits and edits are not the series'
-    words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
-    return [path for path in repository.run("diff", *words, "HEAD").text.split("\0") if path]
 
 
 def _sources_of(

@@ -7,6 +7,8 @@ be dropped. So what the change adds is looked for in the base: the files that
 it brings, by path, by content anywhere, or by name, and the lines.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from dataclasses import dataclass

@@ -290,6 +290,15 @@ class Repository:
             name: file for path in paths for name, file in self.objects.files(top, path).items()
         }
 
+    def edited_files(self) -> list[str]:
+        """The tracked files that differ from HEAD; a submodule's own commits and edits are not."""
+        words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
+        return [path for path in self.run("diff", *words, "HEAD").text.split("\0") if path]
+
+    def untracked_files(self) -> list[str]:
+        listed = self.run("ls-files", "--others", "--exclude-standard", "-z").text
+        return [name for name in listed.split("\0") if name]
+
     # -- what is made -------------------------------------------------------
 
     def store(self, files: list[Path]) -> list[BlobId]:

@@ -321,8 +321,8 @@ class _Bench:
             Task(
                 f"rebase over {FILES} files",
                 {
-                    "here": lambda: self._rebase("drifted"),
-                    "git": lambda: self._switch("drifted"),
+                    "here": lambda: self._rebase_fresh("drifted"),
+                    "git": lambda: self._switch_fresh("drifted"),
                     "stg": lambda: self._stg_rebase("drifted"),
                     "quilt": lambda: self._quilt_onto("drifted"),
                 },
@@ -347,6 +347,23 @@ class _Bench:
         self._tool("rebase", "--onto", "base")
         self.memo.unlink(missing_ok=True)
         return self._tool("rebase", "--onto", onto, fails=fails)
+
+    def _rebase_fresh(self, onto: str) -> Used:
+        clone = self._fresh(self.ours, onto)
+        self._tool("apply", "--pytorch-src", str(clone))
+        (clone / ".git/xpu-stack/memo.json").unlink()
+        return self._tool("rebase", "--onto", onto, "--pytorch-src", str(clone))
+
+    def _switch_fresh(self, to: str) -> Used:
+        clone = self._fresh(self.git, to)
+        self._git(clone, "status")  # so that it need not read files as young as the index again
+        return self._git(clone, "switch", "--quiet", "--detach", to)
+
+    def _fresh(self, source: Path, branch: str) -> Path:
+        """A clone for one round: ext4 is slow to create files just after many were deleted."""
+        clone = self._clone(source, Path(tempfile.mkdtemp(dir=self.folder)) / "clone")
+        self._git(clone, "fetch", "--quiet", str(source), f"{branch}:{branch}")
+        return clone
 
     def _switch(self, to: str) -> Used:
         self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")

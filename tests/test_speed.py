@@ -18,9 +18,10 @@ def project(tmp_path: Path) -> Project:
     return Project.make(tmp_path)
 
 
-def test_help_imports_nothing_that_a_verb_needs(project: Project) -> None:
+def loaded(project: Project, *words: str) -> set[str]:
+    """The modules that a verb has run, with the packages that they are in."""
     code = "import runpy, sys\n"
-    code += "sys.argv = ['xpu_stack', '--help']\n"
+    code += f"sys.argv = {['xpu_stack', *words]}\n"
     code += "try: runpy.run_module('xpu_stack', run_name='__main__')\n"
     code += "except SystemExit: pass\n"
     code += "lazy = [name for name, one in sys.modules.items() if 'Lazy' in type(one).__name__]\n"
@@ -28,12 +29,24 @@ def test_help_imports_nothing_that_a_verb_needs(project: Project) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=project.environment(),
+        cwd=project.folder,
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = done.stdout.rpartition("LOADED ")[2].split()
-    assert HEAVY & {name for one in loaded for name in (one, one.partition(".")[0])} == set()
+    names = done.stdout.rpartition("LOADED ")[2].split()
+    return {name for one in names for name in (one, one.partition(".")[0])}
+
+
+def test_help_imports_nothing_that_a_verb_needs(project: Project) -> None:
+    assert HEAVY & loaded(project, "--help") == set()
+
+
+def test_status_imports_nothing_that_compares_texts(project: Project) -> None:
+    project.ok("apply")
+    modules = loaded(project, "status", "--pytorch-src", str(project.checkout))
+    assert "xpu_stack.report.status" in modules
+    assert {"difflib", "xpu_stack.core.system.diff"} & modules == set()
 
 
 def test_apply_starts_few_processes(project: Project) -> None:

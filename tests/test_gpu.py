@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,48 @@ def test_one_without_any_case_has_failed(packed: Path) -> None:
 
 def test_what_was_not_packed_is_said(packed: Path) -> None:
     assert "without the tests that need libtorch: they were not packed" in start(packed)[1]
+
+
+TORCH = """
+from types import SimpleNamespace as Space
+__version__ = "2.13.0"
+accelerator = Space(current_accelerator=lambda: Space(type="xpu"))
+xpu = Space(get_device_properties=lambda _: "a card")
+"""
+PYTHON_TESTS = """
+import os, pytest
+def test_passes(): assert os.environ["TORCH_XPU_VIRTUAL_DEVICES"] in "12"
+def test_fails(): assert os.environ["TORCH_XPU_VIRTUAL_DEVICES"] == "1"
+def test_is_skipped(): pytest.skip("no second card")
+"""
+
+
+@pytest.fixture
+def extension(packed: Path) -> Path:
+    (packed / "extension").mkdir()
+    (packed / "extension" / "torch.py").write_text(TORCH)
+    (packed / "tests-python").mkdir()
+    (packed / "tests-python" / "test_it.py").write_text(PYTHON_TESTS)
+    return packed
+
+
+def test_the_tests_of_the_extension_are_counted(extension: Path) -> None:
+    code, said = start(extension, ONLY="extension", EXTENSION_PYTHON=sys.executable)
+    assert "torch 2.13.0, a card" in said
+    assert "test_it, 1 ordinal(s): 2 passed, 0 failed, 1 skipped" in said
+    assert "test_it, 2 ordinal(s): 1 passed, 1 failed, 1 skipped, ended with 1" in said
+    assert any("FAILED" in line and "::test_fails" in line for line in said)
+    assert (code, said[-1]) == (1, "3 passed, 1 failed, 2 skipped")
+    reasons = (extension.parent / "results" / "skipped.txt").read_text()
+    assert reasons.split(maxsplit=1) == ["2", "no second card\n"]
+
+
+def test_without_the_torch_that_it_is_for_it_is_left_out(extension: Path) -> None:
+    (extension / "extension" / "torch.py").write_text(TORCH.replace('"xpu"', '"cuda"'))
+    code, said = start(extension, ONLY="extension", EXTENSION_PYTHON=sys.executable)
+    assert (code, said[-1]) == (1, "0 passed, 0 failed, 0 skipped")
+    assert "without the tests of the extension" in said[-2]
+    assert "torch 2.13.0 uses" in said[-2]
 
 
 def test_a_benchmark_that_fails_is_a_failure(packed: Path) -> None:

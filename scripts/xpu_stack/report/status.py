@@ -85,28 +85,27 @@ class Status:
 def read(work: Workspace, results: Results, mode: Mode) -> Status:
     """Reads the status of a checkout; nothing is changed."""
     with ThreadPoolExecutor() as pool:  # git looks at all files meanwhile
-        edited = pool.submit(work.repository.edited_files)
-        untracked = pool.submit(work.repository.untracked_files)
-        return _read(work, results, mode, edited, untracked)
+        return _read(work, results, mode, pool.submit(work.repository.uncommitted))
 
 
 def _read(
     work: Workspace,
     results: Results,
     mode: Mode,
-    edited: "Future[list[str]]",
-    untracked: "Future[list[str]]",
+    uncommitted: "Future[tuple[list[str], list[str]]]",
 ) -> Status:
     there = stack.read(work.repository)
     known = {change.id for change in work.series.all_changes()}
     waiting = conflicts.pending(work.repository)
+    changes = tuple(_changes(work, there, results))
+    edited, untracked = uncommitted.result()
     return Status(
         checkout=str(work.repository.folder),
         base=work.base.name,
         base_commit=there.base,
         provider=work.checkout.provider,
         mode=mode.value,
-        changes=tuple(_changes(work, there, results)),
+        changes=changes,
         above=tuple(_other(commit) for commit in there.above),
         foreign=tuple(_other(commit) for commit in there.foreign),
         unknown=tuple(
@@ -114,8 +113,8 @@ def _read(
             for one in there.applied
             if one.trailers.change not in known
         ),
-        edited=tuple(edited.result()),
-        untracked=tuple(untracked.result()),
+        edited=tuple(edited),
+        untracked=tuple(untracked),
         conflict=Conflict(waiting.change, str(waiting.worktree)) if waiting else None,
     )
 

@@ -72,7 +72,7 @@ def _say_variants(work: Workspace, sources: list[Source]) -> None:
 
 
 def say_untracked(repository: Repository) -> None:
-    names = repository.untracked_files()
+    _, names = repository.uncommitted()
     for name in names[:_SHOWN]:
         add = commands.git(repository.folder, "add", "--", name)
         say(f"not exported: {name} is not tracked; {add}, and amend its change")
@@ -252,7 +252,7 @@ def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
     """The edits that are not committed, but for those of files of the commits above the stack."""
     own = _touched_above(repository, there)
     edited = {}
-    for path in repository.edited_files():
+    for path in repository.uncommitted(untracked=False)[0]:
         if path in own:
             say(f"not exported: the edit of {path}, which your own {own[path]} touches")
         else:

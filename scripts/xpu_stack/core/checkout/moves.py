@@ -131,7 +131,7 @@ def _of_commit(repository: Repository, record: CommitId) -> Move:
 def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
     data = json.loads(body)
     told = {key: data[key] for key in ("verb", "about", "steps", "commit") if key in data}
-    edit = None if tree == repository.empty_tree() else tree
+    edit = tree if repository.objects.folder(tree) else None
     return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
 
 

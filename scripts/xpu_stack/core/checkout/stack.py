@@ -190,14 +190,11 @@ def refuse_foreign(repository: Repository, stack: Stack) -> None:
 
 
 def _refuse_dirty(repository: Repository) -> None:
-    listed = repository.run(
-        "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"
-    ).text
-    if listed:
-        first = listed.splitlines()[0][3:]
+    edited, _ = repository.uncommitted(untracked=False)
+    if edited:
         raise ToolError(
             "The checkout has changes that are not committed.",
-            why=f"{len(listed.splitlines())} file(s), the first is {first}",
+            why=f"{len(edited)} file(s), the first is {edited[0]}",
             next=commands.git(repository.folder, "stash"),
         )
 

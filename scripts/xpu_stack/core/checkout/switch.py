@@ -249,9 +249,7 @@ class Switch:
 
     def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
         """The edited files that have their new content already, as after an export."""
-        words = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all")
-        listed = self._repository.run("status", *words, "--no-renames").text.split("\0")
-        edited = {line[3:] for line in listed if line}
+        edited = set(self._repository.uncommitted(untracked=False)[0])
         found = set()
         for entry in entries:
             if entry.path not in edited:

@@ -43,7 +43,7 @@ def refuse_checkouts(layout: Layout) -> None:
 
 def _refuse(repository: Repository) -> None:
     git = commands.git(repository.folder)
-    untracked = repository.run("ls-files", "--others", "--exclude-standard").text.splitlines()
+    _, untracked = repository.uncommitted()
     if untracked:
         raise _found(
             repository,

@@ -290,14 +290,16 @@ class Repository:
             name: file for path in paths for name, file in self.objects.files(top, path).items()
         }
 
-    def edited_files(self) -> list[str]:
-        """The tracked files that differ from HEAD; a submodule's own commits and edits are not."""
-        words = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all")
-        return [path for path in self.run("diff", *words, "HEAD").text.split("\0") if path]
+    def uncommitted(self, *, untracked: bool = True) -> tuple[list[str], list[str]]:
+        """The tracked files that differ from HEAD, and the untracked ones that are not ignored.
 
-    def untracked_files(self) -> list[str]:
-        listed = self.run("ls-files", "--others", "--exclude-standard", "-z").text
-        return [name for name in listed.split("\0") if name]
+        A submodule's own commits and edits are not among them.
+        """
+        kind = "all" if untracked else "no"
+        words = ("-z", "--no-renames", "--ignore-submodules=all", f"--untracked-files={kind}")
+        told = self.run("status", "--porcelain", *words).text.split("\0")
+        lines = [(line[:2] == "??", line[3:]) for line in told if line]
+        return [name for new, name in lines if not new], [name for new, name in lines if new]
 
     # -- what is made -------------------------------------------------------
 

@@ -22,7 +22,10 @@ struct XPUHooks : public at::XPUHooksInterface {
 
   /// Brings XPU up. To be called through at::Context::lazyInitDevice(), which
   /// does so only once. Raises if there is no device.
-  void init() const override;
+  void init() const override {
+    initXPU();
+  }
+  void initXPU() const;
   bool hasPrimaryContext(DeviceIndex device_index) const override;
 
   /// A text for people: the mapping and its devices. Starts the SYCL runtime.

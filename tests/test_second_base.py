@@ -342,6 +342,12 @@ def test_new_files_that_the_fork_has_or_wants_elsewhere(fork: Project) -> None:
     )
     in_order(fork)
     assert trees(fork) == (release, tree(fork))
+    # the file stays where the rest of its folder is left out
+    text = kept(fork)["patches/fork/base.yaml"].decode()
+    text = text.replace("without:\n", "without:\n  - aten_xpu/device\n")
+    write(fork.folder, {"patches/fork/base.yaml": text})
+    in_order(fork)
+    assert trees(fork) == (release, tree(fork))
     write(fork.checkout, {"tensor/Hooks.cpp": "int better;\n"})
     before = kept(fork)
     fork.ok("export", "--base", "fork")

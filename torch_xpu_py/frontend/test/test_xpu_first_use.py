@@ -185,7 +185,7 @@ False
 
 
 @unittest.skipIf(
-    torch.xpu._state._library_beside_sycl("libintelocl.so") is None,
+    torch.xpu._mapping._library_beside_sycl("libintelocl.so") is None,
     "there is no libintelocl.so beside libsycl.so",
 )
 class TestFindingTheCpuDevice(XpuFirstUseTestCase):

@@ -11,7 +11,8 @@ base.yaml, and only what differs from that base in its folder:
   an empty one where the change edits nothing here;
 - payload/<payload folder>/..., variants of payload files, or files of its own;
 - in base.yaml `without`, the changes, payload files and folders that are not for
-  it, and `moved`, payload files that have another path in its tree.
+  it, and `moved`, payload files that have another path in its tree, also out of
+  such a folder.
 
 The base that another is like is like none itself.
 
@@ -112,8 +113,9 @@ class Differences:
         return frozenset(one for one in pairs if one.partition("/")[0] not in folders)
 
     def takes(self, payload_file: str) -> bool:
-        """Whether the shared file is for this base."""
-        return not any(_is_below(payload_file, one) for one in self.without)
+        """Whether the shared file is for this base; one that is moved is."""
+        left = any(_is_below(payload_file, one) for one in self.without)
+        return payload_file in self.moved or not left
 
     @classmethod
     def read(cls, node: Node) -> "Differences":

@@ -29,6 +29,7 @@ from ._device import (
     set_sync_debug_mode,
     synchronize,
 )
+from ._mapping import mapping, set_mapping
 from ._state import (
     _is_compiled,
     _is_in_bad_fork,
@@ -37,8 +38,6 @@ from ._state import (
     DeferredXpuCallError,
     init,
     is_initialized,
-    mapping,
-    set_mapping,
 )
 from ._utils import _get_device_index
 from .memory import *  # noqa: F403

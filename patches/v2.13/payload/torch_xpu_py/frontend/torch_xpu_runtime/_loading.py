@@ -10,15 +10,6 @@ happens, nothing else has looked at them yet.
 
 What might fail comes first. Whatever is the reason not to load, there is one
 warning and PyTorch stays as it was: ``import torch`` must work.
-
-Note [Finding the CPU device]
-~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-SYCL reaches the CPU device through OpenCL's loader, and the loader finds
-``libintelocl.so`` by files of the system or by the environment. Where the SYCL
-runtime was installed from PyPI there are no such files. So ``OCL_ICD_FILENAMES``
-is set, to the library that stands beside ``libsycl.so``, unless the user has set
-that or ``OCL_ICD_VENDORS``. To set the environment while other threads read it
-is unsafe: it happens only while this package is loaded, and in ``set_mapping``.
 """
 
 import importlib
@@ -26,10 +17,9 @@ import os
 import sys
 import warnings
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any
 
-# Mappings that may want the SYCL CPU device.
-_WITH_CPU = ("CPU", "AUTO", "EXPLICIT")
+from ._mapping import find_cpu_device, mapping, set_mapping
 
 # Set once there was an attempt to load, whatever came of it.
 _attempted = False
@@ -157,9 +147,8 @@ def _put(torch: Any, names: dict[str, Any]) -> None:
         importlib.reload(sys.modules[f"torch.xpu.{name}"])
     importlib.reload(torch.xpu)
     # The contract has these in torch.xpu.
-    package = sys.modules[__package__]
-    torch.xpu.mapping = lambda: package.mapping()
-    torch.xpu.set_mapping = lambda name: package.set_mapping(name)
+    torch.xpu.mapping = mapping
+    torch.xpu.set_mapping = set_mapping
 
 
 def _empty_strided_xpu(size: Any, stride: Any, dtype: Any) -> Any:
@@ -167,29 +156,3 @@ def _empty_strided_xpu(size: Any, stride: Any, dtype: Any) -> Any:
     import torch
 
     return torch.empty_strided(size, stride, dtype=dtype, device="xpu")
-
-
-def find_cpu_device(mapping: Optional[str]) -> None:
-    r"""Lets SYCL find the CPU device if a mapping wants it. See Note [Finding the
-    CPU device]."""
-    if mapping not in _WITH_CPU:
-        return
-    if "OCL_ICD_FILENAMES" in os.environ or "OCL_ICD_VENDORS" in os.environ:
-        return
-    library = _library_beside_sycl("libintelocl.so")
-    if library is not None:
-        os.environ["OCL_ICD_FILENAMES"] = library
-
-
-def _library_beside_sycl(name: str) -> Optional[str]:
-    try:
-        with open("/proc/self/maps") as maps:
-            files = {line.split(None, 5)[5].strip() for line in maps if ".so" in line}
-    except OSError:
-        return None  # another system, where the loader needs no help
-    for file in sorted(files):
-        folder, loaded = os.path.split(file)
-        path = os.path.join(folder, name)
-        if loaded.startswith("libsycl.so") and os.path.exists(path):
-            return path
-    return None

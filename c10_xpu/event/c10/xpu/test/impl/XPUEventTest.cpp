@@ -614,6 +614,35 @@ TEST(XPUEventTest, RecordDoesNotWaitForSynchronize) {
   }
 }
 
+// As threads of Python do, which hold no lock then.
+TEST(XPUEventTest, ManyThreadsUseOneEvent) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  const XPUStream other = getStreamFromPool();
+  XPUEvent event(/*enable_timing=*/true);
+  event.record(stream);
+  const XPUEvent& seen = event;
+  std::atomic<int> wrong{0};
+  const std::array<std::function<void()>, 6> uses = {
+      [&] { event.record(stream); },
+      [&] { event.record(other); },
+      [&] { seen.query(); },
+      [&] { seen.synchronize(); },
+      [&] { seen.block(other); },
+      [&] {
+        const auto error = errorOf([&] { seen.elapsed_time(seen); });
+        wrong += error != "no error" && !contains(error, "is not complete");
+      }};
+  inThreads(uses.size(), [&](size_t n) {
+    for (int step = 0; step < 100; ++step) {
+      uses[n]();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  event.synchronize();
+  EXPECT_TRUE(event.query());
+}
+
 TEST(XPUEventTest, ManyThreadsUseTheirOwnEventsOnSharedStreams) {
   C10_XPU_NEEDS_DEVICES(1);
   constexpr size_t kThreads = 8;

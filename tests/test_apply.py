@@ -1,5 +1,6 @@
 """Applying: what a person types, what the checkout is then."""
 
+import re
 import subprocess
 
 import pytest
@@ -292,17 +293,17 @@ def test_a_second_run_takes_little_more_than_the_start(project: Project) -> None
 def test_status_shows_the_stack(project: Project) -> None:
     project.ok("apply", "--stage", "device")
     shown = project.ok("status")
-    row = next(line for line in shown.splitlines() if " aten " in line)
+    row = next(line for line in shown.splitlines() if line.startswith("device/aten "))
     assert "yes" in row
-    row = next(line for line in shown.splitlines() if " stream " in line)
+    row = next(line for line in shown.splitlines() if line.startswith("stream/stream "))
     assert "no" in row
     assert "pull request" not in shown
 
 
 def rows(shown: str) -> dict[str, str]:
     """Change -> what `status` says of whether it is applied."""
-    cells = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
-    return {row[2].strip(): row[5].strip() for row in cells}
+    cells = [re.split("  +", line) for line in shown.splitlines() if re.match(r"\w+/\w", line)]
+    return {row[0].partition("/")[2]: row[3] for row in cells}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +375,7 @@ def test_status_in_a_pipe_has_a_line_for_each_change(project: Project) -> None:
     title = "Add " + "a long title " * 5
     text.write_text(text.read_text().replace("Add hooks", title.strip()))
     shown = project.ok("status", env={"COLUMNS": "80"})
-    row = next(line for line in shown.splitlines() if " aten " in line)
+    row = next(line for line in shown.splitlines() if line.startswith("device/aten "))
     assert title.strip() in row
 
 

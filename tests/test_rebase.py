@@ -21,10 +21,9 @@ def read(project: Project, name: str) -> str:
 
 
 def shown(text: str) -> str:
-    """What was printed, without the frame of a table and what differs from run to run."""
+    """What was printed, without what differs from run to run."""
     text = re.sub(r"work/pytorch-[0-9a-f]{8}", "work/KEY", text)
-    text = re.sub(r"^(base v1.13.1 from .*|[┏┡└].*)\n", "", text, flags=re.MULTILINE)
-    return re.sub(r" +$", "", re.sub(r"[┃│] ?", "", text), flags=re.MULTILINE)
+    return re.sub(r"^base v1.13.1 from .*\n", "", text, flags=re.MULTILINE)
 
 
 def test_onto_a_branch(project: Project) -> None:
@@ -276,11 +275,11 @@ def test_every_change_is_looked_at_at_once(fork: Project) -> None:
     assert_expected_inline(
         shown(out),
         """\
-                  The series on newer (4f453de3fd9b)
-change         result        files hunks new files lines
-device/runtime applies
-device/aten    there already 1     1     1 of 1    95%
-stream/stream  another there 1     1     1 of 1    0%
+The series on newer (4f453de3fd9b)
+change          result         files  hunks  new files  lines
+device/runtime  applies        -      -      -          -
+device/aten     there already  1      1      1 of 1     95%
+stream/stream   another there  1      1      1 of 1     0%
 files, hunks: in conflict; new files, lines: what the base has of those the change adds
 device/aten: aten/Hooks.cpp: 1 hunk(s)
 stream/stream: c10/xpu/Stream.cpp: 1 hunk(s)
@@ -296,7 +295,7 @@ def test_a_change_that_is_there_elsewhere(fork: Project) -> None:
     write(fork.folder, {"aten_xpu/device/aten/Hooks.cpp": HOOKS})
     newer(fork, {"src/Hooks.cpp": HOOKS, "aten/Context.h": LONG})
     out = fork.ok("rebase", "--onto", "newer", "--dry-run")
-    assert re.search(r"device/aten +│ there already", out), out
+    assert re.search(r"device/aten +there already", out), out
 
 
 def test_all_that_is_there_is_offered_in_one_command(fork: Project) -> None:

@@ -42,11 +42,11 @@ def test_help_imports_nothing_that_a_verb_needs(project: Project) -> None:
     assert HEAVY & loaded(project, "--help") == set()
 
 
-def test_status_imports_nothing_that_compares_texts(project: Project) -> None:
+def test_status_imports_nothing_heavy(project: Project) -> None:
     project.ok("apply")
     modules = loaded(project, "status", "--pytorch-src", str(project.checkout))
     assert "xpu_stack.report.status" in modules
-    assert {"difflib", "xpu_stack.core.system.diff"} & modules == set()
+    assert {"rich", "difflib", "xpu_stack.core.system.diff"} & modules == set()
 
 
 def test_apply_starts_few_processes(project: Project) -> None:

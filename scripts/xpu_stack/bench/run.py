@@ -12,26 +12,22 @@ import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from rich.markup import escape
-from rich.table import Table
 
 from xpu_stack.bench import cuda_peer, page, plot
 from xpu_stack.bench.figures import ROWS, Figure, Run, Verdict, amount_text, bounds_text, ratio_text
 from xpu_stack.build import compilers, ninja, packages, runtime
 from xpu_stack.build.configuration import Build, Sanitizer
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.console import progress, say, show_table
+from xpu_stack.core.system.console import coloured, progress, say, show_table
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
 # Variables that a person may have set, and that would distort the figures.
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
-_STYLES = {
+_COLOURS = {
     Verdict.MET: "green",
     Verdict.NOISE: "yellow",
-    Verdict.MISSED: "bold red",
-    Verdict.SHOWN: "dim",
+    Verdict.MISSED: "red",
+    Verdict.SHOWN: "bright_black",
 }
 
 
@@ -182,27 +178,25 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
 def _show(figures: list[Figure]) -> None:
     """The table, for a person."""
     cuda = any(figure.cuda for figure in figures)
-    table = Table()
-    for heading in ("figure", "ours", "raw SYCL", "ratio (middle 80 %)"):
-        table.add_column(heading, justify="right" if heading in ("ours", "raw SYCL") else "left")
-    for heading in (*(("torch.cuda", "ratio") if cuda else ()), "bound", "verdict"):
-        table.add_column(heading)
+    beside_cuda = ("torch.cuda", "ratio") if cuda else ()
+    headings = ("figure", "ours", "raw SYCL", "ratio (middle 80 %)", *beside_cuda)
+    rows = []
     for figure in figures:
-        style = _STYLES[figure.verdict]
-        beside: list[Any] = [
+        beside = [
             amount_text(figure, figure.cuda) if figure.cuda else "",
             ratio_text(figure.of_cuda),
         ]
-        table.add_row(
-            escape(figure.title),
+        row = [
+            figure.title,
             amount_text(figure, figure.ours.value),
             amount_text(figure, figure.raw.value) if figure.raw else "",
             ratio_text(figure.ours.ratio),
             *(beside if cuda else []),
             bounds_text(figure),
-            f"[{style}]{figure.verdict.value}[/]",
-        )
-    show_table(table)
+            coloured(figure.verdict.value, _COLOURS[figure.verdict]),
+        ]
+        rows.append(row)
+    show_table((*headings, "bound", "verdict"), rows, cut="figure")
 
 
 def _say_conditions(figures: list[Figure], load: float) -> None:

@@ -6,13 +6,11 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.markup import escape
-
 from xpu_stack.build import installed_torch, packages
 from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.console import out
+from xpu_stack.core.system.console import coloured, put
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 
@@ -46,11 +44,10 @@ def examine(layout: Layout, base: Base) -> list[Finding]:
 def show(findings: list[Finding]) -> None:
     """Prints the findings; a ToolError names the first thing to get."""
     for one in findings:
-        out().print(
-            f"{'[green]ok[/]' if one.good else '[red]--[/]'}  {one.what}: {escape(one.found)}"
-        )
+        mark = coloured("ok", "green") if one.good else coloured("--", "red")
+        put(f"{mark}  {one.what}: {one.found}")
         if one.get:
-            out().print(f"      {'note' if one.good else 'to get it'}: {escape(one.get)}")
+            put(f"      {'note' if one.good else 'to get it'}: {one.get}")
     lacking = [one for one in findings if not one.good]
     if lacking:
         raise ToolError(

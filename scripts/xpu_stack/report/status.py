@@ -9,13 +9,12 @@ from xpu_stack.build.results import Outcome, Record, Results
 from xpu_stack.core.checkout import applying, conflicts, moves, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.stack import Applied, Stack
-from xpu_stack.core.series.series import Change
-from xpu_stack.core.system.console import say, show_table
+from xpu_stack.core.system.console import coloured, say, show_table
 from xpu_stack.core.system.git import Commit, Repository
 from xpu_stack.report import pull_requests
 
 _SHOWN = 5  # files that are named
-_COLUMNS = ("stage", "change", "title", "commit", "applied", "built", "tested")
+_COLUMNS = ("change", "title", "commit", "applied", "built", "tested")
 _APPLIED, _NOT_APPLIED = "applied", "not applied"
 
 
@@ -189,20 +188,13 @@ def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> Pul
 
 def show(work: Workspace, status: Status) -> None:
     """Prints the table of stages and changes: applied, built, tested."""
-    from rich.table import Table
-
-    table = Table(title=f"{status.checkout}, built in the {status.mode} mode")
-    found = {one.id: one for one in status.changes}
+    say(f"{status.checkout}, built in the {status.mode} mode")
+    rows = [_row(one) for one in status.changes]
     submitted = any(one.pull_request for one in status.changes)
-    for heading in _COLUMNS + (("pull request",) if submitted else ()):
-        gives_way = heading == "title"  # on a narrow terminal
-        table.add_column(heading, no_wrap=True, ratio=1 if gives_way else None)
-    for stage in work.series.stages:
-        for change in stage.changes:
-            row = _row(change, found[change.id])
-            table.add_row(*(row if submitted else row[:-1]))
-        table.add_section()
-    show_table(table)
+    if submitted:
+        show_table((*_COLUMNS, "pull request"), rows, cut="title")
+    else:
+        show_table(_COLUMNS, [row[:-1] for row in rows], cut="title")
     if submitted:
         say("their states on GitHub: make submit DRY_RUN=1")
     say(f"base: {status.base_commit} ({status.provider})")
@@ -210,16 +202,13 @@ def show(work: Workspace, status: Status) -> None:
     _say_more(status)
 
 
-def _row(change: Change, one: ChangeStatus) -> tuple[str, ...]:
-    from rich.markup import escape
-
-    state = {_APPLIED: "yes", _NOT_APPLIED: "no"}.get(one.state, f"[yellow]{one.state}[/]")
+def _row(one: ChangeStatus) -> tuple[str, ...]:
+    plain = {_APPLIED: "yes", _NOT_APPLIED: "no"}
     return (
-        change.stage if change.number == 1 else "",
-        change.name,
-        escape(one.title),
+        one.id,
+        one.title,
         one.commit[:12] if one.commit else "",
-        state,
+        plain.get(one.state) or coloured(one.state, "yellow"),
         {True: "yes", False: "no", None: ""}[one.built],
         _tested(one.tests) if one.commit else "",
         _told(one.pull_request),
@@ -230,9 +219,8 @@ def _told(pull_request: PullRequest | None) -> str:
     """Its number, and whether it shows the files that are applied."""
     if pull_request is None:
         return "none"
-    return f"#{pull_request.number}" + (
-        ", [yellow]to be updated[/]" if pull_request.outdated else ""
-    )
+    number = f"#{pull_request.number}"
+    return coloured(f"{number}, to be updated", "yellow") if pull_request.outdated else number
 
 
 def _tested(outcome: Outcome | None) -> str:
@@ -241,7 +229,7 @@ def _tested(outcome: Outcome | None) -> str:
     if not outcome.total:
         return "no tests"
     if outcome.failed:
-        return f"[red]{outcome.failed} failed[/]"
+        return coloured(f"{outcome.failed} failed", "red")
     return f"{outcome.passed} passed" + (f", {outcome.skipped} skipped" if outcome.skipped else "")
 
 

@@ -12,28 +12,21 @@ from xpu_stack.core.system.git import Repository
 
 def show(work: Workspace) -> None:
     """Prints the operations, newest first, with the STEPS that undo or redo needs for each."""
-    from rich.table import Table
-
     done, undone = moves.history(work.repository)
     if not done and not undone:
         say("no operation has been recorded")
         return
-    table = Table(title=str(work.repository.folder))
-    for heading in ("to revert", "when", "operation", "before", "after"):
-        table.add_column(heading, no_wrap=heading != "operation")
-    for number, one in reversed(list(enumerate(undone, start=1))):
-        table.add_row(f"redo STEPS={number}", *_shown(one), style="dim")
-    for number, one in enumerate(done, start=1):
-        table.add_row(f"undo STEPS={number}", *_shown(one))
-    show_table(table)
+    say(str(work.repository.folder))
+    redo = [(f"redo STEPS={number}", *_shown(one)) for number, one in enumerate(undone, start=1)]
+    undo = [(f"undo STEPS={number}", *_shown(one)) for number, one in enumerate(done, start=1)]
+    headings = ("to revert", "when", "operation", "before", "after")
+    show_table(headings, redo[::-1] + undo, cut="operation")
 
 
 def _shown(one: Move) -> tuple[str, str, str, str]:
-    from rich.markup import escape
-
     when = datetime.fromtimestamp(one.when).astimezone() if one.when else None
     time = when.strftime("%Y-%m-%d %H:%M") if when else ""
-    return time, escape(str(one.operation)), one.before.commit[:12], one.after.commit[:12]
+    return time, str(one.operation), one.before.commit[:12], one.after.commit[:12]
 
 
 def as_json(work: Workspace) -> dict[str, object]:

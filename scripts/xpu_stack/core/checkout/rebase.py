@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-from rich.table import Table
-
 from xpu_stack.core.checkout import applying, new_base, stack
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.checkout.preview import Finding, Fit
@@ -44,13 +42,9 @@ def show(work: Workspace, aim: Goal) -> None:
     """Prints what would become of every change; moves nothing."""
     assert aim.base is not None
     found = applying.findings(work, aim.base, aim)
-    table = Table(title=f"The series on {aim.onto} ({aim.base[:12]})")
-    table.add_column("change", min_width=max((len(one.change.id) for one in found), default=0))
-    for heading in ("result", "files", "hunks", "new files", "lines"):
-        table.add_column(heading)
-    for one in found:
-        table.add_row(one.change.id, one.fit.value, *_figures(one))
-    show_table(table)
+    say(f"The series on {aim.onto} ({aim.base[:12]})")
+    headings = ("change", "result", "files", "hunks", "new files", "lines")
+    show_table(headings, [(one.change.id, one.fit.value, *_figures(one)) for one in found])
     say("files, hunks: in conflict; new files, lines: what the base has of those the change adds")
     for one in found:
         for file, hunks in one.files:

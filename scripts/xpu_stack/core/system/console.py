@@ -4,11 +4,14 @@ import functools
 import json
 import logging
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from xpu_stack.core.system.commands import as_typed
 from xpu_stack.core.system.errors import ToolError
@@ -17,25 +20,17 @@ from xpu_stack.core.system.errors import ToolError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # until a file is opened
-_UNBOUNDED = 10_000  # characters: wider than any table
-
-
-@functools.cache
-def out() -> "Console":
-    """Standard output, in colours where it has them."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True, emoji=False)  # ":100:" is a line of a file
 
 
 @functools.cache
 def _err() -> "Console":
+    """Standard error, in colours where it has them."""
     from rich.console import Console
 
+    # ":100:" is a line of a file
     return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
@@ -89,17 +84,31 @@ def warn(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def show_table(table: "Table") -> None:
-    """Prints a table in full width; on a narrower terminal, columns with a ratio shrink."""
-    from rich.measure import Measurement
+def coloured(text: str, colour: str) -> str:
+    """A cell of a table, in a colour where standard output shows colours."""
+    return click.style(text, fg=colour) if sys.stdout.isatty() and text else text
 
-    unbounded = out().options.update(max_width=_UNBOUNDED)
-    natural = Measurement.get(out(), unbounded, table).maximum
-    # a file or a pipe has no width
-    table.width = min(natural, out().width) if out().is_terminal else natural
-    with out().capture() as text:
-        out().print(table, width=table.width, crop=False, soft_wrap=False)
-    put(text.get(), end="")
+
+def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, cut: str = "") -> None:
+    """Prints rows in columns, "-" for an empty cell.
+
+    On a narrower terminal the column `cut` is shortened.
+    """
+    table = [[cell or "-" for cell in row] for row in (headings, *rows)]
+    widths = [
+        max(len(click.unstyle(cell)) for cell in column) for column in zip(*table, strict=True)
+    ]
+    if cut and sys.stdout.isatty():
+        over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+        column = headings.index(cut)
+        widths[column] = min(widths[column], max(widths[column] - over, len(cut)))
+    for row in table:
+        put("  ".join(map(_fitted, row, widths)).rstrip())
+
+
+def _fitted(cell: str, width: int) -> str:
+    plain = click.unstyle(cell)
+    return cell + " " * (width - len(plain)) if len(plain) <= width else f"{plain[: width - 1]}…"
 
 
 def show_error(error: ToolError, log_file: Path | None) -> None:

@@ -20,6 +20,8 @@ from torch.testing._internal.common_utils import run_tests, TestCase
 
 TIMEOUT = 120  # seconds
 COUNT = torch.xpu.device_count()
+# What the programs of these tests run on: the devices that are here, or the CPU device.
+MAPPING = torch.xpu.mapping() if COUNT else "CPU"
 MiB = 1024 * 1024
 
 # What PyTorch's torch.xpu uses of torch._C, and then what others do.
@@ -66,7 +68,7 @@ def xpu_names():
 def run_program(program, **environment):
     """What a program prints, errors and warnings included; it must succeed. A
     variable of the environment that is None is not set."""
-    variables = {**os.environ, "TORCH_XPU_MAPPING": "CPU", **environment}
+    variables = {**os.environ, "TORCH_XPU_MAPPING": MAPPING, **environment}
     result = subprocess.run(
         [sys.executable, "-P", "-c", PRELUDE + textwrap.dedent(program)],
         env={k: v for k, v in variables.items() if v is not None},
@@ -102,7 +104,7 @@ class TestLoading(TestCase):
             torch.manual_seed(1), torch.seed(), torch.Generator(), torch.zeros(3).sum()
             torch.xpu.empty_cache(), torch.xpu.memory_allocated(), torch.xpu.memory_snapshot()
             torch.xpu.is_initialized(), torch.xpu.Event(), torch.xpu.device(0)
-            torch.xpu.mapping(), torch.xpu.set_mapping("CPU"), torch.xpu.get_arch_list()
+            torch.xpu.set_mapping(torch.xpu.mapping()), torch.xpu.get_arch_list()
             print(runtime_is_started(), torch.xpu.is_initialized())
             print(torch.xpu.device_count() > 0, runtime_is_started())
             """
@@ -134,7 +136,7 @@ class TestLoading(TestCase):
             print(torch.accelerator.current_accelerator(), torch_xpu_runtime.mapping())
             """
         )
-        self.assertEqual(printed, "xpu CPU\n")
+        self.assertEqual(printed, f"xpu {MAPPING}\n")
 
     def test_autoload_can_be_switched_off(self):
         printed = run_program(
@@ -382,19 +384,21 @@ class TestDevices(XpuTestCase):
         self.assertEqual(printed.count("error"), 2, printed)
 
     def test_set_mapping(self):
+        kind = torch.xpu.get_device_properties(0).type if COUNT else "cpu"
+        other = "CPU" if MAPPING == "GPU" else "GPU"
         printed = run_program(
-            """
+            f"""
             import torch
-            torch.xpu.set_mapping("CPU")
+            torch.xpu.set_mapping("{MAPPING}")
             print(torch.xpu.mapping(), torch.xpu.get_device_properties().type)
             try:
-                torch.xpu.set_mapping("GPU")
+                torch.xpu.set_mapping("{other}")
             except RuntimeError as error:
                 print("before the first use" in str(error))
             """,
             TORCH_XPU_MAPPING=None,
         )
-        self.assertEqual(printed, "CPU cpu\nTrue\n")
+        self.assertEqual(printed, f"{MAPPING} {kind}\nTrue\n")
 
     def test_interface_of_dynamo(self):
         interface = get_interface_for_device("xpu")

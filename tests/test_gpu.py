@@ -100,7 +100,7 @@ TORCH = """
 from types import SimpleNamespace as Space
 __version__ = "2.13.0"
 accelerator = Space(current_accelerator=lambda: Space(type="xpu"))
-xpu = Space(get_device_properties=lambda _: "a card")
+xpu = Space(get_device_name=lambda _: "a card")
 """
 PYTHON_TESTS = """
 import os, pytest
@@ -121,7 +121,7 @@ def extension(packed: Path) -> Path:
 
 def test_the_tests_of_the_extension_are_counted(extension: Path) -> None:
     code, said = start(extension, ONLY="extension", EXTENSION_PYTHON=sys.executable)
-    assert "torch 2.13.0, a card" in said
+    assert "torch 2.13.0 on a card" in said
     assert "test_it, 1 ordinal(s): 2 passed, 0 failed, 1 skipped" in said
     assert "test_it, 2 ordinal(s): 1 passed, 1 failed, 1 skipped, ended with 1" in said
     assert any("FAILED" in line and "::test_fails" in line for line in said)

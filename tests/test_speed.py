@@ -49,6 +49,13 @@ def test_status_imports_nothing_heavy(project: Project) -> None:
     assert {"rich", "difflib", "xpu_stack.core.system.diff"} & modules == set()
 
 
+def test_the_tool_is_compiled_once(project: Project, tmp_path: Path) -> None:
+    """Also where PYTHONDONTWRITEBYTECODE is set, as in many containers."""
+    told = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
+    project.ok("--help", source=False, env=told)
+    assert list((tmp_path / "compiled").rglob("xpu_stack/cli/moving.*.pyc"))
+
+
 def test_apply_starts_few_processes(project: Project) -> None:
     project.ok("apply")
     text = (project.folder / ".xpu/logs/apply.log").read_text()

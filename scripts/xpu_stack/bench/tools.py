@@ -32,7 +32,6 @@ _PERSON = {
     for role in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "bench"), ("EMAIL", "bench@invalid"))
 }
-_NOT_OURS = ("PYTHONDONTWRITEBYTECODE",)  # with it, all is compiled at each start
 
 Run = Callable[[], "Used"]
 
@@ -131,7 +130,7 @@ class _Bench:
         self.project, self.home = layout.repository, folder / "home"
         self.patches = folder / "patches"
         self.env = {
-            **{name: text for name, text in os.environ.items() if name not in _NOT_OURS},
+            **os.environ,
             **_PERSON,
             "XPU_STACK_HOME": str(self.home),
             "GIT_CONFIG_GLOBAL": os.devnull,

@@ -192,3 +192,12 @@ def test_a_new_base(fork: Project) -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / link).exists(), link
+
+
+def test_the_example_of_an_extension() -> None:
+    """What test_stock_headers.py builds and runs is what the page shows."""
+    shown = page("stock-torch.md")
+    tests = ROOT / "patches/v2.13/payload/torch_xpu_py/frontend/test/stock_headers"
+    for name, language in (("fill.cpp", "cpp"), ("setup.py", "python")):
+        text = (tests / "example" / name).read_text()
+        assert f"```{language}\n{text}```" in shown

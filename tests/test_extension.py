@@ -187,7 +187,7 @@ def test_the_wheel(project: Project, tmp_path: Path) -> None:
     (wheel,) = (project.folder / ".xpu/wheels").glob("*.whl")
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     assert re.fullmatch(
-        rf"torch_xpu_runtime-0\.1\+g\w{{12}}-{tag}-{tag}-linux_x86_64\.whl", wheel.name
+        rf"torch_xpu_runtime-0\.1\+g\w{{12}}-{tag}-{tag}-[\w.]*manylinux_\w+\.whl", wheel.name
     )
     assert wheel.name in told
     with zipfile.ZipFile(wheel) as archive:

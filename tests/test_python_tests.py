@@ -23,6 +23,9 @@ import torch
 
 
 class TestSample(unittest.TestCase):
+    def test_has_a_seed(self):
+        self.assertEqual(os.environ["TEST_SEED"], "7")
+
     def test_imports_the_package_that_was_built(self):
         self.assertEqual(torch.where, "the view")
 
@@ -61,8 +64,12 @@ def environment(project: Project) -> None:
 
 @pytest.mark.usefixtures("environment")
 def test_each_test_is_told_of_also_one_that_ends_its_process(
-    project: Project, tmp_path: Path
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("TEST_SEED", "7")
     test = project.checkout / "test" / "test_sample.py"
     test.parent.mkdir()
     test.write_text(TESTS.replace("{sycl}", str(tmp_path / "sycl")))
@@ -77,7 +84,9 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
         case.get("name"): [child.tag for child in case]
         for case in ElementTree.parse(tmp_path / "test_sample.xml").iter("testcase")
     }
+    assert "test_sample.py: TEST_SEED=7 chooses the same sample" in capsys.readouterr().out
     assert cases == {
+        "test_has_a_seed": [],
         "test_imports_the_package_that_was_built": [],
         "test_has_the_mapping": [],
         "test_finds_the_sycl_runtime_first": [],

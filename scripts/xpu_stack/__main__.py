@@ -24,7 +24,7 @@ class _WhenUsed:
 
 
 gc.set_threshold(100_000)  # what imports allocate stays, and need not be looked through
-sys.dont_write_bytecode = False  # the environment may say so; each start would compile the tool
+sys.dont_write_bytecode = False  # or each start compiles the tool, where the variable is set
 try:
     sys.meta_path.insert(0, _WhenUsed())
     from xpu_stack.cli import main

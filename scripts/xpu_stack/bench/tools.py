@@ -321,8 +321,8 @@ class _Bench:
             Task(
                 f"rebase over {FILES} files",
                 {
-                    "here": lambda: self._rebase_fresh("drifted"),
-                    "git": lambda: self._switch_fresh("drifted"),
+                    "here": lambda: self._rebase("drifted"),
+                    "git": lambda: self._switch("drifted"),
                     "stg": lambda: self._stg_rebase("drifted"),
                     "quilt": lambda: self._quilt_onto("drifted"),
                 },
@@ -332,7 +332,7 @@ class _Bench:
             Task(
                 "conflict report",
                 {
-                    "here": lambda: self._rebase("conflicting", fails=True),
+                    "here": lambda: self._rebase_in_conflict("conflicting"),
                     "git": lambda: self._am_3("conflicting", *mails),
                     "stg": lambda: self._stg_rebase("conflicting", fails=True),
                     "quilt": lambda: self._quilt_onto("conflicting", fails=True),
@@ -341,20 +341,13 @@ class _Bench:
             ),
         ]
 
-    def _rebase(self, onto: str, fails: bool = False) -> Used:
-        if (self.ours / ".git/xpu-stack/conflict.json").exists():
-            self._tool("abort")
-        self._tool("rebase", "--onto", "base")
-        self.memo.unlink(missing_ok=True)
-        return self._tool("rebase", "--onto", onto, fails=fails)
-
-    def _rebase_fresh(self, onto: str) -> Used:
+    def _rebase(self, onto: str) -> Used:
         clone = self._fresh(self.ours, onto)
         self._tool("apply", "--pytorch-src", str(clone))
         (clone / ".git/xpu-stack/memo.json").unlink()
         return self._tool("rebase", "--onto", onto, "--pytorch-src", str(clone))
 
-    def _switch_fresh(self, to: str) -> Used:
+    def _switch(self, to: str) -> Used:
         clone = self._fresh(self.git, to)
         self._git(clone, "status")  # so that it need not read files as young as the index again
         return self._git(clone, "switch", "--quiet", "--detach", to)
@@ -365,13 +358,22 @@ class _Bench:
         self._git(clone, "fetch", "--quiet", str(source), f"{branch}:{branch}")
         return clone
 
-    def _switch(self, to: str) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
-        return self._git(self.git, "switch", "--quiet", "--detach", to)
+    def _rebase_in_conflict(self, onto: str) -> Used:
+        self._ours_to_base()
+        self.memo.unlink(missing_ok=True)
+        return self._tool("rebase", "--onto", onto, fails=True)
+
+    def _ours_to_base(self) -> None:
+        if (self.ours / ".git/xpu-stack/conflict.json").exists():
+            self._tool("abort")
+        self._tool("rebase", "--onto", "base")
 
     def _am_3(self, onto: str, *mails: str) -> Used:
-        self._switch(onto)
+        self._git_to(onto)
         return self._git(self.git, "am", "--quiet", "-3", *mails, fails=True)
+
+    def _git_to(self, commit: str) -> None:
+        self._sh(self.git, f"git am -q --abort 2>/dev/null; git checkout -qf --detach {commit}")
 
     def _stg_rebase(self, onto: str, fails: bool = False) -> Used:
         self._sh(self.stg, "git reset -q --hard")
@@ -399,16 +401,14 @@ class _Bench:
         project = self.folder / "project"
         skipped = shutil.ignore_patterns(".git", ".xpu", "__pycache__", ".*_cache")
         shutil.copytree(self.project, project, ignore=skipped, symlinks=True)
-        if (self.ours / ".git/xpu-stack/conflict.json").exists():
-            self._tool("abort")
-        self._tool("rebase", "--onto", "base")
+        self._ours_to_base()
         last = [file for change in self.series.all_changes() for file in change.files][-1]
         _fill(project / last.kept_at)
         runs = [self._tool(verb, project=project) for verb in ("apply", "status", "export")]
         return max(runs, key=lambda used: used.peak)
 
     def _add_large(self) -> Used:
-        self._sh(self.git, "git am -q --abort 2>/dev/null; git checkout -qf --detach base")
+        self._git_to("base")
         _fill(self.git / "large")
         return self._git(self.git, "add", "large")
 

@@ -83,7 +83,6 @@ _OF_SOURCE_TREES = {
     "tidy": "the shared files are checked with the other base",
     "bench": "the benchmark is built with the other base",
     "bench-tools": "the tool is measured on a source tree",
-    "own-tests": "none of its files is changed",
     "mail": "there is nobody to mail the new files alone to",
     "submit": "there is no pull request to make",
 }

@@ -21,6 +21,7 @@ from xpu_stack.core.system.errors import ExitCode
 _HANDED_ON = {"ARGS": "What pytest is given."}
 ENVIRONMENT = {
     "JOBS": "How many compilers run at once. Default: by processors and free memory.",
+    "TEST_SEED": "Which tests of PyTorch's operators a run of the tests takes; each run prints it.",
     "TEST_TIMEOUT": "Seconds after which a test program is ended and counted as failed. "
     "Default: 120.",
     "CCACHE_DIR": "The compiler cache. Default: a folder below XPU_STACK_HOME.",
@@ -32,6 +33,7 @@ ENVIRONMENT = {
     "TORCH": "For a base that is an installed PyTorch: the Python environment that it is in, or "
     "its Python. Default: an environment that the tool makes.",
     "PYTORCH_GIT": "Where PyTorch is cloned from when there is no source package.",
+    "NO_COLOR": "Any value: tables without colours.",
     "XPU_STACK_HOME": "The folder for all that is downloaded, built or installed. Default: .xpu.",
     "PYTHON": "The Python that starts the tool, 3.10 or later. Default: that of its own "
     "environment if it is there, else python3.",

@@ -22,7 +22,7 @@ from xpu_stack.core.checkout import applying
 from xpu_stack.core.system import commands, console
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.testing import pytorch_tests
+from xpu_stack.testing import device_tests, pytorch_tests, release_tests
 
 
 def _run(
@@ -106,12 +106,35 @@ def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
 @stage_option
 @checkout_options
 @mode_option
-def own_tests(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
-    """Runs PyTorch's own tests with and without the series, and compares the results."""
-    with applying.opened(Layout.current(), base, pytorch_src, "own-tests", stage) as work:
+@click.option(
+    "--device",
+    type=click.Choice(["xpu"]),
+    help="Run them on this device type, and compare with the CPU.",
+)
+@click.option("--publish", is_flag=True, help="Also write the table into docs/operators.md.")
+def own_tests(
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    device: str | None,
+    publish: bool,
+) -> None:
+    """Runs PyTorch's own tests: with and without the series, or on a DEVICE.
+
+    For an installed package: an earlier release's tests of XPU, on the extension.
+    """
+    layout = Layout.current()
+    with applying.opened(layout, base, pytorch_src, "own-tests", stage) as work:
         chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         patched = interpreter.prepared(work, chosen, Mode(mode))
+        if device is not None:
+            device_tests.run(patched, device, layout.repository / "docs" if publish else None)
+            return
+        if patched.torch is not None:
+            release_tests.run(patched)
+            return
         unpatched = building.baseline_of(patched)
         building.build(unpatched, [], python=True)
         pytorch_tests.compare(patched, unpatched)

@@ -187,16 +187,15 @@ def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> Pul
 
 
 def show(work: Workspace, status: Status) -> None:
-    """Prints the table of stages and changes: applied, built, tested."""
+    """Prints the table of changes: applied, built, tested."""
     say(f"{status.checkout}, built in the {status.mode} mode")
     rows = [_row(one) for one in status.changes]
     submitted = any(one.pull_request for one in status.changes)
     if submitted:
         show_table((*_COLUMNS, "pull request"), rows, cut="title")
+        say("their states on GitHub: make submit DRY_RUN=1")
     else:
         show_table(_COLUMNS, [row[:-1] for row in rows], cut="title")
-    if submitted:
-        say("their states on GitHub: make submit DRY_RUN=1")
     say(f"base: {status.base_commit} ({status.provider})")
     _say_stacks(work.repository)
     _say_more(status)

@@ -1,11 +1,14 @@
 """PyTorch's own tests, on the patched package and on the unpatched one.
 
 patches/<base>/own-tests.yaml names the files. A test must end in the same way
-on both sides; one that does not is named there, with the reason.
+on both sides; one that does not is named there, with the reason. Its part
+`device` is for testing/device_tests.py.
 """
 
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,8 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import python_tests
 
-_SHOWN = 20  # differences that are shown; the JUnit files have all
+KINDS = ("passed", "failed", "skipped")  # how a test ends
+SHOWN = 20  # problems that are shown; the JUnit files have all
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Selection:
     def load(cls, base: Base) -> "Selection":
         path = base.file("own-tests.yaml")
         node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
-        node.fields({"files", "differ"})
+        node.fields({"files", "differ"}, {"device"})
         return cls(
             tuple(Path(name).stem for name in node["files"].texts()), node["differ"].text_map()
         )
@@ -61,26 +65,37 @@ def judge(before: dict[str, str], after: dict[str, str], foreseen: dict[str, str
     ]
     for name, reason in foreseen.items():
         say(f"  differs, as listed: {name}: {reason}")
-    counts = ", ".join(
-        f"{sum(how == kind for how in after.values())} {kind}"
-        for kind in ("passed", "failed", "skipped")
-    )
     if problems:
         raise ToolError(
             f"{len(problems)} of PyTorch's own tests end differently from the unpatched package.",
             why=problems[0],
             next="fix the change, or list the test with a reason in own-tests.yaml",
             code=ExitCode.TESTS,
-            detail="\n".join(problems[:_SHOWN]),
+            detail="\n".join(problems[:SHOWN]),
         )
-    say(f"{len(after)} of PyTorch's own tests end as they do on the unpatched package: {counts}")
+    say(
+        f"{len(after)} of PyTorch's own tests end as they do on the unpatched package: "
+        f"{counts(after.values())}"
+    )
+
+
+def counts(hows: Iterable[str]) -> str:
+    """How many tests ended in each way, as text."""
+    found = Counter(hows)
+    return ", ".join(f"{found[kind]} {kind}" for kind in KINDS)
 
 
 def _outcomes(this: Build, names: tuple[str, ...]) -> dict[str, str]:
-    """How each test ends on `this`; known from before where tree and selection are the same."""
+    """How each test ends on `this`."""
+    folder = junit_of(this, names, {}, "own-tests")
+    return {key: one.how for name in names for key, one in read(folder / f"{name}.xml").items()}
+
+
+def junit_of(this: Build, names: tuple[str, ...], environment: dict[str, str], suffix: str) -> Path:
+    """Runs the files that are not known from before for this tree; the folder of their JUnit."""
     tree = this.work.repository.tree_of("HEAD")
     results = this.results.junit_folder(tree)
-    folder = results.with_name(f"{results.name}-own-tests")
+    folder = results.with_name(f"{results.name}-{suffix}")
     missing = [name for name in names if not (folder / f"{name}.xml").exists()]
     draft = folder.with_suffix(".draft")
     shutil.rmtree(draft, ignore_errors=True)
@@ -88,19 +103,33 @@ def _outcomes(this: Build, names: tuple[str, ...]) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     with progress(len(missing), f"PyTorch's own tests in {this.work.repository.folder}") as bar:
         for name in missing:
-            python_tests.run(this, {}, [name], draft, bar)
+            python_tests.run(this, environment, [name], draft, bar)
             (draft / f"{name}.xml").replace(folder / f"{name}.xml")
     draft.rmdir()
     say(f"JUnit: {folder}")
-    return {key: how for name in names for key, how in _read(folder / f"{name}.xml").items()}
+    return folder
 
 
-def _read(junit: Path) -> dict[str, str]:
-    outcomes = {}
+@dataclass(frozen=True)
+class Ended:
+    """How a test ended: passed, failed or skipped; and what pytest says of it."""
+
+    how: str
+    why: str = ""
+
+
+def read(junit: Path) -> dict[str, Ended]:
+    """What a JUnit file says of each test."""
+    return {f"{group}.{name}": ended for group, name, ended in cases(junit)}
+
+
+def cases(junit: Path) -> Iterator[tuple[str, str, Ended]]:
+    """Its tests: class, name, and how it ended."""
     for case in ElementTree.parse(junit).iter("testcase"):
-        kinds = {child.tag for child in case}
-        how = "failed" if kinds & {"failure", "error"} else "passed"
-        outcomes[f"{case.get('classname')}.{case.get('name')}"] = (
-            "skipped" if "skipped" in kinds else how
-        )
-    return outcomes
+        kinds = {child.tag: (child.get("message") or "").split("\n")[0] for child in case}
+        ended = Ended("passed")
+        if "skipped" in kinds:
+            ended = Ended("skipped", kinds["skipped"])
+        elif bad := [why for tag, why in kinds.items() if tag in ("failure", "error")]:
+            ended = Ended("failed", bad[0])
+        yield case.get("classname") or "", case.get("name") or "", ended

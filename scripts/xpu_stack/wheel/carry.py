@@ -23,9 +23,11 @@ RUNTIME = ("libsycl.so.*", "libur_loader.so.*", "libOpenCL.so.*", "libtbb.so.*",
 _FIRST = "libtorch_global_deps.so"  # which torch loads before all others
 
 
-def repair(wheel: Path, into: Path, env: dict[str, str]) -> Path:
-    """A wheel that carries what it needs."""
-    excluded = [word for name in RUNTIME for word in ("--exclude", name)]
+def repair(
+    wheel: Path, into: Path, env: dict[str, str], elsewhere: tuple[str, ...] = RUNTIME
+) -> Path:
+    """A wheel that carries what it needs, but for what is found elsewhere."""
+    excluded = [word for name in elsewhere for word in ("--exclude", name)]
     command = [sys.executable, "-m", "auditwheel", "-v", "repair", *excluded]
     told: list[str] = []
     with progress(None, "collecting the libraries that the wheel needs") as bar:

@@ -15,9 +15,10 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.build.installed_torch import Torch
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.wheel import finish, identity, making, packing, setuppy
+from xpu_stack.wheel import carry, finish, identity, making, packing, setuppy
 
 _LICENCE = "BSD-3-Clause"  # as SPDX names what LICENSE is
+_OF_TORCH = ("libc10.so", "libtorch*.so")
 
 
 def version(work: Workspace, package: Package) -> str:
@@ -26,14 +27,15 @@ def version(work: Workspace, package: Package) -> str:
     return f"{package.version}+g{series[: identity.DIGITS]}"
 
 
-def wheel(work: Workspace, package: Package, torch: Torch) -> Path:
-    """Where the finished wheel is."""
-    name = f"{package.extension}-{version(work, package)}-{_tag(torch)}.whl"
-    return making.wheels(work) / name
+def name(work: Workspace, package: Package, torch: Torch) -> str:
+    """Of the wheel, but for the systems that it is for: these are known when it is made."""
+    return f"{package.extension}-{version(work, package)}-{torch.tag}-{torch.tag}"
 
 
-def _tag(torch: Torch) -> str:
-    return f"{torch.tag}-{torch.tag}-linux_{platform.machine()}"
+def wheel(work: Workspace, package: Package, torch: Torch) -> Path | None:
+    """The finished wheel."""
+    found = sorted(making.wheels(work).glob(f"{name(work, package, torch)}-*.whl"))
+    return found[-1] if found else None
 
 
 def make(this: Build) -> Path:
@@ -42,7 +44,6 @@ def make(this: Build) -> Path:
     package = Package.of(this.work.base)
     assert package is not None
     assert this.torch is not None
-    target = wheel(this.work, package, this.torch)
     folder = packing.emptied(this.folder / "wheel")
     site = folder / "site"
     info = extension.install(this, site)
@@ -52,7 +53,11 @@ def make(this: Build) -> Path:
     _write(info, this.work, package, this.torch)
     with progress(None, "packing the wheel"):
         finish.run_wheel("pack", "--dest-dir", folder, site)
-    (made,) = folder.glob("*.whl")
+    (packed,) = folder.glob("*.whl")
+    # It carries nothing: torch and SYCL are beside it. But its tag then says which
+    # systems have a C library that is new enough.
+    made = carry.repair(packed, folder / "tagged", this.env, (*_OF_TORCH, *carry.RUNTIME))
+    target = making.wheels(this.work) / made.name
     target.parent.mkdir(parents=True, exist_ok=True)
     made.replace(target)
     say(f"{target} ({target.stat().st_size / 1e6:.1f} MB), for torch {this.torch.minor}")
@@ -80,5 +85,6 @@ def _write(info: Path, work: Workspace, package: Package, torch: Torch) -> None:
     ]
     (info / "METADATA").write_text("".join(f"{line}\n" for line in lines))
     (info / "WHEEL").write_text(
-        f"Wheel-Version: 1.0\nGenerator: xpu-stack\nRoot-Is-Purelib: false\nTag: {_tag(torch)}\n"
+        "Wheel-Version: 1.0\nGenerator: xpu-stack\nRoot-Is-Purelib: false\n"
+        f"Tag: {torch.tag}-{torch.tag}-linux_{platform.machine()}\n"
     )

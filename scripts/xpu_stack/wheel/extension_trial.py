@@ -2,7 +2,7 @@
 
 In an empty environment outside the repository, with no LD_LIBRARY_PATH. Then torch
 must find the device, and leave the extension out where it is told to; and the
-stages' Python tests run on what is installed.
+stages' Python tests and the examples run on what is installed.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.wheel import carry, extension
+from xpu_stack.wheel import carry, examples, extension
 from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 
 _CPU = {"TORCH_XPU_MAPPING": "CPU"}
@@ -42,10 +42,10 @@ def run(work: Workspace) -> None:
     assert package is not None
     torch = installed_torch.need(work.layout, package)
     wheel = extension.wheel(work, package, torch)
-    if not wheel.exists():
+    if wheel is None:
         raise ToolError(
             "There is no wheel of the series as it is now.",
-            why=f"it would be {wheel.name}",
+            why=f"it would be {extension.name(work, package, torch)}-….whl",
             next=commands.make("extension", BASE=work.base.name),
             code=ExitCode.MISSING,
         )
@@ -53,8 +53,11 @@ def run(work: Workspace) -> None:
     try:
         this = Trial(folder)
         _install(this, package, torch, wheel)
-        refuse_wrong(wheel, [*_wrong(this), *_wrong_ways(this, package)], "extension")
-        run_tests(this, work, work.series.point(None))
+        wrong = [*_wrong(this), *_wrong_ways(this, package), *_wrong_tag(wheel)]
+        refuse_wrong(wheel, wrong, "extension")
+        stage = work.series.point(None)
+        run_tests(this, work, stage)
+        examples.run(this, work, stage)
     finally:
         shutil.rmtree(folder)
     say(f"{wheel.name} passes all checks")
@@ -90,3 +93,9 @@ def _wrong_ways(this: Trial, package: Package) -> Iterator[str]:
         for way in carry.ways(library):
             if not way.startswith("$ORIGIN"):
                 yield f"{library.relative_to(this.site)} looks for libraries in {way}"
+
+
+def _wrong_tag(wheel: Path) -> Iterator[str]:
+    """A manylinux tag: with linux_x86_64 pip would install it on any system."""
+    if "-manylinux" not in wheel.name:
+        yield "its tag does not say which systems it is for"

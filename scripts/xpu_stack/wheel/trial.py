@@ -3,7 +3,7 @@
 In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip
 installs the file and its requirements. Then it checks the metadata, computes
 something, checks that every library comes from the environment or the system, and
-runs the stages' Python tests on the installed package.
+runs the stages' Python tests and the examples on the installed package.
 """
 
 import json
@@ -23,7 +23,7 @@ from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.wheel import carry, making
+from xpu_stack.wheel import carry, examples, making
 from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 from xpu_stack.wheel.identity import Identity
 
@@ -50,6 +50,7 @@ def run(work: Workspace, identity: Identity) -> None:
         _install(this)
         refuse_wrong(wheel, list(_wrong(this)), "wheel")
         run_tests(this, work, identity.stage)
+        examples.run(this, work, identity.stage)
     finally:
         shutil.rmtree(folder)
     say(f"{wheel.name} passes all checks")

@@ -55,6 +55,7 @@ class TestSnapshot(MemoryTestCase):
                 "active_size": 1024,
                 "stream": 0,
                 "segment_type": "small",
+                "segment_pool_id": (0, 0),
                 "frames": [],
             },
         )

@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/xpu/XPUMacros.h>
+#include <c10/xpu/XPUMemoryStats.h>
 #include <c10/xpu/XPUStream.h>
 
 namespace c10::xpu::XPUCachingAllocator {
@@ -12,7 +13,7 @@ struct C10_XPU_API XPUAllocator : public Allocator {
   virtual void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) = 0;
   virtual void raw_delete(void* ptr) = 0;
   virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
-  virtual void emptyCache() = 0;
+  virtual void emptyCache(MempoolId_t mempool_id = {}) = 0;
 
   DataPtr allocate(size_t size) const final;
   DeleterFnPtr raw_deleter() const final;

@@ -49,6 +49,19 @@ struct SyclBackend final : impl::MemoryBackend {
       return nullptr;
     }
     sycl::queue queue = use.external ? *use.external : *own;
+    const auto records = [queue] {
+      return C10_XPU_CHECK(queue.ext_oneapi_get_state()) ==
+          sycl::ext::oneapi::experimental::queue_state::recording;
+    };
+    if (records()) { // what it is given now runs some time, or many times
+      return [this, use, records](bool wait) {
+        if (records()) {
+          return false;
+        }
+        const auto later = fence(use);
+        return !later || later(wait);
+      };
+    }
     const bool can_ask = impl::canAskEmpty(queue);
     if (can_ask && C10_XPU_CHECK(queue.ext_oneapi_empty())) {
       return nullptr;
@@ -170,13 +183,22 @@ struct NativeAllocator final : XPUAllocator {
     }
   }
 
-  void emptyCache() override {
-    forEachDevice([](auto& allocator, DeviceIndex) { allocator.emptyCache(); });
+  void emptyCache(MempoolId_t mempool_id) override {
+    forEachDevice([&](auto& allocator, DeviceIndex) {
+      allocator.emptyCache(mempool_id);
+    });
   }
 };
 
 NativeAllocator native_allocator;
 REGISTER_ALLOCATOR(kXPU, &native_allocator);
+
+DeviceAllocator& poolsOf(DeviceIndex device) {
+  TORCH_CHECK(
+      get() == &native_allocator,
+      "Only the native XPU allocator has private pools");
+  return at(device);
+}
 
 } // namespace
 
@@ -257,10 +279,11 @@ void resetAccumulatedStats(int device) {
   at(device).resetAccumulatedStats();
 }
 
-std::vector<SegmentInfo> snapshot() {
+std::vector<SegmentInfo> snapshot(const MempoolId_t& mempool_id) {
   std::vector<SegmentInfo> result;
-  forEachDevice(
-      [&](auto& allocator, DeviceIndex) { allocator.snapshot(result); });
+  forEachDevice([&](auto& allocator, DeviceIndex) {
+    allocator.snapshot(result, mempool_id);
+  });
   return result;
 }
 
@@ -269,4 +292,83 @@ void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
   out_of_memory_observers.push_back(std::move(observer));
 }
 
+void createOrIncrefPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    XPUAllocator* allocator) {
+  poolsOf(device).createOrIncrefPool(mempool_id, allocator, false);
+}
+
+void beginAllocateToPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    std::function<bool(sycl::queue*)> filter) {
+  poolsOf(device).beginAllocateToPool(mempool_id, [filter](XPUStream stream) {
+    return filter(&stream.queue());
+  });
+}
+
+void endAllocateToPool(DeviceIndex device, MempoolId_t mempool_id) {
+  poolsOf(device).endAllocateToPool(mempool_id);
+}
+
+void releasePool(DeviceIndex device, MempoolId_t mempool_id) {
+  poolsOf(device).releasePool(mempool_id);
+}
+
+int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id) {
+  return poolsOf(device).getPoolUseCount(mempool_id);
+}
+
 } // namespace c10::xpu::XPUCachingAllocator
+
+namespace c10::xpu {
+
+MempoolId_t MemPool::graph_pool_handle(bool is_user_created) {
+  static std::atomic<CaptureId_t> user_created{0};
+  static std::atomic<CaptureId_t> captured{0};
+  return is_user_created ? MempoolId_t{0, ++user_created}
+                         : MempoolId_t{++captured, 0};
+}
+
+MemPool::MemPool(
+    XPUCachingAllocator::XPUAllocator* allocator,
+    bool is_user_created,
+    bool use_on_oom)
+    : allocator_(allocator),
+      is_user_created_(is_user_created),
+      id_(graph_pool_handle(is_user_created)),
+      device_(current_device()) {
+  auto& device = XPUCachingAllocator::poolsOf(device_);
+  device.createOrIncrefPool(id_, allocator_, use_on_oom);
+}
+
+MemPool::~MemPool() {
+  if (is_in_bad_fork()) {
+    return;
+  }
+  try {
+    XPUCachingAllocator::releasePool(device_, id_);
+    XPUCachingAllocator::emptyCache(id_);
+  } catch (const std::exception& error) {
+    TORCH_WARN("A private pool of XPU memory was not released: ", error.what());
+  }
+}
+
+MempoolId_t MemPool::id() {
+  return id_;
+}
+
+XPUCachingAllocator::XPUAllocator* MemPool::allocator() {
+  return allocator_;
+}
+
+int MemPool::use_count() {
+  return XPUCachingAllocator::getPoolUseCount(device_, id_);
+}
+
+DeviceIndex MemPool::device() {
+  return device_;
+}
+
+} // namespace c10::xpu

@@ -4,9 +4,18 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 /// What the XPU caching allocator tells of itself. Sizes are in bytes.
+
+namespace c10::xpu {
+
+/// The id of a private pool; {0, 0} is all memory of no private pool.
+using CaptureId_t = unsigned long long; // as PyTorch's
+using MempoolId_t = std::pair<CaptureId_t, CaptureId_t>;
+
+} // namespace c10::xpu
 
 namespace c10::xpu::XPUCachingAllocator {
 
@@ -73,6 +82,7 @@ struct SegmentInfo {
   int64_t active_size = 0;
   int64_t stream = 0; // id or kExternalStreams
   bool is_large = false;
+  MempoolId_t owner_private_pool_id;
   std::vector<BlockInfo> blocks;
 };
 
@@ -92,6 +102,7 @@ struct TraceEvent {
   int64_t addr; // 0 for OOM
   int64_t size; // of the block or segment, or what was asked for
   int64_t stream; // id or kExternalStreams
+  MempoolId_t pool;
 };
 
 /// Called for each event while it is set, by the thread that caused it, which

@@ -62,7 +62,7 @@ class PluggableAllocator final : public XPUAllocator {
   }
 
   void recordStream(const DataPtr& /*ptr*/, XPUStream /*stream*/) override {}
-  void emptyCache() override {}
+  void emptyCache(MempoolId_t /*mempool_id*/) override {}
 
  private:
   const std::function<AllocFn> alloc_;

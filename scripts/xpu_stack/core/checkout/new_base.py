@@ -83,9 +83,9 @@ def _imported(repository: Repository, folder: Path) -> CommitId:
 
 
 def _of_package(layout: Layout, repository: Repository, version: str) -> CommitId:
-    package = _packages(layout).get(version)
+    package = source_packages(layout).get(version)
     if package is None:
-        known = ", ".join(_packages(layout)) or "none"
+        known = ", ".join(source_packages(layout)) or "none"
         raise ToolError(
             f"There is no source package '{version}'.",
             why=f"patches/drift.yaml has: {known}",
@@ -107,7 +107,8 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
     return _fetched(repository, folder, "refs/heads/base")
 
 
-def _packages(layout: Layout) -> dict[str, SourcePackage]:
+def source_packages(layout: Layout) -> dict[str, SourcePackage]:
+    """Of the releases that drift.yaml lists."""
     node = Node.load(layout.patches / "drift.yaml", "patches/drift.yaml")
     node.fields({"source_packages"})
     listed = node["source_packages"]

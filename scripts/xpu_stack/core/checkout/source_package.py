@@ -35,16 +35,16 @@ def unpack(layout: Layout, package: SourcePackage, title: str, folder: Path) -> 
 
     Returns what was used, in words. Raises Unavailable.
     """
-    tarball = _tarball(layout, package)
-    with progress(None, f"unpacking {tarball.name}"):
+    source = tarball(layout, package)
+    with progress(None, f"unpacking {source.name}"):
         unpacked = folder.with_name(folder.name + ".unpacked")
         shutil.rmtree(unpacked, ignore_errors=True)
-        with tarfile.open(tarball) as archive:
+        with tarfile.open(source) as archive:
             archive.extractall(unpacked, members=_as_own(archive))  # noqa: S202
         (top,) = unpacked.iterdir()
         top.rename(folder)
         unpacked.rmdir()
-    used = f"source package {tarball.name}, sha256 {package.sha256}"
+    used = f"source package {source.name}, sha256 {package.sha256}"
     with progress(None, "making the base commit"):
         commit_all(folder, f"{title}\n\nThe content of {used}.\n")
     return used
@@ -72,7 +72,7 @@ def commit_all(folder: Path, message: str) -> CommitId:
     return commit
 
 
-def _tarball(layout: Layout, package: SourcePackage) -> Path:
+def tarball(layout: Layout, package: SourcePackage) -> Path:
     """The package's tarball, verified."""
     target = layout.downloads / package.tarball
     if not target.exists():

@@ -85,8 +85,9 @@ def warn(text: str) -> None:
 
 
 def coloured(text: str, colour: str) -> str:
-    """A cell of a table, in a colour where standard output shows colours."""
-    return click.style(text, fg=colour) if sys.stdout.isatty() and text else text
+    """A text in a colour, where standard output shows colours; NO_COLOR= turns them off."""
+    shown = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return click.style(text, fg=colour) if shown else text
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, cut: str = "") -> None:

@@ -36,6 +36,11 @@ std::string formatSize(size_t size) {
   return text.str();
 }
 
+void checkPool(bool ok, MempoolId_t id, const char* problem) {
+  const auto name = c10::str("The XPU pool (", id.first, ", ", id.second, ") ");
+  TORCH_CHECK(ok, name, problem);
+}
+
 void link(Block* left, Block* right) {
   left->next = right;
   if (right != nullptr) {
@@ -84,13 +89,15 @@ AllocatorConfig AllocatorConfig::parse(std::string text) {
   return config;
 }
 
-/// The blocks of one stream of one device, or of all its external queues.
+/// The blocks of one stream of one device, or of all its external queues, in
+/// one pool.
 struct StreamBlocks {
-  StreamBlocks(DeviceAllocator& device, XPUStream stream, StreamId id)
-      : device(device), stream(stream), id(id) {}
+  StreamBlocks(DeviceAllocator& device, Pool& in, XPUStream stream, StreamId id)
+      : device(device), pool(in), stream(stream), id(id) {}
 
   DeviceAllocator& device;
-  const XPUStream stream; // one of them, for external queues
+  Pool& pool;
+  const XPUStream stream; // for external queues, the device's default
   const StreamId id; // or kExternalStreams
   const size_t max_split_size = device.shared_.config.max_split_size; // bytes
 
@@ -111,15 +118,15 @@ struct StreamBlocks {
 
   // Tells those who record what the allocator does.
   void trace(TraceEvent::Action action, const void* ptr, size_t size) const {
-    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    const auto at = reinterpret_cast<uintptr_t>(ptr);
     const TraceFn fn = trace_fn.load(std::memory_order_acquire);
     if (C10_UNLIKELY(fn != nullptr)) {
-      fn({action, device.device_, int64_t(address), int64_t(size), id});
+      fn({action, device.device_, int64_t(at), int64_t(size), id, pool.id});
     }
     if (action == TraceEvent::ALLOC) {
-      impl::trace(&TraceHooks::trace_gpu_memory_allocation, address);
+      impl::trace(&TraceHooks::trace_gpu_memory_allocation, at);
     } else if (action == TraceEvent::FREE_REQUESTED) {
-      impl::trace(&TraceHooks::trace_gpu_memory_deallocation, address);
+      impl::trace(&TraceHooks::trace_gpu_memory_deallocation, at);
     }
   }
 
@@ -350,20 +357,27 @@ Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
   }
   const size_t size = shared_.config.roundSize(requested);
   const StreamId id = stream.id();
-  StreamBlocks* const direct = id >= 0 && id < kNumDirect
+  StreamBlocks* const direct = id >= 0 && id < num_direct_
       ? direct_[id].load(std::memory_order_acquire)
       : nullptr;
-  StreamBlocks& blocks = C10_LIKELY(direct) ? *direct : findOrMake(stream);
-  if (C10_UNLIKELY(blocks.num_pending.load(std::memory_order_relaxed) != 0)) {
-    processPending(blocks, /*wait=*/false, /*most=*/1);
-  }
-  std::unique_lock<SpinLock> lock(blocks.lock);
-  Block* block = blocks.allocate(size, requested, /*exclusive=*/false);
-  lock.unlock();
-  if (C10_UNLIKELY(block == nullptr)) {
-    block = allocateSlow(blocks, size, requested);
+  const auto allocateFrom = [&](StreamBlocks& blocks) {
+    if (C10_UNLIKELY(blocks.num_pending.load(std::memory_order_relaxed) != 0)) {
+      processPending(blocks, /*wait=*/false, /*most=*/1);
+    }
+    std::unique_lock<SpinLock> lock(blocks.lock);
+    Block* const block = blocks.allocate(size, requested, /*exclusive=*/false);
+    lock.unlock();
+    return C10_LIKELY(block) ? block : allocateSlow(blocks, size, requested);
+  };
+  Block* block = nullptr;
+  if (C10_LIKELY(direct != nullptr)) {
+    block = allocateFrom(*direct);
+  } else {
+    const Guard guard(mutex_); // see Note [Private pools]
+    block = allocateFrom(findOrMake(stream));
   }
   if (C10_LIKELY(block != nullptr)) {
+    const StreamBlocks& blocks = *block->owner;
     if (C10_UNLIKELY(blocks.id == kExternalStreams)) {
       recordStream(block, block->ptr, stream); // see Note [Stream uses]
     }
@@ -376,14 +390,21 @@ Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
 StreamBlocks& DeviceAllocator::findOrMake(const XPUStream& stream) {
   const bool external = shared_.backend.externalQueue(stream).has_value();
   const StreamId id = external ? kExternalStreams : stream.id();
-  const Guard guard(mutex_);
+  const auto found =
+      std::find_if(filtered_.rbegin(), filtered_.rend(), [&](const Pool* each) {
+        return each->filter(stream);
+      });
+  Pool& pool = found == filtered_.rend() ? pools_.front() : **found;
   for (const auto& blocks : streams_) {
-    if (blocks->id == id) {
+    if (blocks->id == id && &blocks->pool == &pool) {
       return *blocks;
     }
   }
-  streams_.push_back(std::make_shared<StreamBlocks>(*this, stream, id));
-  if (id >= 0 && id < kNumDirect) {
+  const Stream usual(Stream::DEFAULT, Device(kXPU, device_));
+  streams_.push_back(
+      std::make_shared<StreamBlocks>(
+          *this, pool, external ? XPUStream(usual) : stream, id));
+  if (id >= 0 && id < kNumDirect && &pool == &pools_.front()) {
     direct_[id].store(streams_.back().get(), std::memory_order_release);
   }
   return *streams_.back();
@@ -435,9 +456,12 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
   return size < max_split_size && rounded >= max_split_size ? size : rounded;
 }
 
-// Memory from the runtime; null if it or the limit of the card refuses. Inline,
-// because after a system call the processor mispredicts each return.
-C10_ALWAYS_INLINE void* DeviceAllocator::obtain(size_t size) {
+// Memory from the pool's allocator or the runtime; null if it or the limit of
+// the card refuses. Inline, because after a system call the processor
+// mispredicts each return.
+C10_ALWAYS_INLINE void* DeviceAllocator::obtain(
+    StreamBlocks& blocks,
+    size_t size) {
   size_t reserved = card_.reserved;
   do {
     if (reserved + size > card_.limit) {
@@ -445,7 +469,15 @@ C10_ALWAYS_INLINE void* DeviceAllocator::obtain(size_t size) {
     }
   } while (!card_.reserved.compare_exchange_weak(reserved, reserved + size));
   auto undo = c10::make_scope_exit([&] { card_.reserved -= size; });
-  void* const ptr = shared_.backend.allocate(device_, size);
+  void* ptr = nullptr;
+  if (auto* own = blocks.pool.allocator) {
+    try {
+      ptr = own->raw_alloc_with_stream(size, blocks.stream);
+    } catch (const OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
+    }
+  } else {
+    ptr = shared_.backend.allocate(device_, size);
+  }
   if (ptr != nullptr) {
     undo.release();
   }
@@ -464,16 +496,17 @@ C10_ALWAYS_INLINE Block* DeviceAllocator::allocateSegment(
   }
   const bool is_small = size <= kSmallSize;
   size_t segment = segmentSize(size);
-  void* ptr = obtain(segment);
+  void* ptr = obtain(blocks, segment);
   const size_t least = is_small ? segment : roundUp(size, kRoundLarge);
   if (ptr == nullptr && segment > least) {
     segment = least;
-    ptr = obtain(segment);
+    ptr = obtain(blocks, segment);
   }
   if (ptr == nullptr) {
     return nullptr;
   }
   ++counts_.num_device_alloc;
+  ++blocks.pool.num_segments;
   blocks.trace(TraceEvent::SEGMENT_ALLOC, ptr, segment);
   return withAllLocked([&] {
     segments_[ptr] = blocks.addSegment(ptr, segment, is_small);
@@ -489,7 +522,7 @@ Block* DeviceAllocator::allocateSlow(
   ++epoch_;
   for (const int attempt : {0, 1, 2}) {
     if (attempt != 0) { // first the cache of the stream, then all of the device
-      emptyCache(attempt == 1 ? &blocks : nullptr);
+      attempt == 1 ? emptyCacheOf(blocks) : emptyCache();
     } else if (blocks.num_pending != 0) {
       processPending(blocks, /*wait=*/false);
     }
@@ -508,7 +541,15 @@ Block* DeviceAllocator::allocateSlow(
     }
     counts_.num_alloc_retries += attempt == 0 ? 1 : 0;
   }
-  return nullptr;
+  Block* block = nullptr; // the last resort is a private pool that allows it
+  for (const auto& each : streams_) {
+    if (block == nullptr && &blocks.pool == &pools_.front() &&
+        each->pool.use_on_oom && each->id == blocks.id) {
+      block = withAllLocked(
+          [&] { return each->allocate(size, requested, /*exclusive=*/true); });
+    }
+  }
+  return block;
 }
 
 void DeviceAllocator::free(Block* block, void* ptr) {
@@ -627,7 +668,8 @@ void DeviceAllocator::releaseIdle(size_t target, const StreamBlocks* of) {
   for (const auto& entry : segments_) {
     Block* const first = entry.second;
     const SpinGuard lock(first->owner->lock);
-    if ((of == nullptr || first->owner == of) && first->isFreeSegment()) {
+    if ((of == nullptr || first->owner == of) && first->isFreeSegment() &&
+        first->owner->pool.use_count == 0) {
       idle.emplace_back(first->freed_at - epoch_, first);
     }
   }
@@ -670,10 +712,15 @@ void DeviceAllocator::release(Block* segment) {
       return;
     }
   }
-  shared_.backend.deallocate(device_, ptr);
+  if (auto* own = blocks.pool.allocator) {
+    own->raw_delete(ptr);
+  } else {
+    shared_.backend.deallocate(device_, ptr);
+  }
   put_back.release();
   card_.reserved -= size;
   ++counts_.num_device_free;
+  --blocks.pool.num_segments;
   withAllLocked([&] {
     blocks.countSegment(segment, -1);
     blocks.recycle(segment);
@@ -681,14 +728,85 @@ void DeviceAllocator::release(Block* segment) {
   blocks.trace(TraceEvent::SEGMENT_FREE, ptr, size);
 }
 
-void DeviceAllocator::emptyCache(const StreamBlocks* of) {
+void DeviceAllocator::emptyCache(MempoolId_t pool) {
   const Guard guard(mutex_);
   for (const auto& blocks : streams_) {
-    if (of == nullptr || blocks.get() == of) {
-      processPending(*blocks, /*wait=*/true);
+    if (pool == MempoolId_t() || pool == blocks->pool.id) {
+      emptyCacheOf(*blocks);
     }
   }
-  releaseIdle(0, of);
+}
+
+void DeviceAllocator::emptyCacheOf(StreamBlocks& blocks) {
+  processPending(blocks, /*wait=*/true);
+  releaseIdle(0, &blocks);
+}
+
+Pool& DeviceAllocator::findPool(MempoolId_t id) {
+  const auto pool = std::find_if(
+      pools_.begin(), pools_.end(), [&](auto& p) { return p.id == id; });
+  checkPool(pool != pools_.end() && pool->use_count > 0, id, "is not in use");
+  return *pool;
+}
+
+void DeviceAllocator::createOrIncrefPool(
+    MempoolId_t id,
+    XPUAllocator* allocator,
+    bool use_on_oom) {
+  const Guard guard(mutex_);
+  checkPool(id != MempoolId_t(), id, "is not private");
+  const auto is_gone = [](const Pool& pool) {
+    return pool.use_count == 0 && pool.num_segments == 0;
+  };
+  auto pool = std::find_if(
+      pools_.begin(), pools_.end(), [&](auto& p) { return p.id == id; });
+  if (pool == pools_.end()) {
+    pool = std::find_if(pools_.begin() + 1, pools_.end(), is_gone);
+  }
+  if (pool == pools_.end()) {
+    pool = pools_.emplace(pool);
+  }
+  if (is_gone(*pool)) {
+    const bool own = allocator != GetAllocator(kXPU); // not the native one
+    *pool = {id, own ? allocator : nullptr, use_on_oom};
+  }
+  ++pool->use_count;
+}
+
+void DeviceAllocator::beginAllocateToPool(MempoolId_t id, PoolFilter filter) {
+  const Guard guard(mutex_);
+  for (const Pool* pool : filtered_) {
+    checkPool(pool->id != id, id, "is being allocated to already");
+  }
+  createOrIncrefPool(id, nullptr, /*use_on_oom=*/false);
+  filtered_.push_back(&findPool(id));
+  filtered_.back()->filter = std::move(filter);
+  num_direct_ = 0;
+}
+
+void DeviceAllocator::endAllocateToPool(MempoolId_t id) {
+  const Guard guard(mutex_);
+  Pool& pool = findPool(id);
+  checkPool(bool(pool.filter), id, "is not being allocated to");
+  filtered_.erase(std::find(filtered_.begin(), filtered_.end(), &pool));
+  pool.filter = nullptr;
+  num_direct_ = filtered_.empty() ? kNumDirect : 0;
+}
+
+void DeviceAllocator::releasePool(MempoolId_t id) {
+  const Guard guard(mutex_);
+  Pool& pool = findPool(id);
+  checkPool(pool.use_count > 1 || !pool.filter, id, "is being allocated to");
+  --pool.use_count;
+}
+
+int DeviceAllocator::getPoolUseCount(MempoolId_t id) {
+  const Guard guard(mutex_);
+  int count = 0;
+  for (const Pool& pool : pools_) {
+    count += pool.id == id ? pool.use_count : 0;
+  }
+  return count;
 }
 
 DeviceStats DeviceAllocator::stats() {
@@ -730,11 +848,17 @@ void DeviceAllocator::resetAccumulatedStats() {
   current_base_ = current_;
 }
 
-void DeviceAllocator::snapshot(std::vector<SegmentInfo>& result) {
+void DeviceAllocator::snapshot(
+    std::vector<SegmentInfo>& result,
+    MempoolId_t pool) {
   const Guard guard(mutex_);
   for (const auto& entry : segments_) {
     const Block* const first = entry.second;
     SegmentInfo segment;
+    segment.owner_private_pool_id = first->owner->pool.id;
+    if (pool != MempoolId_t() && pool != segment.owner_private_pool_id) {
+      continue;
+    }
     segment.device = static_cast<int>(device_);
     segment.address = reinterpret_cast<int64_t>(entry.first);
     const SpinGuard lock(first->owner->lock);
@@ -788,7 +912,7 @@ bool DeviceAllocator::owns(const void* ptr) {
 
 void DeviceAllocator::throwOutOfMemory(size_t size, optional<size_t> free) {
   if (const TraceFn fn = trace_fn) {
-    fn({TraceEvent::OOM, device_, 0, static_cast<int64_t>(size), 0});
+    fn({TraceEvent::OOM, device_, 0, static_cast<int64_t>(size), 0, {}});
   }
   reportToProfiler(nullptr, static_cast<int64_t>(size));
   const Guard guard(mutex_);

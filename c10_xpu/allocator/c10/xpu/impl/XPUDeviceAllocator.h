@@ -3,6 +3,7 @@
 #include <c10/util/Optional.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/llvmMathExtras.h>
+#include <c10/xpu/XPUAllocator.h>
 #include <c10/xpu/XPUMemoryStats.h>
 #include <c10/xpu/XPUStream.h>
 #include <c10/xpu/impl/XPUBlock.h>
@@ -11,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -105,6 +107,28 @@ struct Card {
   std::atomic<double> fraction{1}; // of the total, which the limit is
 };
 
+// Note [Private pools]
+// ~~~~~~~~~~~~~~~~~~~~
+// Free blocks, their lock and their counters belong to a stream in a pool. The
+// first pool of a device serves all requests that no filter sends to a private
+// one. Filters are asked with the mutex of the device held, which an allocation
+// from a private pool keeps: the pool cannot be released meanwhile.
+//
+// Blocks are never destroyed, and so neither are pools: the next new pool gets
+// what is left of one that has no uses and no segments any more.
+
+/// Whether a request for a stream is for the pool.
+using PoolFilter = std::function<bool(XPUStream)>;
+
+struct Pool {
+  MempoolId_t id;
+  XPUCachingAllocator::XPUAllocator* allocator = nullptr; // the SYCL runtime
+  bool use_on_oom = false; // by requests for the first pool
+  int use_count = 0; // while it is not 0, the segments stay
+  size_t num_segments = 0;
+  PoolFilter filter = nullptr;
+};
+
 // Note [Exact peaks]
 // ~~~~~~~~~~~~~~~~~~
 // A peak of a device is the maximum over time of a sum over its streams. With a
@@ -145,17 +169,31 @@ class C10_XPU_API DeviceAllocator {
   static void free(Block* block, void* ptr);
   static void recordStream(Block* block, void* ptr, XPUStream stream);
 
-  void emptyCache(const StreamBlocks* of = nullptr); // null: of all streams
+  /// Of one private pool, or for {0, 0} all; not of private pools in use.
+  void emptyCache(MempoolId_t pool = {});
   XPUCachingAllocator::DeviceStats stats();
   void resetPeakStats();
   void resetAccumulatedStats();
-  void snapshot(std::vector<XPUCachingAllocator::SegmentInfo>& result);
+  /// Adds the segments of one private pool, or for {0, 0} all.
+  void snapshot(
+      std::vector<XPUCachingAllocator::SegmentInfo>& result,
+      MempoolId_t pool = {});
   /// Whether an address lies in a segment of this device.
   bool owns(const void* ptr);
   Card& card() {
     return card_;
   }
   [[noreturn]] void throwOutOfMemory(size_t size, optional<size_t> free);
+
+  // See XPUCachingAllocator.h.
+  void createOrIncrefPool(
+      MempoolId_t id,
+      XPUCachingAllocator::XPUAllocator* allocator,
+      bool use_on_oom);
+  void beginAllocateToPool(MempoolId_t id, PoolFilter filter);
+  void endAllocateToPool(MempoolId_t id);
+  void releasePool(MempoolId_t id);
+  int getPoolUseCount(MempoolId_t id);
 
  private:
   friend struct StreamBlocks;
@@ -168,14 +206,16 @@ class C10_XPU_API DeviceAllocator {
 
   Block* allocateSlow(StreamBlocks&, size_t size, size_t requested);
   Block* allocateSegment(StreamBlocks&, size_t size, size_t requested);
+  Pool& findPool(MempoolId_t id);
   StreamBlocks& findOrMake(const XPUStream& stream);
   size_t segmentSize(size_t size) const;
-  void* obtain(size_t size);
+  void* obtain(StreamBlocks&, size_t size);
 
   C10_HIDDEN void reportToProfiler(void* ptr, int64_t size);
   void freeSlow(StreamBlocks&, Block* block, void* ptr);
   void processPending(StreamBlocks&, bool wait, size_t most = ~size_t{0});
 
+  void emptyCacheOf(StreamBlocks&);
   void releaseIdle(size_t target, const StreamBlocks* of = nullptr);
   void release(Block* segment);
 
@@ -187,6 +227,7 @@ class C10_XPU_API DeviceAllocator {
   // without.
   static constexpr StreamId kNumDirect = 512;
   std::array<std::atomic<StreamBlocks*>, kNumDirect> direct_{};
+  std::atomic<StreamId> num_direct_{kNumDirect}; // 0 while a pool has a filter
   // Counts slow allocations: the clock of the garbage collection.
   std::atomic<uint32_t> epoch_{0};
 
@@ -194,6 +235,8 @@ class C10_XPU_API DeviceAllocator {
   // streams. Recursive, since giving memory back frees pending blocks.
   std::recursive_mutex mutex_;
   std::vector<std::shared_ptr<StreamBlocks>> streams_;
+  std::deque<Pool> pools_{1}; // which do not move
+  std::vector<Pool*> filtered_; // those with a filter; the last is asked first
   std::map<const void*, Block*, std::less<>> segments_; // their first blocks
   CountsByType current_{}; // the sums over all streams, as of settle()
   CountsByType increased_{};

@@ -42,6 +42,14 @@ decltype(auto) withoutGil(Action&& action) {
   return std::forward<Action>(action)();
 }
 
+/// Deletes an object without the GIL, since its end may wait for the device.
+struct DeleteWithoutGil {
+  template <typename T>
+  void operator()(T* object) const {
+    withoutGil([&] { delete object; });
+  }
+};
+
 /// Names of arguments, the last of them null, as CPython takes them
 /// before 3.13: as if it wrote to them.
 template <size_t N>

@@ -211,6 +211,7 @@ py::dict asDict(const allocator::SegmentInfo& segment) {
   dict["active_size"] = segment.active_size;
   dict["stream"] = segment.stream;
   dict["segment_type"] = segment.is_large ? "large" : "small";
+  dict["segment_pool_id"] = segment.owner_private_pool_id;
   dict["frames"] = py::list();
   dict["blocks"] = std::move(blocks);
   return dict;
@@ -223,26 +224,22 @@ py::dict asDict(const allocator::TraceEntry& entry) {
   dict[is_oom ? "device_free" : "addr"] = entry.addr;
   dict["size"] = entry.size;
   dict["stream"] = entry.stream;
+  dict["segment_pool_id"] = entry.pool;
   dict["time_us"] = entry.time_us;
   dict["frames"] = framesOf(entry.context);
   return dict;
 }
 
-/// What PyTorch's memory visualiser reads. The id is that of a private pool.
+/// What PyTorch's memory visualiser reads. With the id of a private pool, only
+/// its segments.
 py::dict memorySnapshot(
-    const c10::optional<std::pair<int64_t, int64_t>>& mempool_id) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !mempool_id || *mempool_id == std::make_pair(int64_t{0}, int64_t{0}),
-      "There is no private pool (",
-      mempool_id->first,
-      ", ",
-      mempool_id->second,
-      "): the XPU allocator has none. Ask for a snapshot of all memory, without "
-      "the id of a pool");
+    const c10::optional<c10::xpu::MempoolId_t>& mempool_id) {
   useXPU();
   releaseFrames();
+  const auto pool = mempool_id.value_or(c10::xpu::MempoolId_t());
   py::list segments;
-  for (const auto& segment : withoutGil([] { return allocator::snapshot(); })) {
+  for (const auto& segment :
+       withoutGil([&] { return allocator::snapshot(pool); })) {
     segments.append(asDict(segment));
   }
   auto traces = withoutGil([] { return allocator::traces(); });

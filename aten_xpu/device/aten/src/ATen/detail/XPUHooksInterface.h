@@ -29,8 +29,8 @@ namespace at {
 struct TORCH_API XPUHooksInterface {
   virtual ~XPUHooksInterface();
 
-  /// Brings XPU up. To be called through at::Context::lazyInitXPU(), which
-  /// does so only once. Raises if there is no device.
+  /// Initializes XPU, or raises an error if there is no device. Call
+  /// at::Context::lazyInitXPU() instead: it does so only once.
   virtual void initXPU() const;
 
   /// Whether libtorch_xpu is loaded; starts no SYCL runtime. There may be no

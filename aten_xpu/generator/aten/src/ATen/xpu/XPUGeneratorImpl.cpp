@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace at {
@@ -58,18 +59,30 @@ void checkStateTensor(const c10::TensorImpl& state) {
 
 } // namespace
 
+c10::intrusive_ptr<XPUGeneratorState> XPUGeneratorState::clone() {
+  return c10::make_intrusive<XPUGeneratorState>(
+      seed_, philox_offset_per_thread_);
+}
+
 XPUGeneratorImpl::XPUGeneratorImpl(DeviceIndex device_index)
+    : XPUGeneratorImpl(device_index, c10::make_intrusive<XPUGeneratorState>()) {
+}
+
+XPUGeneratorImpl::XPUGeneratorImpl(
+    DeviceIndex device_index,
+    c10::intrusive_ptr<XPUGeneratorState> state)
     : c10::GeneratorImpl(
           Device(kXPU, device_index),
-          DispatchKeySet(c10::DispatchKey::XPU)) {}
+          DispatchKeySet(c10::DispatchKey::XPU)),
+      state_(std::move(state)) {}
 
 void XPUGeneratorImpl::set_current_seed(uint64_t seed) {
-  seed_ = seed;
-  philox_offset_per_thread_ = 0;
+  state_->seed_ = seed;
+  state_->philox_offset_per_thread_ = 0;
 }
 
 uint64_t XPUGeneratorImpl::current_seed() const {
-  return seed_;
+  return state_->seed_;
 }
 
 uint64_t XPUGeneratorImpl::seed() {
@@ -84,8 +97,9 @@ c10::intrusive_ptr<c10::TensorImpl> XPUGeneratorImpl::get_state() const {
   auto state = at::detail::empty_cpu(
       {static_cast<int64_t>(kStateBytes)}, ScalarType::Byte);
   auto* bytes = state.data_ptr<uint8_t>();
-  std::memcpy(bytes, &seed_, kSeedBytes);
-  std::memcpy(bytes + kSeedBytes, &philox_offset_per_thread_, kOffsetBytes);
+  std::memcpy(bytes, &state_->seed_, kSeedBytes);
+  std::memcpy(
+      bytes + kSeedBytes, &state_->philox_offset_per_thread_, kOffsetBytes);
   return state.getIntrusivePtr();
 }
 
@@ -97,17 +111,17 @@ void XPUGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
   std::memcpy(&seed, bytes, kSeedBytes);
   std::memcpy(&offset, bytes + kSeedBytes, kOffsetBytes);
   checkPhiloxOffset(offset);
-  seed_ = seed;
-  philox_offset_per_thread_ = offset;
+  state_->seed_ = seed;
+  state_->philox_offset_per_thread_ = offset;
 }
 
 void XPUGeneratorImpl::set_philox_offset_per_thread(uint64_t offset) {
   checkPhiloxOffset(offset);
-  philox_offset_per_thread_ = offset;
+  state_->philox_offset_per_thread_ = offset;
 }
 
 uint64_t XPUGeneratorImpl::philox_offset_per_thread() const {
-  return philox_offset_per_thread_;
+  return state_->philox_offset_per_thread_;
 }
 
 void XPUGeneratorImpl::set_offset(uint64_t offset) {
@@ -115,7 +129,7 @@ void XPUGeneratorImpl::set_offset(uint64_t offset) {
 }
 
 uint64_t XPUGeneratorImpl::get_offset() const {
-  return philox_offset_per_thread_;
+  return state_->philox_offset_per_thread_;
 }
 
 std::pair<uint64_t, uint64_t> XPUGeneratorImpl::philox_engine_inputs(
@@ -124,11 +138,11 @@ std::pair<uint64_t, uint64_t> XPUGeneratorImpl::philox_engine_inputs(
   // itself a multiple of it, so the comparison covers the rounding as well.
   constexpr uint64_t kEnd =
       std::numeric_limits<uint64_t>::max() / kPhiloxGroup * kPhiloxGroup;
-  const uint64_t offset = philox_offset_per_thread_;
+  const uint64_t offset = state_->philox_offset_per_thread_;
   TORCH_CHECK(
       increment <= kEnd - offset,
       "The XPU generator with seed ",
-      seed_,
+      state_->seed_,
       " is at offset ",
       offset,
       " and cannot give ",
@@ -136,9 +150,9 @@ std::pair<uint64_t, uint64_t> XPUGeneratorImpl::philox_engine_inputs(
       " more numbers per thread: at most ",
       kEnd - offset,
       " are left. Set a new seed.");
-  philox_offset_per_thread_ =
+  state_->philox_offset_per_thread_ =
       offset + (increment + kPhiloxGroup - 1) / kPhiloxGroup * kPhiloxGroup;
-  return {seed_, offset};
+  return {state_->seed_, offset};
 }
 
 DeviceType XPUGeneratorImpl::device_type() {
@@ -146,14 +160,7 @@ DeviceType XPUGeneratorImpl::device_type() {
 }
 
 std::shared_ptr<XPUGeneratorImpl> XPUGeneratorImpl::clone() const {
-  return copy();
-}
-
-std::unique_ptr<XPUGeneratorImpl> XPUGeneratorImpl::copy() const {
-  auto made = std::make_unique<XPUGeneratorImpl>(device().index());
-  made->seed_ = seed_;
-  made->philox_offset_per_thread_ = philox_offset_per_thread_;
-  return made;
+  return std::make_shared<XPUGeneratorImpl>(device().index(), state_->clone());
 }
 
 namespace xpu {

@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 #include <c10/core/GeneratorImpl.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <memory>
@@ -48,11 +49,27 @@ namespace at {
 // Note [Acquire lock when using random generators]. The functions in
 // at::xpu::detail below lock by themselves.
 
+/// What a generator holds, and shares with no other.
+struct C10_EXPORT XPUGeneratorState : public c10::intrusive_ptr_target {
+  XPUGeneratorState(
+      uint64_t seed = default_rng_seed_val,
+      uint64_t philox_offset_per_thread = 0)
+      : seed_(seed), philox_offset_per_thread_(philox_offset_per_thread) {}
+
+  c10::intrusive_ptr<XPUGeneratorState> clone();
+
+  uint64_t seed_;
+  uint64_t philox_offset_per_thread_;
+};
+
 /// The random number generator of an XPU device. See Note [Generator state].
 struct C10_EXPORT XPUGeneratorImpl final : public c10::GeneratorImpl {
   /// Starts with default_rng_seed_val and offset 0. The index is not checked;
   /// createXPUGenerator does that.
   explicit XPUGeneratorImpl(DeviceIndex device_index = -1);
+  XPUGeneratorImpl(
+      DeviceIndex device_index,
+      c10::intrusive_ptr<XPUGeneratorState> state);
   ~XPUGeneratorImpl() override = default;
 
   /// An independent generator with the same device, seed and offset.
@@ -91,10 +108,7 @@ struct C10_EXPORT XPUGeneratorImpl final : public c10::GeneratorImpl {
 
  private:
   XPUGeneratorImpl* clone_impl() const override;
-  std::unique_ptr<XPUGeneratorImpl> copy() const;
-
-  uint64_t seed_ = default_rng_seed_val;
-  uint64_t philox_offset_per_thread_ = 0;
+  c10::intrusive_ptr<XPUGeneratorState> state_;
 };
 
 namespace xpu {

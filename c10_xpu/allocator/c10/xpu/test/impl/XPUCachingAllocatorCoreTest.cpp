@@ -5,6 +5,8 @@
 #include <c10/util/irange.h>
 #include <c10/xpu/test/impl/XPUAllocatorFakeBackend.h>
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,11 +16,13 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace c10::xpu::impl;
 using namespace c10::xpu::test;
 using c10::StreamId;
+using c10::xpu::XPUStream;
 using Fault = FakeBackend::Fault;
 using namespace c10::xpu::XPUCachingAllocator;
 
@@ -558,6 +562,84 @@ TEST(XPUCachingAllocatorCoreTest, GarbageIsCollectedOldestFirst) {
   EXPECT_EQ(device.sizes(), (std::vector<int64_t>{4, 16, 18, 24}));
 }
 
+// ---- private pools ----
+
+TEST(XPUCachingAllocatorCoreTest, PrivatePoolsHaveMemoryOfTheirOwn) {
+  Device device;
+  const auto always = [](XPUStream) { return true; };
+  void* const outside = device.allocate(512);
+  device.core.beginAllocateToPool({0, 1}, always);
+  void* const inside = device.allocate(512);
+  device.core.beginAllocateToPool({0, 2}, always);
+  void* const inner = device.allocate(512);
+  device.core.endAllocateToPool({0, 2});
+  void* const again = device.allocate(512);
+  device.core.endAllocateToPool({0, 1});
+  std::vector<c10::xpu::MempoolId_t> ids;
+  for (const SegmentInfo& segment : device.snapshot()) {
+    ids.push_back(segment.owner_private_pool_id);
+  }
+  EXPECT_EQ(ids, (decltype(ids){{0, 0}, {0, 1}, {0, 2}}));
+  EXPECT_EQ(again, static_cast<char*>(inside) + 512);
+  for (void* const ptr : {outside, inside, inner, again}) {
+    device.free(ptr);
+  }
+  device.core.releasePool({0, 2});
+  device.core.emptyCache({0, 1}); // in use
+  EXPECT_EQ(device.sizes().size(), 3);
+  device.core.emptyCache({0, 2});
+  EXPECT_EQ(device.sizes().size(), 2);
+  device.core.releasePool({0, 1});
+  device.core.emptyCache();
+  EXPECT_EQ(device.sizes().size(), 0);
+}
+
+TEST(XPUCachingAllocatorCoreTest, MisuseOfPrivatePoolsIsAnError) {
+  Device device;
+  auto& core = device.core;
+  const auto never = [](XPUStream) { return false; };
+  EXPECT_CONTAINS(
+      errorOf([&] { core.releasePool({0, 1}); }), "(0, 1) is not in use");
+  EXPECT_CONTAINS(
+      errorOf([&] { core.endAllocateToPool({0, 1}); }), "is not in use");
+  EXPECT_CONTAINS(
+      errorOf([&] { core.createOrIncrefPool({0, 0}, nullptr, false); }),
+      "is not private");
+  core.createOrIncrefPool({0, 1}, nullptr, false);
+  EXPECT_CONTAINS(
+      errorOf([&] { core.endAllocateToPool({0, 1}); }),
+      "is not being allocated to");
+  core.beginAllocateToPool({0, 1}, never);
+  EXPECT_CONTAINS(
+      errorOf([&] { core.beginAllocateToPool({0, 1}, never); }),
+      "is being allocated to already");
+  EXPECT_EQ(core.getPoolUseCount({0, 1}), 2);
+  core.releasePool({0, 1});
+  EXPECT_CONTAINS(
+      errorOf([&] { core.releasePool({0, 1}); }), "is being allocated to");
+  core.endAllocateToPool({0, 1});
+  core.releasePool({0, 1});
+  EXPECT_EQ(core.getPoolUseCount({0, 1}), 0);
+  EXPECT_CONTAINS(errorOf([&] { core.releasePool({0, 1}); }), "is not in use");
+}
+
+TEST(XPUCachingAllocatorCoreTest, PrivatePoolsThatAreGoneLeaveNothing) {
+  Device device;
+  const auto usePool = [&](c10::xpu::CaptureId_t number) {
+    device.core.beginAllocateToPool({0, number}, [](auto) { return true; });
+    device.free(device.allocate(512));
+    device.core.endAllocateToPool({0, number});
+    device.core.releasePool({0, number});
+    device.core.emptyCache();
+  };
+  usePool(1);
+  const size_t before = mallinfo2().uordblks;
+  for (const auto i : c10::irange(200)) {
+    usePool(2 + i);
+  }
+  EXPECT_LT(mallinfo2().uordblks, before + kMiB);
+}
+
 // ---- threads ----
 
 TEST(XPUCachingAllocatorCoreTest, PeaksAreExactOverThreads) {
@@ -605,6 +687,22 @@ void stress(size_t threads, bool shared_streams, const char* config) {
   inThreads(threads, [&](size_t thread) {
     std::mt19937_64 random(thread);
     const auto anyStream = [&] { return static_cast<StreamId>(random() % 5); };
+    // Again and again, a new private pool for this thread.
+    c10::xpu::MempoolId_t pool{thread + 1, 0};
+    bool uses_pool = false;
+    const auto togglePool = [&] {
+      uses_pool = !uses_pool;
+      if (uses_pool) {
+        ++pool.second;
+        const auto self = std::this_thread::get_id();
+        device.core.beginAllocateToPool(pool, [self](XPUStream) {
+          return std::this_thread::get_id() == self;
+        });
+      } else {
+        device.core.endAllocateToPool(pool);
+        device.core.releasePool(pool);
+      }
+    };
     for (int i = 0; i < 1500; ++i) {
       const auto stream =
           static_cast<StreamId>(shared_streams ? random() % 3 : thread);
@@ -657,9 +755,15 @@ void stress(size_t threads, bool shared_streams, const char* config) {
         case 4:
           device.card.limit = random() % 2 == 0 ? 128 * kMiB : 256 * kMiB;
           break;
+        case 5:
+          togglePool();
+          break;
         default:
           break;
       }
+    }
+    if (uses_pool) {
+      togglePool();
     }
   });
   for (void* ptr : live) {

@@ -19,6 +19,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -27,6 +28,7 @@ using namespace c10::xpu::test;
 using namespace c10::xpu::XPUCachingAllocator;
 using c10::DeviceIndex;
 using c10::StreamId;
+using c10::xpu::MempoolId_t;
 using c10::xpu::XPUStream;
 
 namespace {
@@ -59,12 +61,12 @@ Run fromString(const std::string& text) {
 }
 
 // allocate, free, record, work, done, empty, limit, bad free, fault, reset of
-// peaks and of counts
-constexpr std::string_view kActions = "afrwdelbxpc";
+// peaks and of counts, private pool
+constexpr std::string_view kActions = "afrwdelbxpcm";
 
 Run randomRun(uint64_t seed, size_t length) {
   std::mt19937_64 random(seed);
-  std::vector<double> weights = {60, 50, 15, 20, 10, 1, 0.5, 1, 1, 0.5, 0.5};
+  std::vector<double> weights = {60, 50, 15, 20, 10, 1, 0.5, 1, 1, 0.5, 0.5, 6};
   for (double& weight : weights) { // each run prefers other actions
     weight *= std::exp(std::normal_distribution<double>(0, 0.4)(random));
   }
@@ -91,6 +93,28 @@ void require(bool ok, const std::string& what) {
     throw std::runtime_error(what);
   }
 }
+
+// What some private pools take their segments from.
+struct OwnAllocator final : XPUAllocator {
+  explicit OwnAllocator(FakeBackend& backend) : backend(backend) {}
+
+  void* raw_alloc_with_stream(size_t size, XPUStream stream) override {
+    void* const ptr = backend.allocate(stream.device_index(), size);
+    TORCH_CHECK_WITH(OutOfMemoryError, ptr, "no memory of its own");
+    given.insert(reinterpret_cast<uintptr_t>(ptr));
+    return ptr;
+  }
+  void raw_delete(void* ptr) override {
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    backend.deallocate(backend.segments().at(address).first, ptr);
+    given.erase(address);
+  }
+  void recordStream(const c10::DataPtr&, XPUStream) override {}
+  void emptyCache(MempoolId_t) override {}
+
+  FakeBackend& backend;
+  std::set<uintptr_t> given;
+};
 
 class Model {
  public:
@@ -131,7 +155,15 @@ class Model {
     XPUStream stream;
     std::vector<XPUStream> uses;
     std::vector<uint64_t> marks; // when freed: the last work of each stream
+    MempoolId_t pool;
   };
+  struct PoolModel {
+    MempoolId_t id{0, 0};
+    int uses = 0;
+    StreamId filter = kNone;
+  };
+  static constexpr StreamId kNone = -2;
+  static constexpr StreamId kAll = -1;
   using Counts = std::map<std::string, StatArray>; // what a snapshot says
   struct Known { // of one Stat
     int64_t peak = 0;
@@ -140,6 +172,8 @@ class Model {
   struct DeviceModel {
     std::map<std::string, Known> known;
     int64_t ooms = 0;
+    std::array<PoolModel, 3> pools;
+    std::vector<PoolModel*> filtered; // the last is asked first
     bool reset_peak = false;
     bool reset_counts = false;
   };
@@ -229,6 +263,8 @@ class Model {
           requireInUse(segment, "emptyCache");
         }
         return;
+      case 'm':
+        return usePool(device, model_[device].pools[op.a / 2 % 3], op.b);
       case 'l': {
         const double fraction = op.b % 3 == 0 ? 1.0 : (op.b % 1000) / 1000.0;
         const auto limit =
@@ -253,6 +289,102 @@ class Model {
     }
   }
 
+  static bool hasOwnAllocator(MempoolId_t id) {
+    return id.second % 2 == 1;
+  }
+  static bool useOnOOM(MempoolId_t id) {
+    return id.second % 4 >= 2;
+  }
+
+  void usePool(DeviceIndex device, PoolModel& pool, uint32_t number) {
+    DeviceAllocator& allocator = *devices_[device];
+    auto& filtered = model_[device].filtered;
+    const bool has_filter = pool.filter != kNone;
+    switch (pool.id == MempoolId_t() ? 0 : number / 8 % 6) {
+      case 0:
+        if (pool.uses == 0 && (pool.id == MempoolId_t() || number % 8 != 0)) {
+          pool.id = {0, ++num_pools_}; // else it comes back
+        }
+        allocator.createOrIncrefPool(
+            pool.id,
+            hasOwnAllocator(pool.id) ? &own_ : nullptr,
+            useOnOOM(pool.id));
+        ++pool.uses;
+        return;
+      case 1:
+      case 2: {
+        const StreamId only = number / 64 % 2 == 0
+            ? kAll
+            : kStreams[number / 128 % kStreams.size()];
+        if (!has_filter && pool.uses > 0) {
+          pool.filter = only;
+          ++pool.uses;
+          filtered.push_back(&pool);
+          allocator.beginAllocateToPool(pool.id, [only](XPUStream stream) {
+            return only == kAll || stream.id() == only;
+          });
+        }
+        return;
+      }
+      case 3:
+        if (has_filter) {
+          allocator.endAllocateToPool(pool.id);
+          filtered.erase(std::find(filtered.begin(), filtered.end(), &pool));
+          pool.filter = kNone;
+        }
+        return;
+      case 4:
+        if (pool.uses > (has_filter ? 1 : 0)) {
+          allocator.releasePool(pool.id);
+          --pool.uses;
+        }
+        return;
+      default:
+        try {
+          allocator.emptyCache(pool.id);
+        } catch (const c10::Error&) {
+          return require(!backend_.clearFault(), "an error without a fault");
+        }
+        const auto now = snapshot();
+        for (const SegmentInfo& segment : now) {
+          if (segment.device == device &&
+              segment.owner_private_pool_id == pool.id) {
+            requireInUse(segment, "emptyCache of a pool");
+          }
+        }
+        for (const SegmentInfo& segment : before_) {
+          const bool kept =
+              std::any_of(now.begin(), now.end(), [&](const auto& each) {
+                return each.address == segment.address;
+              });
+          require(
+              kept ||
+                  (segment.device == device &&
+                   segment.owner_private_pool_id == pool.id),
+              "emptyCache of a pool gave back what is not its own");
+        }
+    }
+  }
+
+  // Where a request for the stream goes.
+  MempoolId_t poolOf(XPUStream stream) {
+    const auto& filtered = model_[stream.device_index()].filtered;
+    const auto found = std::find_if(
+        filtered.rbegin(), filtered.rend(), [&](const PoolModel* pool) {
+          return pool->filter == kAll || pool->filter == stream.id();
+        });
+    return found == filtered.rend() ? MempoolId_t() : (*found)->id;
+  }
+
+  int usesOf(const SegmentInfo& segment) {
+    for (const PoolModel& pool : model_[segment.device].pools) {
+      if (pool.id == segment.owner_private_pool_id) {
+        return pool.uses;
+      }
+    }
+    return 0;
+  }
+
   Block* find(void* ptr) {
     Block* const block = shared_.table.find(ptr);
     TORCH_CHECK(block != nullptr, "unknown pointer");
@@ -262,20 +394,25 @@ class Model {
   void allocate(XPUStream stream, size_t size) {
     DeviceAllocator& device = *devices_[stream.device_index()];
     Block* block = nullptr;
+    bool none_left = false;
     try {
       block = device.allocate(size, stream);
-      if (block == nullptr) {
+      none_left = block == nullptr;
+      if (none_left) {
         ++model_[stream.device_index()].ooms;
         checkOutOfMemory(stream, size);
         device.throwOutOfMemory(size, c10::nullopt);
       }
     } catch (const c10::OutOfMemoryError&) {
-      return;
+      return require(none_left, "out of memory without a second try");
     } catch (const c10::Error&) {
       return require(!backend_.clearFault(), "an error without a fault");
     }
     char* const ptr = block->ptr;
-    checkFit(stream, ptr, config_.roundSize(size));
+    MempoolId_t pool = poolOf(stream);
+    if (!checkFit(stream, pool, ptr, config_.roundSize(size))) {
+      pool = checkLastResort(stream, ptr, size);
+    }
     for (const auto* blocks : {&live_, &held_}) {
       for (const Live& other : *blocks) {
         require(
@@ -284,22 +421,51 @@ class Model {
             "overlap with a block in use");
       }
     }
-    live_.push_back({ptr, size, stream, {}, {}});
+    live_.push_back({ptr, size, stream, {}, {}, pool});
+  }
+
+  // No memory was left for the request, but in the pool that is returned.
+  MempoolId_t checkLastResort(XPUStream stream, char* ptr, size_t size) {
+    for (const SegmentInfo& segment : snapshot()) {
+      if (inSegment(segment, ptr)) {
+        require(poolOf(stream) == MempoolId_t(), "from another private pool");
+        require(useOnOOM(segment.owner_private_pool_id), "from a private pool");
+        checkOutOfMemory(stream, size, /*but_on_oom=*/true);
+        return segment.owner_private_pool_id;
+      }
+    }
+    return {};
+  }
+
+  static bool inSegment(const SegmentInfo& segment, const char* ptr) {
+    const auto at = reinterpret_cast<int64_t>(ptr);
+    return at >= segment.address && at < segment.address + segment.total_size;
   }
 
   // The block is the best fit of what was free. What was pending may have
-  // become free meanwhile, so that nothing is known then.
-  void checkFit(XPUStream stream, const char* ptr, size_t rounded) {
+  // become free meanwhile, so that nothing is known then. Returns whether it is
+  // from the pool.
+  bool checkFit(
+      XPUStream stream,
+      MempoolId_t pool,
+      const char* ptr,
+      size_t rounded) {
+    for (const SegmentInfo& segment : snapshot()) {
+      if (inSegment(segment, ptr) && segment.owner_private_pool_id != pool) {
+        return false;
+      }
+    }
     const bool large = rounded > kSmallSize;
     size_t best = 0;
     size_t used = 0;
     for (const SegmentInfo& segment : before_) {
       if (segment.device != stream.device_index() ||
-          segment.stream != stream.id()) {
+          segment.stream != stream.id() ||
+          segment.owner_private_pool_id != pool) {
         continue;
       }
       if (segment.active_size != segment.allocated_size) {
-        return;
+        return true;
       }
       forEachBlock(segment, [&](const char* at, const BlockInfo& block) {
         const auto size = static_cast<size_t>(block.size);
@@ -313,6 +479,7 @@ class Model {
     const bool may_use = best < max_split ||
         (rounded >= max_split && best - rounded < kLargeBuffer);
     require(!may_use || used == best, "not the best fit");
+    return true;
   }
 
   template <class Visitor>
@@ -332,7 +499,9 @@ class Model {
     };
     const XPUStream own =
         fakeStream(segment.stream, static_cast<DeviceIndex>(segment.device));
-    require(segment.active_size > 0 || held(own), by + " left an idle segment");
+    require(
+        segment.active_size > 0 || held(own) || usesOf(segment) > 0,
+        by + " left an idle segment");
     forEachBlock(segment, [&](const char* at, const BlockInfo& block) {
       require(
           block.allocated || !block.active ||
@@ -347,7 +516,11 @@ class Model {
     });
   }
 
-  void checkOutOfMemory(XPUStream stream, size_t size) {
+  void checkOutOfMemory(
+      XPUStream stream,
+      size_t size,
+      bool but_on_oom = false) {
+    const MempoolId_t pool = poolOf(stream);
     const DeviceIndex device = stream.device_index();
     const size_t rounded = config_.roundSize(size);
     const bool large = rounded > kSmallSize;
@@ -361,10 +534,13 @@ class Model {
         continue;
       }
       requireInUse(segment, "out of memory");
+      const MempoolId_t owner = segment.owner_private_pool_id;
+      const bool may_serve = owner == pool ||
+          (!but_on_oom && pool == MempoolId_t() && useOnOOM(owner));
       forEachBlock(segment, [&](const char*, const BlockInfo& block) {
         const auto free = static_cast<size_t>(block.size);
         require(
-            block.active || segment.stream != stream.id() ||
+            block.active || !may_serve || segment.stream != stream.id() ||
                 segment.is_large != large || free < rounded ||
                 free >= config_.max_split_size,
             "out of memory with a block that fits");
@@ -437,6 +613,14 @@ class Model {
   void verify() {
     require(backend_.misuse.empty(), backend_.misuse);
     const std::vector<SegmentInfo> now = snapshot();
+    for (const SegmentInfo& segment : before_) {
+      const auto same = [&](const auto& each) {
+        return each.address == segment.address;
+      };
+      require(
+          usesOf(segment) == 0 || std::any_of(now.begin(), now.end(), same),
+          "gave back what a private pool in use has");
+    }
     std::array<Counts, kDevices> counts;
     std::map<const char*, std::pair<const SegmentInfo*, const BlockInfo*>>
         found;
@@ -452,6 +636,10 @@ class Model {
                   static_cast<DeviceIndex>(segment.device), end - start),
           "a segment that the runtime does not know");
       memory.erase(start);
+      require(
+          own_.given.count(start) ==
+              (hasOwnAllocator(segment.owner_private_pool_id) ? 1 : 0),
+          "not from the pool's allocator");
       for (const auto& device : devices_) {
         require(
             device->owns(reinterpret_cast<char*>(end - 1)) ==
@@ -503,8 +691,16 @@ class Model {
       require(
           block->requested_size == static_cast<int64_t>(live.requested) &&
               segment->device == live.stream.device_index() &&
-              segment->stream == live.stream.id(),
-          "wrong stream or requested size");
+              segment->stream == live.stream.id() &&
+              segment->owner_private_pool_id == live.pool,
+          "wrong stream, pool or requested size");
+    }
+    for (const auto i : c10::irange(kDevices)) {
+      for (const PoolModel& pool : model_[i].pools) {
+        require(
+            devices_[i]->getPoolUseCount(pool.id) == pool.uses,
+            "wrong use count");
+      }
     }
     const auto passed =
         std::remove_if(held_.begin(), held_.end(), [&](const Live& block) {
@@ -595,16 +791,29 @@ class Model {
     while (!live_.empty()) {
       freeBlock(live_.size() - 1);
     }
+    for (const auto i : c10::irange(kDevices)) {
+      for (PoolModel& pool : model_[i].pools) {
+        if (pool.filter != kNone) {
+          devices_[i]->endAllocateToPool(pool.id);
+        }
+        for (; pool.uses > 0; --pool.uses) {
+          devices_[i]->releasePool(pool.id);
+        }
+      }
+    }
     for (const auto& device : devices_) {
       device->emptyCache();
     }
     require(snapshot().empty(), "memory is lost");
+    before_.clear();
     verify();
   }
 
   const Case& setup_;
   const AllocatorConfig config_;
   FakeBackend backend_;
+  OwnAllocator own_{backend_};
+  uint64_t num_pools_ = 0;
   SharedState shared_{backend_};
   std::array<Card, kDevices> cards_;
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;

@@ -133,6 +133,21 @@ TEST_F(XPUMemoryHistoryTest, OutOfMemoryIsRecorded) {
   EXPECT_EQ(allocator::traces()[0].back().size, int64_t{1} << 50);
 }
 
+TEST_F(XPUMemoryHistoryTest, EventsNameTheirPrivatePool) {
+  allocator::recordHistory(true, nullptr, 10, RecordContext::NEVER);
+  c10::xpu::MemPool pool;
+  allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
+  void* const ptr = allocator::raw_alloc(512);
+  allocator::endAllocateToPool(0, pool.id());
+  allocator::releasePool(0, pool.id());
+  allocator::raw_delete(ptr);
+  EXPECT_EQ(actions().size(), 4);
+  const auto traces = allocator::traces();
+  for (const auto& entry : traces[0]) {
+    EXPECT_EQ(entry.pool, pool.id());
+  }
+}
+
 TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
   allocator::recordHistory(true, &gather, 50, RecordContext::ALL);
   const auto work = [] {
@@ -153,16 +168,23 @@ TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
 // ---- pluggable allocators; the process changes its allocator last ----
 
 std::atomic<int> num_alive{0};
+std::atomic<size_t> last_freed{0}; // bytes
+std::atomic<sycl::queue*> last_queue{nullptr};
 
 void* allocateShared(size_t size, int device, sycl::queue* queue) {
-  ++num_alive;
   EXPECT_EQ(device, 0);
-  return size > (size_t{1} << 40) ? nullptr : sycl::malloc_device(size, *queue);
+  if (size > (size_t{1} << 40)) {
+    return nullptr;
+  }
+  ++num_alive;
+  last_queue = queue;
+  return sycl::malloc_device(size, *queue);
 }
 
 void freeShared(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
   --num_alive;
-  EXPECT_EQ(size, 777);
+  last_freed = size;
+  last_queue = queue;
   queue->wait();
   sycl::free(ptr, *queue);
 }
@@ -185,11 +207,58 @@ TEST(XPUPluggableAllocatorTest, ServesAllocations) {
   EXPECT_EQ(num_alive, 1);
   custom->raw_delete(ptr);
   EXPECT_EQ(num_alive, 0);
+  EXPECT_EQ(last_freed, 777);
   EXPECT_THROW(custom->raw_delete(ptr), c10::Error);
   EXPECT_EQ(custom->raw_alloc_with_stream(0, stream), nullptr);
   EXPECT_THROW(
       custom->raw_alloc_with_stream(size_t{1} << 41, stream),
       c10::OutOfMemoryError);
+}
+
+TEST_F(XPUMemoryHistoryTest, AnAllocatorServesAPrivatePool) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  allocator::PluggableAllocator custom(&allocateShared, &freeShared);
+  const int before = num_alive;
+  {
+    c10::xpu::MemPool pool(&custom);
+    EXPECT_EQ(pool.allocator(), &custom);
+    allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
+    void* const first = allocator::raw_alloc(512);
+    void* const second = allocator::raw_alloc(512);
+    EXPECT_THROW(allocator::raw_alloc(3 * kMiB << 20), c10::OutOfMemoryError);
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    EXPECT_EQ(num_alive, before + 1);
+    allocator::raw_delete(first);
+    allocator::raw_delete(second);
+    EXPECT_EQ(num_alive, before + 1); // cached
+  }
+  EXPECT_EQ(num_alive, before);
+  EXPECT_EQ(last_freed, 2 * kMiB);
+}
+
+// Its segments outlive the external queues that use them.
+TEST_F(XPUMemoryHistoryTest, AnAllocatorOfAPoolIsNotGivenExternalQueues) {
+  allocator::PluggableAllocator custom(&allocateShared, &freeShared);
+  sycl::queue* const usual = &c10::xpu::getCurrentXPUStream().queue();
+  c10::xpu::MemPool pool(&custom);
+  {
+    sycl::queue queue(
+        c10::xpu::get_device_context(),
+        c10::xpu::get_raw_device(0),
+        sycl::property::queue::in_order());
+    const auto stream = c10::xpu::getStreamFromExternal(&queue, 0);
+    allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
+    allocator::raw_delete(allocator::raw_alloc_with_stream(512, stream));
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    EXPECT_EQ(last_queue, usual);
+  }
+  last_queue = nullptr;
+  allocator::releasePool(0, pool.id());
+  allocator::emptyCache();
+  EXPECT_EQ(last_queue, usual);
+  allocator::createOrIncrefPool(0, pool.id()); // for its end
 }
 
 } // namespace

@@ -2,6 +2,8 @@
 """torch_xpu_runtime beside a stock PyTorch: how it is loaded, and what PyTorch's own
 torch.xpu and torch.accelerator do with it."""
 
+import concurrent.futures
+import ctypes
 import gc
 import os
 import pathlib
@@ -91,6 +93,7 @@ class TestLoading(TestCase):
             # PyTorch's dummies for a build without XPU
             self.assertNotEqual(getattr(found, "__module__", ""), "torch._utils", name)
         self.assertTrue(torch._C._has_xpu)
+        self.assertRegex(torch.version.xpu, r"^20\d{6}$")  # as builds with XPU say it
 
     def test_every_name_has_a_test(self):
         self.assertEqual(CONTRACT - covered, set())
@@ -635,8 +638,7 @@ class TestMemory(XpuTestCase):
                 self.assertIn("segments", pickle.load(dumped))
         with self.assertRaisesRegex(ValueError, "skip_actions has 'fly'"):
             torch.xpu.memory._record_memory_history(skip_actions=["fly"])
-        with self.assertRaisesRegex(NotImplementedError, r"no private pool \(1, 2\)"):
-            torch.xpu.memory_snapshot((1, 2))
+        self.assertEqual(torch.xpu.memory_snapshot((1, 2)), [])
         self.assertIsInstance(torch.xpu.memory_snapshot((0, 0)), list)
 
     @covers(
@@ -665,6 +667,232 @@ class TestMemory(XpuTestCase):
         self.assertEqual(printed, "True\nxpu:0 True\nTrue\n")
         with self.assertRaisesRegex(RuntimeError, "null function"):
             torch._C._xpu_customAllocator(0, 0)
+
+
+def in_thread(function):
+    """What a function returns in another thread."""
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(function).result()
+
+
+class TestMemPools(XpuTestCase):
+    def setUp(self):
+        super().setUp()
+        gc.collect()
+        torch.xpu.empty_cache()
+
+    def blocks(self, pool):
+        """The addresses of what is allocated from a pool."""
+        return [
+            block["address"]
+            for segment in pool.snapshot()
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        ]
+
+    @covers(
+        "_XPUMemPool",
+        "_xpu_beginAllocateCurrentThreadToPool",
+        "_xpu_endAllocateToPool",
+        "_xpu_releasePool",
+    )
+    def test_use_mem_pool(self):
+        pool = torch.xpu.MemPool()
+        self.assertEqual((pool.use_count(), pool.allocator), (1, None))
+        before = storage(600)
+        with torch.xpu.use_mem_pool(pool):
+            self.assertEqual(pool.use_count(), 2)
+            held = storage(600)
+            from_thread = in_thread(lambda: storage(600))
+        after = storage(600)
+        self.assertEqual(pool.use_count(), 1)
+        self.assertEqual(self.blocks(pool), [held.data_ptr()])
+        (segment,) = pool.snapshot()
+        self.assertEqual(segment["segment_pool_id"], pool.id)
+        others = {s["segment_pool_id"] for s in torch.xpu.memory_snapshot()} - {pool.id}
+        self.assertEqual(others, {(0, 0)})
+        del before, after, from_thread
+
+    def test_pools_in_pools(self):
+        outer, inner = torch.xpu.MemPool(), torch.xpu.MemPool()
+        self.assertNotEqual(outer.id, inner.id)
+        with torch.xpu.use_mem_pool(outer):
+            with torch.xpu.use_mem_pool(inner):
+                first = storage(600)
+            second = storage(600)
+            with self.assertRaisesRegex(RuntimeError, "is being allocated to already"):
+                with torch.xpu.use_mem_pool(outer):
+                    self.fail("it was entered twice")
+        self.assertEqual(self.blocks(inner), [first.data_ptr()])
+        self.assertEqual(self.blocks(outer), [second.data_ptr()])
+        self.assertEqual(outer.use_count(), 1)
+
+    def test_memory_stays_as_long_as_the_pool(self):
+        pool = torch.xpu.MemPool()
+        with torch.xpu.use_mem_pool(pool):
+            storage(4 * MiB)
+            held = storage(600)
+        torch.xpu.empty_cache()
+        self.assertEqual(torch.xpu.memory_reserved(), 6 * MiB)
+        name = pool.id
+        del pool
+        self.assertEqual(torch.xpu.memory_reserved(), 2 * MiB)
+        self.assertEqual(len(torch.xpu.memory_snapshot(name)), 1)
+        del held
+        torch.xpu.empty_cache()
+        self.assertEqual(torch.xpu.memory_snapshot(name), [])
+
+    @covers("_xpu_beginAllocateToPool", "_xpu_graph_pool_handle")
+    def test_all_threads(self):
+        name = torch.xpu.graph_pool_handle()
+        torch._C._xpu_beginAllocateToPool(0, name)
+        held = in_thread(lambda: storage(600))
+        torch._C._xpu_endAllocateToPool(0, name)
+        torch._C._xpu_releasePool(0, name)
+        (segment,) = torch.xpu.memory_snapshot(name)
+        self.assertEqual(segment["address"], held.data_ptr())
+        for end in (torch._C._xpu_endAllocateToPool, torch._C._xpu_releasePool):
+            with self.assertRaisesRegex(RuntimeError, "is not in use"):
+                end(0, name)
+        with self.assertRaises(RuntimeError):
+            torch._C._xpu_beginAllocateToPool(COUNT, name)
+
+    def test_use_on_oom(self):
+        self.addCleanup(torch.xpu.set_per_process_memory_fraction, 1.0)
+        for use_on_oom in (False, True):
+            pool = torch.xpu.MemPool(use_on_oom=use_on_oom)
+            with torch.xpu.use_mem_pool(pool):
+                storage(4 * MiB)
+            torch.xpu.set_per_process_memory_fraction(0.0)
+            if use_on_oom:
+                held = storage(4 * MiB)
+                self.assertEqual(self.blocks(pool), [held.data_ptr()])
+                del held
+            else:
+                with self.assertRaises(torch.OutOfMemoryError):
+                    storage(4 * MiB)
+            torch.xpu.set_per_process_memory_fraction(1.0)
+
+    def test_pool_with_an_allocator(self):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        alive = {}
+
+        @ctypes.CFUNCTYPE(
+            ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+        )
+        def allocate(size, device, queue):
+            address = libc.malloc(ctypes.c_size_t(size))
+            alive[address] = (size, device)
+            return address
+
+        @ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+        )
+        def free(address, size, device, queue):
+            assert alive.pop(address) == (size, device)
+            libc.free(ctypes.c_void_p(address))
+
+        own = torch._C._xpu_customAllocator(
+            *(ctypes.cast(f, ctypes.c_void_p).value for f in (allocate, free))
+        )
+        pool = torch.xpu.MemPool(own)
+        self.assertIs(pool.allocator, own)
+        with torch.xpu.use_mem_pool(pool):
+            held = [storage(600), storage(600)]
+        outside = storage(600)
+        self.assertEqual(list(alive.values()), [(2 * MiB, 0)])
+        self.assertIn(held[0].data_ptr(), alive)
+        del pool
+        self.assertEqual(len(alive), 1)
+        del held
+        torch.xpu.empty_cache()
+        self.assertEqual(alive, {})
+        del outside
+        # The allocator of all memory means none of its own.
+        everyones = torch.xpu.memory._get_current_allocator().allocator()
+        pool = torch.xpu.MemPool(everyones)
+        with torch.xpu.use_mem_pool(pool):
+            held = storage(600)
+        self.assertEqual(self.blocks(pool), [held.data_ptr()])
+
+    def test_another_device(self):
+        if COUNT < 2:
+            self.skipTest("needs two devices")
+        pool = torch.xpu.MemPool()
+        with torch.xpu.use_mem_pool(pool, "xpu:1"):
+            there = torch.UntypedStorage(600, device="xpu:1")
+            storage(600)
+        (segment,) = pool.snapshot()
+        self.assertEqual((segment["device"], segment["address"]), (1, there.data_ptr()))
+
+    def test_history_names_the_pool(self):
+        self.addCleanup(torch.xpu.memory._record_memory_history, None)
+        torch.xpu.memory._record_memory_history(clear_history=True)
+        pool = torch.xpu.MemPool()
+        with torch.xpu.use_mem_pool(pool):
+            storage(600)
+        trace = torch.xpu.memory._snapshot()["device_traces"][0]
+        self.assertEqual({entry["segment_pool_id"] for entry in trace}, {pool.id})
+
+    def test_pools_at_exit_and_in_a_fork(self):
+        printed = run_program(
+            """
+            import torch
+            pool = torch.xpu.MemPool()
+            with torch.xpu.use_mem_pool(pool):
+                held = torch.UntypedStorage(600, device="xpu")
+            child = os.fork()
+            if not child:
+                del pool, held
+                print("child", flush=True)
+                os._exit(0)
+            print(os.waitpid(child, 0)[1])
+            """
+        )
+        self.assertEqual(printed, "child\n0\n")
+
+
+class TestGraphs(XpuTestCase):
+    @covers("_XPUGraph", "_xpu_isCurrentStreamCapturing")
+    def test_capture(self):
+        graph = torch.xpu.XPUGraph()
+        self.assertIs(torch.xpu.is_current_stream_capturing(), False)
+        if torch.xpu.get_device_properties().type == "cpu":
+            with self.assertRaisesRegex(NotImplementedError, "xpu:0 .*without a graph"):
+                graph.capture_begin()
+            return
+        with torch.xpu.stream(torch.xpu.Stream()):
+            graph.capture_begin(pool=torch.xpu.graph_pool_handle())
+            self.assertIs(torch.xpu.is_current_stream_capturing(), True)
+            held = storage(600)
+            graph.capture_end()
+            (segment,) = torch.xpu.memory_snapshot(graph.pool())
+            self.assertEqual(segment["address"], held.data_ptr())
+            graph.replay()
+            torch.xpu.synchronize()
+        graph.reset()
+
+    def test_misuse(self):
+        graph = torch.xpu.XPUGraph(keep_graph=True)
+        for use in (graph.replay, graph.pool, graph.instantiate, graph.raw_xpu_graph):
+            with self.assertRaisesRegex(RuntimeError, "after (its|a) capture"):
+                use()
+        with self.assertRaisesRegex(RuntimeError, "does not record"):
+            graph.capture_end()
+        with self.assertRaisesRegex(NotImplementedError, "random numbers"):
+            graph.register_generator_state(torch.xpu.default_generators[0])
+        graph.reset()  # nothing to forget
+
+    def test_no_capture_before_the_first_use(self):
+        printed = run_program(
+            """
+            import torch
+            print(torch.xpu.is_current_stream_capturing(), torch.xpu.is_initialized())
+            print(runtime_is_started())
+            """
+        )
+        self.assertEqual(printed, "False False\nFalse\n")
 
 
 class TestRandom(XpuTestCase):
@@ -716,32 +944,6 @@ class TestRandom(XpuTestCase):
 
 class TestUnsupported(XpuTestCase):
     """What the runtime has nothing for says why."""
-
-    @covers("_XPUGraph", "_xpu_graph_pool_handle", "_xpu_isCurrentStreamCapturing")
-    def test_graphs(self):
-        self.assertIs(torch.xpu.is_current_stream_capturing(), False)
-        for use in (torch.xpu.XPUGraph, torch.xpu.graph_pool_handle):
-            with self.assertRaisesRegex(NotImplementedError, "without a graph"):
-                use()
-
-    @covers(
-        "_XPUMemPool",
-        "_xpu_beginAllocateCurrentThreadToPool",
-        "_xpu_beginAllocateToPool",
-        "_xpu_endAllocateToPool",
-        "_xpu_releasePool",
-    )
-    def test_pools(self):
-        with self.assertRaisesRegex(NotImplementedError, "Allocate without"):
-            torch.xpu.MemPool()
-        for name in (
-            "beginAllocateCurrentThreadToPool",
-            "beginAllocateToPool",
-            "endAllocateToPool",
-            "releasePool",
-        ):
-            with self.assertRaisesRegex(NotImplementedError, "Allocate without"):
-                getattr(torch._C, f"_xpu_{name}")(0, (0, 1))
 
     @covers("_StaticXpuLauncher", "_aoti.AOTIModelContainerRunnerXpu")
     def test_inductor(self):

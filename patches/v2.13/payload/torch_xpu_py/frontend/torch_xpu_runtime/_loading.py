@@ -107,8 +107,6 @@ def _check_accelerator(torch: Any) -> None:
 
 def _names() -> dict[str, Any]:
     r"""What ``torch._C`` is to have."""
-    from . import _unsupported
-
     try:
         from . import _C
     except ImportError as error:
@@ -118,17 +116,13 @@ def _names() -> dict[str, Any]:
             "that is elsewhere must be in LD_LIBRARY_PATH"
         ) from error
     prefixes = ("_xpu_", "_Xpu", "_XPU")
-    return {
-        name: value
-        for module in (_unsupported, _C)
-        for name, value in vars(module).items()
-        if name.startswith(prefixes)
-    }
+    return {name: value for name, value in vars(_C).items() if name.startswith(prefixes)}
 
 
 def _put(torch: Any, names: dict[str, Any]) -> None:
     r"""See Note [Loading into a PyTorch without XPU]."""
     from . import _unsupported
+    from ._built_for import SYCL
 
     for name, value in names.items():
         # What prints or pickles a class looks for it there.
@@ -141,6 +135,7 @@ def _put(torch: Any, names: dict[str, Any]) -> None:
     )
     torch._C._dynamo.guards._empty_strided_xpu = _empty_strided_xpu
     torch._C._has_xpu = True
+    torch.version.xpu = SYCL
     for name in ("memory", "random"):
         sys.modules.pop(f"torch.xpu.{name}", None)
     for name in ("streams", "graphs"):

@@ -3,7 +3,7 @@
 namespace at {
 
 XPUGeneratorImpl* XPUGeneratorImpl::clone_impl() const {
-  auto* made = copy().release();
+  auto* made = new XPUGeneratorImpl(device().index(), state_->clone());
   // GeneratorImpl::clone() makes an intrusive_ptr of this by counting one
   // strong reference. An object with strong references also has one weak
   // reference (see Note [Weak references for intrusive refcounting]); without

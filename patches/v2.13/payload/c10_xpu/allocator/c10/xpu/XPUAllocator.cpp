@@ -55,13 +55,6 @@ bool XPUAllocator::initialized() {
   return XPUCachingAllocator::initialized();
 }
 
-void XPUAllocator::emptyCache(MempoolId_t pool) {
-  TORCH_CHECK(
-      pool == MempoolId_t(),
-      "The XPU caching allocator has no pools of memory to empty alone");
-  emptyCache();
-}
-
 void XPUAllocator::recordStream(const DataPtr& ptr, Stream stream) {
   recordStream(ptr, XPUStream(stream));
 }

@@ -20,7 +20,6 @@ struct C10_XPU_API XPUAllocator : public DeviceAllocator {
 
   virtual void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) = 0;
   virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
-  virtual void emptyCache() = 0;
 
   DataPtr allocate(size_t size) final;
   DeleterFnPtr raw_deleter() const final;
@@ -29,7 +28,6 @@ struct C10_XPU_API XPUAllocator : public DeviceAllocator {
 
   // As torch.accelerator asks. Statistics are those of the native allocator.
   bool initialized() final;
-  void emptyCache(MempoolId_t pool) final;
   void recordStream(const DataPtr& ptr, Stream stream) final;
   CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) final;
   void resetAccumulatedStats(DeviceIndex device) final;

@@ -2,6 +2,8 @@
 
 // DeviceProp is PyTorch's own: code that was compiled with PyTorch's header
 // reads and passes it.
+#include <c10/xpu/impl/xpu_cmake_macros.h>
+
 #include_next <c10/xpu/XPUDeviceProp.h>
 
 #include <sycl/ext/oneapi/experimental/device_architecture.hpp>
@@ -19,8 +21,13 @@
 /// Whether the device has a SYCL aspect: _(name), the member is has_<name>.
 #define C10_XPU_FORALL_ASPECTS(_) _(fp16) _(fp64) _(atomic64)
 
-/// _(member, its value for a sycl::device named `device`)
+/// _(member, its value for a sycl::device named `device`). An adapter for CUDA that
+/// does not know is_integrated_gpu says so on stderr.
 #define C10_XPU_FORALL_OTHERS(_)                                              \
+  _(is_integrated_gpu,                                                        \
+    device.is_gpu() &&                                                        \
+        device.get_backend() != sycl::backend::ext_oneapi_cuda &&             \
+        device.has(sycl::aspect::ext_oneapi_is_integrated_gpu))               \
   _(uuid, device.get_info<sycl::ext::intel::info::device::uuid>())            \
   _(architecture, device.get_info<                                            \
       sycl::ext::oneapi::experimental::info::device::architecture>())         \

@@ -86,6 +86,36 @@ TEST_F(XPUStockHeadersTest, Memory) {
   allocator::setMemoryFraction(1, 0);
 }
 
+TEST_F(XPUStockHeadersTest, MemPools) {
+  constexpr size_t kAll = 0;
+  const auto reserved = [] {
+    return allocator::getDeviceStats(0).reserved_bytes[kAll].current;
+  };
+  set_device(0);
+  allocator::emptyCache();
+  const auto before = reserved();
+  void* ptr = nullptr;
+  {
+    MemPool pool;
+    EXPECT_NE(pool.id(), MemPool::graph_pool_handle());
+    EXPECT_EQ(pool.device(), 0);
+    EXPECT_EQ(pool.allocator(), nullptr);
+    allocator::createOrIncrefPool(0, pool.id());
+    allocator::beginAllocateToPool(
+        0, pool.id(), [](sycl::queue*) { return true; });
+    EXPECT_EQ(pool.use_count(), 3);
+    ptr = allocator::raw_alloc(512);
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    EXPECT_EQ(allocator::getPoolUseCount(0, pool.id()), 1);
+    allocator::raw_delete(ptr);
+    allocator::emptyCache();
+    EXPECT_GT(reserved(), before);
+  }
+  EXPECT_EQ(reserved(), before);
+}
+
 TEST_F(XPUStockHeadersTest, Guards) {
   const auto last = static_cast<c10::DeviceIndex>(device_count() - 1);
   {

@@ -19,8 +19,15 @@ namespace py = pybind11;
 
 namespace torch::xpu {
 
+void bindGraph(py::module& module);
 void bindMemoryHistory(py::module& module);
+void bindMemPool(py::module& module);
 void bindPluggableAllocator(py::module& module);
+
+namespace XPUPluggableAllocator {
+std::shared_ptr<c10::xpu::XPUCachingAllocator::XPUAllocator>
+getCurrentAllocator();
+} // namespace XPUPluggableAllocator
 
 namespace {
 
@@ -53,23 +60,6 @@ int deviceCount() {
   });
 }
 
-/// The current allocator belongs to the process.
-std::shared_ptr<c10::xpu::XPUCachingAllocator::XPUAllocator> getAllocator() {
-  return {c10::xpu::XPUCachingAllocator::get(), [](auto* /*kept*/) {}};
-}
-
-/// The properties are those that _xpu_getDeviceProperties returned.
-bool isIntegratedGpu(const DeviceProp& prop) {
-  for (const auto i : c10::irange(c10::xpu::device_count())) {
-    if (&c10::xpu::get_device_properties(i) == &prop) {
-      const auto& device = c10::xpu::get_raw_device(i);
-      return device.is_gpu() &&
-          device.has(sycl::aspect::ext_oneapi_is_integrated_gpu);
-    }
-  }
-  TORCH_CHECK(false, "These are not the properties of an XPU device");
-}
-
 /// Zero for a device without one.
 py::object uuid(const DeviceProp& prop) {
   const py::bytes bytes(
@@ -81,7 +71,7 @@ void extendProperties(const py::object& type) {
   auto bound = py::reinterpret_borrow<py::class_<DeviceProp>>(type);
   bound
       .def_readonly("last_level_cache_size", &DeviceProp::global_mem_cache_size)
-      .def_property_readonly("is_integrated_gpu", &isIntegratedGpu)
+      .def_readonly("is_integrated_gpu", &DeviceProp::is_integrated_gpu)
       .def_property_readonly("uuid", &uuid)
       .def_property_readonly("architecture", [](const DeviceProp& prop) {
         return static_cast<int64_t>(prop.architecture);
@@ -98,6 +88,8 @@ PYBIND11_MODULE(_C, module) {
   initModule(module.ptr());
   bindMemoryHistory(module);
   bindPluggableAllocator(module);
+  bindMemPool(module); // after the type of allocators
+  bindGraph(module);
   const auto set = [&module](const char* name, auto function, auto... extra) {
     module.attr(name) = py::cpp_function(
         torch::wrap_pybind_function(function), py::name(name), extra...);
@@ -113,7 +105,7 @@ PYBIND11_MODULE(_C, module) {
             [&] { return &c10::xpu::get_device_properties(index); });
       },
       py::return_value_policy::reference);
-  set("_xpu_getAllocator", &getAllocator);
+  set("_xpu_getAllocator", &XPUPluggableAllocator::getCurrentAllocator);
   set("_xpu_getMemoryFraction", [](int64_t device) {
     const auto index = useDevice(device);
     return withoutGil([&] {

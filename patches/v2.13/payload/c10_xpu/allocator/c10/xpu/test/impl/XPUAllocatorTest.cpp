@@ -51,7 +51,8 @@ TEST(XPUAllocatorTest, StatisticsAreThoseOfTheCachingAllocator) {
     EXPECT_EQ(stats.allocated_bytes[kAll].peak, 0);
     EXPECT_EQ(stats.allocation[kAll].allocated, 0);
     EXPECT_GT(stats.reserved_bytes[kAll].current, 0);
-    EXPECT_THROW(device().emptyCache({0, 1}), c10::Error);
+    device().emptyCache({0, 1}); // of a private pool, which there is not
+    EXPECT_GT(device().getDeviceStats(0).reserved_bytes[kAll].current, 0);
     device().emptyCache();
     EXPECT_EQ(device().getDeviceStats(0).reserved_bytes[kAll].current, 0);
   });

@@ -15,7 +15,8 @@ struct HostAllocatorBase : at::HostAllocator {
   void empty_cache() final;
   void copy_data(void* dest, const void* src, size_t count) const final;
 
-  /// What is in use now. There are no peaks and totals: to reset them raises.
+  /// Only what is in use now: peaks and totals are not kept, and resetting
+  /// them raises an error.
   at::HostStats get_stats() final;
   void reset_accumulated_stats() final;
   void reset_peak_stats() final;

@@ -20,8 +20,8 @@ struct XPUHooks : public at::XPUHooksInterface {
     return deviceCount();
   }
 
-  /// Brings XPU up. To be called through at::Context::lazyInitDevice(), which
-  /// does so only once. Raises if there is no device.
+  /// Initializes XPU, or raises an error if there is no device. Call
+  /// at::Context::lazyInitDevice() instead: it does so only once.
   void init() const override {
     initXPU();
   }

@@ -3,7 +3,8 @@
 namespace at {
 
 XPUGeneratorImpl* XPUGeneratorImpl::clone_impl() const {
-  return copy().release(); // GeneratorImpl::clone() counts the references
+  // GeneratorImpl::clone() counts the references.
+  return new XPUGeneratorImpl(device().index(), state_->clone());
 }
 
 } // namespace at

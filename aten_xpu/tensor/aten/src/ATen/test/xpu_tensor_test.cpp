@@ -1,0 +1,279 @@
+#include <c10/xpu/test/impl/XPUTestUtil.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUGuard.h>
+#include <c10/xpu/XPUStream.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace c10::xpu::test;
+using at::Tensor;
+using at::xpu::HostCall;
+using c10::xpu::device_count;
+using c10::xpu::getCurrentXPUStream;
+using c10::xpu::getStreamFromPool;
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+namespace {
+
+const auto kOnXPU = at::TensorOptions(at::kXPU);
+
+int64_t allocatedBytes() {
+  return allocator::getDeviceStats(0).allocated_bytes[0].current;
+}
+
+class XPUTensorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    C10_XPU_NEEDS_DEVICES(1);
+    at::empty({0}, kOnXPU); // brings XPU up, without Python
+  }
+};
+
+} // namespace
+
+TEST_F(XPUTensorTest, ResultsAreMemoryOfTheDevice) {
+  const auto before = allocatedBytes();
+  {
+    const auto x = at::ones({1024}, kOnXPU);
+    const auto y = at::cumsum(x, 0);
+    EXPECT_TRUE(y.is_xpu());
+    EXPECT_EQ(allocatedBytes() - before, 2 * 4096);
+    EXPECT_EQ(y[1023].item<float>(), 1024);
+  }
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUTensorTest, MemoryOfTheCPUIsStillTheCPUs) {
+  const auto x = at::ones({1024}, kOnXPU);
+  const auto before = allocatedBytes();
+  const auto y = x.cpu();
+  EXPECT_EQ(allocatedBytes(), before);
+  EXPECT_TRUE(y.device().is_cpu());
+  // raw_deallocate frees memory of either allocator.
+  auto* const cpu = c10::GetCPUAllocator();
+  cpu->raw_deallocate(cpu->raw_allocate(100));
+  void* from_device = nullptr;
+  {
+    const HostCall call(0);
+    from_device = cpu->raw_allocate(100);
+  }
+  EXPECT_EQ(allocatedBytes() > before, at::xpu::isHostMemory(0));
+  cpu->raw_deallocate(from_device);
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUTensorTest, TheHostWaitsForTheCurrentStream) {
+  const auto stream = getStreamFromPool();
+  const c10::xpu::XPUStreamGuard guard(stream);
+  auto x = at::zeros({1024}, kOnXPU);
+  std::atomic<bool> done{false};
+  std::thread other;
+  {
+    Gate gate(stream.queue());
+    stream.queue().memset(x.data_ptr(), 0x3f, 4096);
+    other = std::thread([&] {
+      const c10::xpu::XPUStreamGuard same(stream);
+      x.add_(0);
+      done = true;
+    });
+    // Whatever the other thread does by now, it cannot be done.
+    EXPECT_FALSE(done);
+  }
+  other.join();
+  EXPECT_TRUE(done);
+  EXPECT_GT(x.min().item<float>(), 0.7); // 0x3f3f3f3f
+}
+
+TEST_F(XPUTensorTest, ACopyToPinnedMemoryDoesNotWait) {
+  const auto stream = getStreamFromPool();
+  const c10::xpu::XPUStreamGuard guard(stream);
+  const auto x = at::ones({1024}, kOnXPU);
+  auto pinned = at::zeros({1024}).pin_memory(c10::Device(at::kXPU));
+  {
+    Gate gate(stream.queue());
+    pinned.copy_(x, /*non_blocking=*/true);
+    EXPECT_EQ(pinned.sum().item<float>(), 0);
+  }
+  stream.synchronize();
+  EXPECT_EQ(pinned.sum().item<float>(), 1024);
+}
+
+TEST_F(XPUTensorTest, WorkIsRecorded) {
+  namespace detail = at::xpu::detail;
+  const auto now = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  const auto stream = getStreamFromPool();
+  const c10::xpu::XPUStreamGuard guard(stream);
+  const auto x = at::ones({1024}, kOnXPU);
+  auto pinned = at::zeros({1024}).pin_memory(c10::Device(at::kXPU));
+  const auto before = now();
+  detail::startRecordingWork();
+  EXPECT_ANY_THROW(detail::startRecordingWork());
+  EXPECT_EQ(detail::exchangeWorkCorrelation(7), 0);
+  const auto y = at::cos(x);
+  EXPECT_EQ(detail::exchangeWorkCorrelation(8), 7);
+  int64_t open = 0;
+  {
+    Gate gate(stream.queue());
+    pinned.copy_(x, /*non_blocking=*/true);
+    open = now();
+  }
+  EXPECT_EQ(detail::exchangeWorkCorrelation(0), 8);
+  const auto records = detail::stopRecordingWork();
+  const auto after = now();
+
+  ASSERT_FALSE(records.empty());
+  auto last_end = before;
+  for (const auto& record : records) {
+    EXPECT_EQ(record.stream, stream);
+    EXPECT_EQ(record.correlation, &record == &records.back() ? 8 : 7);
+    // The device's clock is read a little after its event.
+    const int64_t slack = &record == &records.back() ? 10'000'000 : 0;
+    EXPECT_GE(record.begin, last_end - slack);
+    EXPECT_GE(record.end, record.begin);
+    last_end = record.end;
+    EXPECT_LE(record.end, after + slack);
+  }
+  // The copy could not begin before the gate was open.
+  EXPECT_EQ(records.back().name, "Memcpy");
+  EXPECT_EQ(records.back().nbytes, 4096);
+  EXPECT_GE(records.back().end, open - 10'000'000);
+  if (at::xpu::isHostMemory(0)) {
+    ASSERT_EQ(records.size(), 2);
+    EXPECT_EQ(records[0].name, "aten::cos");
+    EXPECT_EQ(records[0].nbytes, 0);
+  } else {
+    // The argument to the host and the result back.
+    ASSERT_EQ(records.size(), 3);
+  }
+
+  // Nothing is kept, and nothing is recorded now.
+  at::cos(x);
+  detail::startRecordingWork();
+  EXPECT_TRUE(detail::stopRecordingWork().empty());
+}
+
+TEST_F(XPUTensorTest, AnAliasKeepsTheMemory) {
+  if (!at::xpu::isHostMemory(0)) {
+    GTEST_SKIP() << "the device's memory is not host memory";
+  }
+  const auto before = allocatedBytes();
+  auto x = at::ones({1024}, kOnXPU);
+  auto host = at::xpu::hostAlias(x.storage());
+  EXPECT_EQ(host.data_ptr().get(), x.data_ptr());
+  x = Tensor();
+  EXPECT_GT(allocatedBytes(), before);
+  auto back = at::xpu::deviceAlias(host, 0);
+  host = c10::Storage();
+  EXPECT_GT(allocatedBytes(), before);
+  EXPECT_EQ(back.nbytes(), 4096);
+  back = c10::Storage();
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUTensorTest, ArgumentsThatOverlap) {
+  auto x = at::arange(8, kOnXPU);
+  auto first = x.slice(0, 0, 4);
+  const auto second = x.slice(0, 4, 8);
+  HostCall call(0);
+  call.expect(first);
+  call.expect(second);
+  auto host = call.toHost(first, /*written=*/true);
+  EXPECT_TRUE(host.storage().is_alias_of(call.toHost(second).storage()));
+  EXPECT_TRUE(call.toHost(first).is_same(host));
+  host.add_(call.toHost(second));
+  EXPECT_TRUE(call.toDevice(host).is_same(first));
+  call.finish();
+  const auto expected = at::tensor({4, 6, 8, 10, 4, 5, 6, 7}, at::kLong);
+  EXPECT_TRUE(x.cpu().equal(expected));
+}
+
+TEST_F(XPUTensorTest, AResultIsResizedAndAStorageReplaced) {
+  auto out = at::empty({0}, kOnXPU);
+  at::add_out(out, at::ones({3, 5}, kOnXPU), at::ones({5}, kOnXPU));
+  EXPECT_EQ(out.sizes(), at::IntArrayRef({3, 5}));
+  EXPECT_EQ(out.storage().nbytes(), 60);
+  EXPECT_EQ(out.sum().item<float>(), 30);
+  EXPECT_TRUE(out.storage().device().type() == at::kXPU);
+}
+
+TEST_F(XPUTensorTest, WhatIsBelowOnTheStackIsTheCallers) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::cos", "");
+  torch::jit::Stack stack{at::ones({3}), at::zeros({3}, kOnXPU)};
+  op.callBoxed(&stack);
+  ASSERT_EQ(stack.size(), 2);
+  EXPECT_TRUE(stack[0].toTensor().device().is_cpu());
+  EXPECT_TRUE(stack[1].toTensor().is_xpu());
+  EXPECT_EQ(stack[1].toTensor().sum().item<float>(), 3);
+}
+
+TEST_F(XPUTensorTest, ErrorsOfAKernelLeaveTheArguments) {
+  auto x = at::ones({3}, kOnXPU);
+  const auto before = allocatedBytes();
+  EXPECT_CONTAINS(errorOf([&] { at::mm(x, x); }), "must be a matrix");
+  EXPECT_EQ(allocatedBytes(), before);
+  EXPECT_EQ(x.sum().item<float>(), 3);
+  // The thread's allocations are the CPU's again.
+  EXPECT_TRUE(at::ones({100}).device().is_cpu());
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUTensorTest, ThreadsOnStreamsOfTheirOwnAndOnOne) {
+  constexpr int kThreads = 4;
+  for (const bool own_stream : {true, false}) {
+    std::vector<float> sums(kThreads);
+    inThreads(kThreads, [&](int n) {
+      const auto stream =
+          own_stream ? getStreamFromPool() : c10::xpu::getDefaultXPUStream();
+      const c10::xpu::XPUStreamGuard guard(stream);
+      const auto pinned = at::full({256}, n).pin_memory(c10::Device(at::kXPU));
+      auto x = at::zeros({256}, kOnXPU);
+      for (const auto i : c10::irange(50)) {
+        (void)i;
+        x.add_(pinned.to(at::kXPU, at::kFloat, /*non_blocking=*/true));
+        x = x.clone();
+      }
+      sums[n] = x.sum().item<float>();
+    });
+    for (const auto n : c10::irange(kThreads)) {
+      EXPECT_EQ(sums[n], 256 * 50 * n);
+    }
+  }
+}
+
+TEST_F(XPUTensorTest, StatisticsWhileOperatorsRun) {
+  at::xpu::resetFallbackStatistics();
+  inThreads(3, [](int n) {
+    for (const auto i : c10::irange(100)) {
+      (void)i;
+      if (n == 0) {
+        at::xpu::fallbackStatistics();
+      } else {
+        at::ones({1}, kOnXPU);
+      }
+    }
+  });
+  uint64_t calls = 0;
+  for (const auto& count : at::xpu::fallbackStatistics()) {
+    calls += count.name.find("aten::fill_") == 0 ? count.calls : 0;
+  }
+  EXPECT_EQ(calls, 200);
+}

@@ -1,0 +1,463 @@
+#include <ATen/xpu/HostCall.h>
+
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/xpu/CachingHostAllocator.h>
+#include <ATen/xpu/detail/CPUAllocatorBase.h>
+#include <ATen/xpu/detail/NestedTensor.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <ATen/xpu/detail/SparseCsr.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace at::xpu {
+
+namespace {
+
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+void* bytesOf(const Storage& storage) {
+  return storage.unsafeGetStorageImpl()->data_ptr().get();
+}
+
+void waitForCurrentStream() {
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  if (!stream.query()) {
+    stream.synchronize();
+  }
+}
+
+void dropOwner(void* owner) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(owner));
+}
+
+/// The bytes of a storage, for a storage of another device.
+DataPtr share(const Storage& storage, Device device) {
+  auto* owner = storage.unsafeGetStorageImpl();
+  c10::raw::intrusive_ptr::incref(owner);
+  return {bytesOf(storage), owner, &dropOwner, device};
+}
+
+Storage newStorage(size_t nbytes, DataPtr data, c10::Allocator* allocator) {
+  return Storage(
+      c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(),
+          nbytes,
+          std::move(data),
+          allocator,
+          /*resizable=*/true));
+}
+
+Storage newDeviceStorage(size_t nbytes, DataPtr data, DeviceIndex device) {
+  data.unsafe_set_device(Device(kXPU, device));
+  return newStorage(nbytes, std::move(data), allocator::get());
+}
+
+// Note [Memory that CPU kernels allocate]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// A CPU kernel allocates its results itself. To have them in the device's
+// memory, counted by its allocator, PyTorch's CPU allocator is replaced by one
+// that asks the former one, except on a thread that is in a HostCall on host
+// memory.
+thread_local bool redirected = false;
+
+/// Device memory for CPU kernels.
+struct DeviceMemoryForHost final : detail::CPUAllocatorBase {
+  DataPtr allocateBytes(size_t nbytes) const final {
+    used.store(true, std::memory_order_relaxed);
+    void* const data = allocator::raw_alloc(nbytes);
+    // Work that uses the block's former contents may be on the stream by now.
+    waitForCurrentStream();
+    return {data, data, raw_deleter(), Device(kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const final {
+    return allocator::get()->raw_deleter();
+  }
+
+  mutable std::atomic<bool> used{false}; // at any time
+};
+
+struct RedirectingAllocator final : detail::CPUAllocatorBase {
+  RedirectingAllocator() {
+    c10::SetCPUAllocator(this, /*priority=*/0);
+  }
+  DataPtr allocateBytes(size_t nbytes) const final {
+    return redirected ? device.allocate(nbytes) : former->allocate(nbytes);
+  }
+  // raw_deallocate does not say which of the two the memory is from.
+  c10::DeleterFnPtr raw_deleter() const final {
+    return &deleteEither;
+  }
+  static void deleteEither(void* data);
+
+  c10::Allocator* const former = c10::GetCPUAllocator();
+  mutable DeviceMemoryForHost device;
+};
+
+RedirectingAllocator cpu_allocator;
+
+void RedirectingAllocator::deleteEither(void* data) {
+  // There may be no device to ask.
+  const bool from_device =
+      cpu_allocator.device.used.load(std::memory_order_relaxed) &&
+      !c10::xpu::is_in_bad_fork() &&
+      sycl::get_pointer_type(data, c10::xpu::get_device_context()) ==
+          sycl::usm::alloc::device;
+  (from_device ? cpu_allocator.device.raw_deleter()
+               : cpu_allocator.former->raw_deleter())(data);
+}
+
+/// The bytes of its storage that a tensor uses, from the first to the last.
+std::pair<int64_t, int64_t> spanOf(const Tensor& tensor) {
+  if (tensor.is_nested()) {
+    return {0, static_cast<int64_t>(tensor.storage().nbytes())};
+  }
+  const auto itemsize = static_cast<int64_t>(tensor.dtype().itemsize());
+  const int64_t begin = tensor.storage_offset() * itemsize;
+  if (tensor.numel() == 0) {
+    return {begin, begin};
+  }
+  int64_t last = 0;
+  for (const auto i : c10::irange(tensor.dim())) {
+    last += (tensor.size(i) - 1) * tensor.stride(i);
+  }
+  return {begin, begin + (last + 1) * itemsize};
+}
+
+c10::DispatchKey keyFor(c10::DispatchKey functionality, DeviceType device) {
+  return c10::toRuntimePerBackendFunctionalityKey(
+      functionality,
+      device == kCPU ? c10::BackendComponent::CPUBit
+                     : c10::BackendComponent::XPUBit);
+}
+
+/// A tensor with the shape and the bits of `like`, over another storage.
+Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
+  constexpr c10::DispatchKeySet kBits(
+      {c10::DispatchKey::Conjugate,
+       c10::DispatchKey::Negative,
+       c10::DispatchKey::ZeroTensor});
+  const auto device = storage.device_type();
+  const bool quantized = like.is_quantized();
+  const auto functionality = quantized ? c10::DispatchKey::Quantized
+      : like.is_nested()               ? c10::DispatchKey::NestedTensor
+                                       : c10::DispatchKey::Dense;
+  const auto keys = (like.key_set() & kBits) |
+      c10::DispatchKeySet(keyFor(functionality, device));
+  if (like.is_nested()) {
+    return detail::newNested(like, std::move(storage), keys, offset);
+  }
+  auto tensor = quantized
+      ? at::detail::make_tensor<QTensorImpl>(
+            std::move(storage), keys, like.dtype(), like.quantizer())
+      : at::detail::make_tensor<c10::TensorImpl>(
+            std::move(storage), keys, like.dtype());
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(like.sizes(), like.strides());
+  impl->set_storage_offset(offset);
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) {
+    impl->set_wrapped_number(true);
+  }
+  return tensor;
+}
+
+SparseTensorImpl* sparseOf(const Tensor& tensor) {
+  return static_cast<SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+/// Gives `to` the shape of `from`, and its parts as `convert` returns them.
+void setSparse(
+    const Tensor& to,
+    const Tensor& from,
+    const detail::Convert& convert) {
+  if (!from.is_sparse()) {
+    return detail::setSparseCsr(to, from, convert);
+  }
+  const auto* source = sparseOf(from);
+  auto* target = sparseOf(to);
+  target->raw_resize_(source->sparse_dim(), source->dense_dim(), from.sizes());
+  target->set_indices_and_values_unsafe(
+      convert(source->indices()), convert(source->values()));
+  target->set_coalesced(source->coalesced());
+}
+
+/// The same on another device.
+Tensor newSparse(
+    const Tensor& like,
+    Device device,
+    const detail::Convert& convert) {
+  if (!like.is_sparse()) {
+    return detail::newSparseCsr(like, device, convert);
+  }
+  auto tensor = at::detail::make_tensor<SparseTensorImpl>(
+      c10::DispatchKeySet(keyFor(c10::DispatchKey::Sparse, device.type())),
+      like.dtype());
+  setSparse(tensor, like, convert);
+  return tensor;
+}
+
+} // namespace
+
+bool isHostMemory(DeviceIndex device) {
+  static const bool allowed = [] {
+    const char* const value = std::getenv("TORCH_XPU_HOST_MEMORY");
+    return !value || std::string(value) != "0";
+  }();
+  return allowed &&
+      c10::xpu::get_device_properties(device).device_type ==
+      sycl::info::device_type::cpu;
+}
+
+Storage hostAlias(const Storage& storage) {
+  TORCH_CHECK(
+      storage.device_type() == kXPU && isHostMemory(storage.device().index()),
+      "Cannot alias the memory of ",
+      storage.device(),
+      " on the CPU: it is not host memory. Copy it with .cpu().");
+  return newStorage(
+      storage.nbytes(), share(storage, Device(kCPU)), &cpu_allocator.device);
+}
+
+Storage deviceAlias(const Storage& storage, DeviceIndex device) {
+  TORCH_CHECK(
+      storage.device_type() == kCPU && isHostMemory(device),
+      "Cannot alias memory of ",
+      storage.device(),
+      " on ",
+      Device(kXPU, device),
+      ": the device's memory is not host memory. Copy it with .to(\"xpu\").");
+  return newDeviceStorage(
+      storage.nbytes(), share(storage, Device(kXPU, device)), device);
+}
+
+HostCall::HostCall(DeviceIndex device, bool pinned)
+    : device_(device),
+      host_memory_(isHostMemory(device)),
+      pinned_(pinned),
+      outer_redirect_(redirected) {
+  if (device != c10::xpu::current_device()) {
+    guard_.set_index(device);
+  }
+  waitForCurrentStream();
+  redirected = host_memory_;
+}
+
+HostCall::~HostCall() {
+  redirected = outer_redirect_;
+}
+
+HostCall::Region& HostCall::regionOf(const Tensor& tensor) {
+  const auto span = spanOf(tensor);
+  for (auto& region : regions_) {
+    if (region.device.is_alias_of(tensor.storage()) &&
+        (host_memory_ || !region.host ||
+         (region.begin <= span.first && span.second <= region.end))) {
+      region.begin = std::min(region.begin, span.first);
+      region.end = std::max(region.end, span.second);
+      return region;
+    }
+  }
+  regions_.push_back({tensor.storage(), span.first, span.second, {}});
+  return regions_.back();
+}
+
+void HostCall::expect(const Tensor& tensor) {
+  if (!host_memory_ && tensor.is_xpu() && tensor.layout() == kStrided) {
+    regionOf(tensor);
+  }
+}
+
+void HostCall::copy(void* to, const void* from, size_t nbytes) {
+  if (nbytes == 0 || !from) { // a ZeroTensor has no memory
+    return;
+  }
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  const detail::RecordWork record(
+      detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
+  C10_XPU_CHECK(stream.queue().memcpy(to, from, nbytes).wait_and_throw());
+  bytes_copied_ += nbytes;
+}
+
+Storage HostCall::newHostStorage(Region& region) {
+  if (host_memory_) {
+    region.begin = 0;
+    return hostAlias(region.device);
+  }
+  const size_t nbytes = region.end - region.begin;
+  auto storage = newStorage(
+      nbytes,
+      (pinned_ ? getCachingHostAllocator() : c10::GetCPUAllocator())
+          ->allocate(nbytes),
+      c10::GetCPUAllocator());
+  copy(
+      bytesOf(storage),
+      static_cast<const char*>(bytesOf(region.device)) + region.begin,
+      nbytes);
+  return storage;
+}
+
+Tensor HostCall::toHost(const Tensor& tensor, bool written) {
+  if (!tensor.defined() || !tensor.is_xpu()) {
+    return tensor;
+  }
+  for (auto& argument : arguments_) {
+    if (argument.device.is_same(tensor)) {
+      argument.written |= written;
+      return argument.host;
+    }
+  }
+  auto host = tensor.layout() == kStrided
+      ? toHostStrided(tensor)
+      : newSparse(tensor, Device(kCPU), [&](const Tensor& part) {
+          return toHost(part);
+        });
+  if (tensor.requires_grad()) {
+    host.set_requires_grad(true); // kernels ask, to choose how to compute
+  }
+  arguments_.push_back({tensor, host, written});
+  return host;
+}
+
+Tensor HostCall::toHostStrided(const Tensor& tensor) {
+  auto& region = regionOf(tensor);
+  if (!region.host) {
+    region.host = newHostStorage(region);
+  }
+  return newTensor(
+      tensor,
+      region.host,
+      tensor.storage_offset() - region.firstElement(tensor));
+}
+
+HostCall::Region* HostCall::findHost(const Storage& host) {
+  for (auto& region : regions_) {
+    if (region.host.unsafeGetStorageImpl() == host.unsafeGetStorageImpl()) {
+      return &region;
+    }
+  }
+  return nullptr;
+}
+
+HostCall::Region& HostCall::toDevice(const Storage& host, bool may_move) {
+  if (auto* region = findHost(host)) {
+    return *region;
+  }
+  const size_t nbytes = host.nbytes();
+  Storage device;
+  if (!host_memory_) {
+    device =
+        newDeviceStorage(nbytes, allocator::get()->allocate(nbytes), device_);
+    copy(bytesOf(device), bytesOf(host), nbytes);
+  } else if (may_move && host.use_count() == 1) {
+    device = newDeviceStorage(
+        nbytes, host.unsafeGetStorageImpl()->set_data_ptr(DataPtr()), device_);
+  } else {
+    device = deviceAlias(host, device_);
+  }
+  // Another result may share it.
+  regions_.push_back({std::move(device), 0, int64_t(nbytes), host});
+  return regions_.back();
+}
+
+Tensor HostCall::toDevice(const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.device().is_cpu()) {
+    return tensor;
+  }
+  for (auto& argument : arguments_) {
+    if (argument.host.is_same(tensor)) {
+      return argument.device;
+    }
+  }
+  if (tensor.layout() != kStrided) {
+    return newSparse(tensor, Device(kXPU, device_), [&](const Tensor& part) {
+      return toDevice(part);
+    });
+  }
+  const auto& region = toDevice(tensor.storage(), tensor.use_count() == 1);
+  return newTensor(
+      tensor,
+      region.device,
+      tensor.storage_offset() + region.firstElement(tensor));
+}
+
+void HostCall::finish(Region& region) {
+  if (!region.written) {
+    return;
+  }
+  auto* host = region.host.unsafeGetStorageImpl();
+  auto* device = region.device.unsafeGetStorageImpl();
+  if (host_memory_) {
+    if (bytesOf(region.host) != bytesOf(region.device)) {
+      // A kernel has resized it.
+      auto data = host->set_data_ptr(DataPtr());
+      data.unsafe_set_device(Device(kXPU, device_));
+      device->set_data_ptr(std::move(data));
+    }
+    device->set_nbytes(host->nbytes());
+    return;
+  }
+  const size_t nbytes = host->nbytes();
+  if (region.begin + nbytes > device->nbytes()) {
+    auto data = allocator::get()->allocate(region.begin + nbytes);
+    copy(data.get(), bytesOf(region.device), region.begin);
+    device->set_data_ptr(std::move(data));
+    device->set_nbytes(region.begin + nbytes);
+  }
+  copy(
+      static_cast<char*>(bytesOf(region.device)) + region.begin,
+      bytesOf(region.host),
+      nbytes);
+}
+
+void HostCall::finish(Argument& argument) {
+  if (!argument.written) {
+    return;
+  }
+  const auto& from = argument.host;
+  if (from.layout() != kStrided) {
+    setSparse(argument.device, from, [&](const Tensor& part) {
+      toDevice(part.storage(), /*may_move=*/false).written = true;
+      return toDevice(part);
+    });
+    return;
+  }
+  auto* to = argument.device.unsafeGetTensorImpl();
+  auto& region = toDevice(from.storage(), /*may_move=*/false);
+  region.written = true;
+  if (from.is_nested()) {
+    return; // an operator that writes one keeps its shape
+  }
+  if (to->unsafe_storage().unsafeGetStorageImpl() !=
+      region.device.unsafeGetStorageImpl()) {
+    to->set_storage_keep_dtype(region.device);
+  }
+  to->_set_conj(from.is_conj());
+  to->_set_neg(from.is_neg());
+  if (to->sizes() != from.sizes() || to->strides() != from.strides()) {
+    to->set_sizes_and_strides(from.sizes(), from.strides());
+  }
+  const int64_t offset = from.storage_offset() + region.firstElement(from);
+  if (to->storage_offset() != offset) {
+    to->set_storage_offset(offset);
+  }
+}
+
+void HostCall::finish() {
+  for (auto& argument : arguments_) {
+    finish(argument);
+  }
+  for (auto& region : regions_) {
+    finish(region);
+  }
+}
+
+} // namespace at::xpu

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/util/SmallVector.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <cstdint>
+
+namespace at::xpu {
+
+// Note [Host memory]
+// ~~~~~~~~~~~~~~~~~~
+// The memory of a SYCL CPU device is host memory: what works on CPU tensors can
+// work on the bytes of an XPU tensor. TORCH_XPU_HOST_MEMORY=0 has such devices
+// treated like a GPU, to try on any machine what happens there.
+//
+// An alias is a storage of the other device over the same bytes, made in O(1).
+// It keeps the storage that it was made from alive, and has its size: resizing
+// one is not seen by the other.
+
+/// Whether CPU kernels can work on the memory of the device.
+C10_EXPORT bool isHostMemory(DeviceIndex device);
+
+/// The CPU's alias of a storage on an XPU device, and the reverse. Neither
+/// waits for work on a stream. Raise where the memory is not host memory.
+C10_EXPORT Storage hostAlias(const Storage& storage);
+C10_EXPORT Storage deviceAlias(const Storage& storage, DeviceIndex device);
+
+/// One computation on the host with tensors of an XPU device:
+///
+///   HostCall call(x.device().index());
+///   Tensor y = call.toDevice(at::tanh(call.toHost(x)));
+///   call.finish();
+///
+/// It takes its place on the current stream: the constructor waits until the
+/// stream is idle. Where the memory is host memory, nothing is copied, and what
+/// CPU kernels allocate in the meantime on this thread is memory of the device.
+/// Elsewhere arguments and results are copied, the arguments to pinned memory
+/// unless `pinned` is false: kernels for sparse tensors compare what is pinned.
+class C10_EXPORT HostCall {
+ public:
+  explicit HostCall(DeviceIndex device, bool pinned = true);
+  ~HostCall();
+  HostCall(const HostCall&) = delete;
+  HostCall& operator=(const HostCall&) = delete;
+
+  /// Says that toHost will be asked for this tensor. Needed only where several
+  /// arguments may overlap and one of them is written.
+  void expect(const Tensor& tensor);
+
+  /// The CPU tensor for one of XPU; any other is returned as it is. A tensor
+  /// that will be written, resized or otherwise changed has to say so.
+  Tensor toHost(const Tensor& tensor, bool written = false);
+
+  /// The XPU tensor for a CPU tensor that was computed: the argument itself
+  /// where toHost made it, a view of one where it shares its storage, else a
+  /// tensor with the bytes of the host's.
+  Tensor toDevice(const Tensor& tensor);
+
+  /// Does to the arguments that were written what was done to their CPU
+  /// tensors. Without it they are undefined.
+  void finish();
+
+  /// What was copied between host and device so far.
+  uint64_t bytesCopied() const {
+    return bytes_copied_;
+  }
+
+ private:
+  // A part of an XPU storage and the CPU storage that stands for it.
+  struct Region {
+    /// Where it begins, in elements of the tensor's type.
+    int64_t firstElement(const Tensor& tensor) const {
+      return begin / static_cast<int64_t>(tensor.dtype().itemsize());
+    }
+
+    Storage device;
+    int64_t begin; // bytes
+    int64_t end;
+    Storage host; // null until it is needed
+    bool written = false;
+  };
+  struct Argument {
+    Tensor device;
+    Tensor host;
+    bool written;
+  };
+
+  Region& regionOf(const Tensor& tensor);
+  Storage newHostStorage(Region& region);
+  Tensor toHostStrided(const Tensor& tensor);
+  Region* findHost(const Storage& host);
+  Region& toDevice(const Storage& host, bool may_move);
+  void finish(Region& region);
+  void finish(Argument& argument);
+  void copy(void* to, const void* from, size_t nbytes);
+
+  const DeviceIndex device_;
+  const bool host_memory_;
+  const bool pinned_;
+  const bool outer_redirect_;
+  c10::xpu::OptionalXPUGuard guard_;
+  uint64_t bytes_copied_ = 0;
+  c10::SmallVector<Region, 4> regions_;
+  c10::SmallVector<Argument, 4> arguments_;
+};
+
+} // namespace at::xpu

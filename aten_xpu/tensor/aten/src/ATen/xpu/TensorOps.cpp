@@ -1,0 +1,264 @@
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/xpu/CachingHostAllocator.h>
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/Operators.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUGuard.h>
+#include <c10/xpu/impl/XPUBarrier.h>
+
+#include <optional>
+#include <utility>
+
+// The operators that are about memory and its layout.
+
+namespace at::xpu {
+
+namespace {
+
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::XPU);
+
+/// The device that a factory function is asked for; -1 for the current one. The
+/// first of all brings XPU up.
+DeviceIndex deviceFor(
+    c10::optional<Layout> layout,
+    c10::optional<Device> device,
+    c10::optional<bool> pin_memory) {
+  TORCH_CHECK(
+      c10::layout_or_default(layout) == kStrided,
+      "Expected a strided layout, got ",
+      c10::layout_or_default(layout));
+  TORCH_CHECK(
+      !c10::pinned_memory_or_default(pin_memory),
+      "Only dense CPU tensors can be pinned");
+  static const bool initialized = [] {
+    allocator::init(c10::xpu::device_count_ensure_non_zero());
+    detail::registerFallbacks();
+    return true;
+  }();
+  (void)initialized;
+  return device ? device->index() : -1;
+}
+
+Tensor empty(
+    IntArrayRef size,
+    c10::optional<ScalarType> dtype,
+    c10::optional<Layout> layout,
+    c10::optional<Device> device,
+    c10::optional<bool> pin_memory,
+    c10::optional<MemoryFormat> format) {
+  const c10::xpu::XPUGuard guard(deviceFor(layout, device, pin_memory));
+  return at::detail::empty_generic(
+      size, allocator::get(), kKeys, c10::dtype_or_default(dtype), format);
+}
+
+Tensor empty_strided(
+    IntArrayRef size,
+    IntArrayRef stride,
+    c10::optional<ScalarType> dtype,
+    c10::optional<Layout> layout,
+    c10::optional<Device> device,
+    c10::optional<bool> pin_memory) {
+  const c10::xpu::XPUGuard guard(deviceFor(layout, device, pin_memory));
+  return at::detail::empty_strided_generic(
+      size, stride, allocator::get(), kKeys, c10::dtype_or_default(dtype));
+}
+
+/// Makes the tensor's storage large enough, and keeps what is in it.
+void growStorage(const Tensor& tensor, size_t nbytes) {
+  auto* const storage = tensor.storage().unsafeGetStorageImpl();
+  const size_t old_nbytes = storage->nbytes();
+  if (nbytes <= old_nbytes) {
+    return;
+  }
+  TORCH_CHECK(
+      storage->resizable(), "Trying to resize storage that is not resizable");
+  const auto device = storage->device();
+  const c10::xpu::XPUGuard guard(device);
+  auto data = allocator::get()->allocate(nbytes);
+  if (old_nbytes > 0) {
+    C10_XPU_CHECK(
+        c10::xpu::getCurrentXPUStream()
+            .queue()
+            .memcpy(data.get(), storage->data_ptr().get(), old_nbytes)
+            .wait_and_throw());
+  }
+  storage->set_data_ptr(std::move(data));
+  storage->set_nbytes(nbytes);
+}
+
+const Tensor& resize_(
+    const Tensor& self,
+    IntArrayRef size,
+    c10::optional<MemoryFormat> format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  if (self.sizes() != size) {
+    growStorage(
+        self,
+        at::detail::computeStorageNbytesContiguous(
+            size, self.dtype().itemsize(), self.storage_offset()));
+    impl->set_sizes_contiguous(size);
+  }
+  if (format) {
+    TORCH_CHECK(
+        *format != MemoryFormat::Preserve,
+        "Unsupported memory format",
+        *format);
+    impl->empty_tensor_restride(*format);
+  }
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): the schema's
+  return self;
+}
+
+Tensor& set_storage(
+    Tensor& self,
+    Storage source,
+    int64_t offset,
+    IntArrayRef size,
+    IntArrayRef stride) {
+  at::native::checkSetStorage(self, source, offset, size, stride);
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (stride.data()) {
+    impl->set_sizes_and_strides(size, stride);
+  } else {
+    impl->set_sizes_contiguous(size);
+  }
+  growStorage(
+      self,
+      at::detail::computeStorageNbytes(
+          self.sizes(), self.strides(), self.dtype().itemsize(), offset));
+  return self;
+}
+
+Tensor& set_whole_storage(Tensor& self, Storage source) {
+  const auto count =
+      static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_storage(self, std::move(source), 0, {count}, {});
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  return self.is_same(source) ? self
+                              : set_storage(
+                                    self,
+                                    source.storage(),
+                                    source.storage_offset(),
+                                    source.sizes(),
+                                    source.strides());
+}
+
+Tensor& set_empty(Tensor& self) {
+  const c10::xpu::XPUGuard guard(self.device());
+  return set_whole_storage(
+      self, Storage(Storage::use_byte_size_t(), 0, allocator::get(), true));
+}
+
+/// Whether a copy of bytes, from the first to the last, is a copy.
+bool sameLayout(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
+      a.strides() == b.strides() && a.is_non_overlapping_and_dense() &&
+      a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+/// Whether the work of the stream is waited for together with the tensor's
+/// memory: it is that of a device, or pinned by the caching allocator.
+bool staysUntil(const Tensor& tensor, c10::xpu::XPUStream stream) {
+  return tensor.is_xpu() ||
+      CachingHostAllocator_recordEvent(
+             tensor.data_ptr(),
+             tensor.storage().data_ptr().get_context(),
+             stream);
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+  if (self.is_same(src) || self.numel() == 0) {
+    return self;
+  }
+  const auto device = (self.is_xpu() ? self : src).device().index();
+  if (self.is_xpu() && src.is_xpu() && self.device() != src.device()) {
+    HostCall from(src.device().index());
+    return copy_(self, from.toHost(src), /*non_blocking=*/false);
+  }
+  const c10::xpu::XPUGuard guard(device);
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  const bool asynchronous = non_blocking || (self.is_xpu() && src.is_xpu());
+  const size_t nbytes = self.numel() * self.dtype().itemsize();
+  if (sameLayout(self, src) &&
+      (!isHostMemory(device) || (asynchronous && !stream.query()))) {
+    const auto copied = [&] {
+      const detail::RecordWork record(
+          detail::RecordWork::By::Stream, "Memcpy", stream, nbytes);
+      return C10_XPU_CHECK(
+          stream.queue().memcpy(self.data_ptr(), src.data_ptr(), nbytes));
+    }();
+    if (asynchronous && staysUntil(self, stream) && staysUntil(src, stream)) {
+      c10::xpu::impl::waitIfBlocking(stream, copied);
+    } else {
+      stream.synchronize();
+    }
+    return self;
+  }
+  HostCall call(device);
+  call.expect(self);
+  call.expect(src);
+  const auto to = call.toHost(self, /*written=*/true);
+  const auto from = call.toHost(src);
+  std::optional<detail::RecordWork> record;
+  if (isHostMemory(device)) {
+    record.emplace(detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
+  }
+  to.copy_(from);
+  record.reset();
+  call.finish();
+  return self;
+}
+
+Tensor _copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  auto to = dst;
+  return copy_(to, self, non_blocking);
+}
+
+Tensor _copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  auto to = dst.resize_(self.sizes());
+  return copy_(to, self, /*non_blocking=*/false);
+}
+
+void record_stream(Tensor& self, c10::Stream stream) {
+  allocator::recordStream(
+      self.storage().data_ptr(), c10::xpu::XPUStream(stream));
+}
+
+} // namespace
+
+namespace detail {
+
+void implementTensorOps(torch::Library& library) {
+  library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("empty_strided", TORCH_FN(empty_strided));
+  library.impl("resize_", TORCH_FN(resize_));
+  library.impl("set_", TORCH_FN(set_empty));
+  library.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
+  library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
+  library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  library.impl("as_strided", &at::native::as_strided_tensorimpl);
+  library.impl("view", &at::native::view);
+  library.impl("_reshape_alias", &at::native::_reshape_alias);
+  library.impl("unfold", &at::native::unfold);
+  library.impl("copy_", TORCH_FN(copy_));
+  library.impl("_copy_from", TORCH_FN(_copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
+  library.impl("record_stream", TORCH_FN(record_stream));
+}
+
+} // namespace detail
+} // namespace at::xpu

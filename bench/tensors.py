@@ -1,0 +1,144 @@
+"""Tensors on XPU beside those of the CPU, in one process: ratios of times, and memory.
+
+For devices whose memory is host memory. Run it with the PyTorch to measure:
+`make python FILE=bench/tensors.py`, or the Python of a stock torch with the extension.
+"""
+
+import os
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+ROUNDS = 11
+
+
+def seconds(function, count):
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return (time.perf_counter() - start) / count
+
+
+def compare(name, bound, on_cpu, on_xpu, count):
+    """The rounds alternate, so that both have the same machine."""
+    for function in (on_cpu, on_xpu):
+        seconds(function, max(1, count // 10))
+    pairs = [(seconds(on_cpu, count), seconds(on_xpu, count)) for _ in range(ROUNDS)]
+    ratios = sorted(xpu / cpu for cpu, xpu in pairs)
+    ratio = statistics.median(ratios)
+    times = [statistics.median(column) * 1e6 for column in zip(*pairs, strict=True)]
+    verdict = "met" if ratio <= bound else "MISSED"
+    print(
+        f"{name:38} {times[0]:10.2f} us {times[1]:10.2f} us {ratio:6.2f}"
+        f" ({ratios[0]:.2f} .. {ratios[-1]:.2f})  <= {bound}  {verdict}"
+    )
+
+
+class Block(nn.Module):
+    def __init__(self, width, out, stride):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(width, out, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(out),
+            nn.ReLU(),
+            nn.Conv2d(out, out, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
+        same = stride == 1 and width == out
+        self.short = (
+            nn.Identity()
+            if same
+            else nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+        )
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.short(x))
+
+
+def resnet18():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    width = 64
+    for out in (64, 128, 256, 512):
+        layers += [Block(width, out, 1 if out == 64 else 2), Block(out, out, 1)]
+        width = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def transformer():
+    layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+
+
+def steps(model, x):
+    """Forward and backward, on both devices."""
+    for device in ("cpu", "xpu"):
+        on_device, data = model().to(device), x.to(device)
+
+        def step(on_device=on_device, data=data):
+            on_device.zero_grad()
+            on_device(data).square().mean().backward()
+
+        yield step
+
+
+def memory():
+    """Bytes: allocated on the device, reserved there, and of the process."""
+    torch.xpu.synchronize()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    process = pages * os.sysconf("SC_PAGE_SIZE")
+    return torch.xpu.memory_allocated(), torch.xpu.memory_reserved(), process
+
+
+def hold_memory(count=10_000, warm=1_000, bound=1 << 20):
+    """Trains, and says by how much memory grew; `bound` is for the process."""
+    layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(144, 3)).to("xpu")
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(warm + count):
+        if step == warm:
+            before = memory()
+        x, y = torch.randn(8, 1, 8, 8).to("xpu"), torch.randint(3, (8,)).to("xpu")
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    allocated, reserved, process = (now - then for now, then in zip(memory(), before, strict=True))
+    verdict = "met" if allocated == reserved == 0 and process <= bound else "MISSED"
+    print(
+        f"{count:,} training steps: allocated +{allocated} B, reserved +{reserved} B, "
+        f"process +{process / 1e6:.2f} MB  <= {bound / 1e6:.2f}  {verdict}"
+    )
+
+
+def main():
+    print(f"torch {torch.__version__}, {torch.xpu.get_device_name(0)}")
+    print(f"{'':38} {'CPU':>13} {'XPU':>13}  ratio")
+    compare(
+        "empty(16)",
+        1.2,
+        lambda: torch.empty(16, device="cpu"),
+        lambda: torch.empty(16, device="xpu"),
+        20_000,
+    )
+    for name, bound, operator, a, count in (
+        ("add of 16 floats", 1.5, torch.add, torch.randn(16), 10_000),
+        ("add of 2^20 floats", 1.03, torch.add, torch.randn(1 << 20), 200),
+        ("mm of 512", 1.02, torch.mm, torch.randn(512, 512), 20),
+    ):
+        x = a.to("xpu")
+        compare(name, bound, partial(operator, a, a), partial(operator, x, x), count)
+    compare(
+        "ResNet-18, 4 x 3 x 64 x 64, training", 1.03, *steps(resnet18, torch.randn(4, 3, 64, 64)), 2
+    )
+    compare(
+        "6 layers of transformer, training", 1.03, *steps(transformer, torch.randn(4, 64, 128)), 4
+    )
+    hold_memory()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+// Private pools of memory on real devices.
+
+#include <c10/xpu/test/impl/XPUTestUtil.h>
+
+#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace allocator = c10::xpu::XPUCachingAllocator;
+using c10::xpu::MemPool;
+using c10::xpu::MempoolId_t;
+using namespace c10::xpu::test;
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+bool always(sycl::queue* /*queue*/) {
+  return true;
+}
+
+class XPUMemPoolTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    C10_XPU_NEEDS_DEVICES(1);
+    c10::xpu::set_device(0);
+    allocator::init(c10::xpu::device_count());
+    allocator::emptyCache();
+    ASSERT_EQ(allocator::snapshot().size(), 0);
+  }
+  void TearDown() override {
+    allocator::emptyCache();
+    EXPECT_EQ(allocator::snapshot().size(), 0) << "the test left memory";
+  }
+
+  // Whether the segment of an address is of the pool, where it is of any.
+  static bool isIn(MempoolId_t pool, const void* ptr) {
+    const auto at = reinterpret_cast<int64_t>(ptr);
+    for (const auto& segment : allocator::snapshot(pool)) {
+      EXPECT_EQ(segment.owner_private_pool_id, pool);
+      if (at >= segment.address && at < segment.address + segment.total_size) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+} // namespace
+
+TEST_F(XPUMemPoolTest, IdsAreUnique) {
+  MemPool first;
+  MemPool second(nullptr, /*is_user_created=*/false);
+  EXPECT_EQ(first.id().first, 0);
+  EXPECT_GT(first.id().second, 0);
+  EXPECT_GT(second.id().first, 0);
+  EXPECT_EQ(second.id().second, 0);
+  EXPECT_NE(MemPool::graph_pool_handle(), MemPool::graph_pool_handle());
+  EXPECT_EQ(first.allocator(), nullptr);
+  EXPECT_EQ(first.device(), 0);
+}
+
+TEST_F(XPUMemPoolTest, GetsWhatTheFilterSends) {
+  MemPool pool;
+  const auto stream = c10::xpu::getStreamFromPool();
+  EXPECT_EQ(pool.use_count(), 1);
+  allocator::beginAllocateToPool(0, pool.id(), [&](sycl::queue* queue) {
+    return queue == &stream.queue();
+  });
+  EXPECT_EQ(pool.use_count(), 2);
+  void* const inside = allocator::raw_alloc_with_stream(512, stream);
+  void* const outside = allocator::raw_alloc(512);
+  allocator::endAllocateToPool(0, pool.id());
+  void* const after = allocator::raw_alloc_with_stream(512, stream);
+  EXPECT_TRUE(isIn(pool.id(), inside));
+  EXPECT_FALSE(isIn(pool.id(), outside));
+  EXPECT_FALSE(isIn(pool.id(), after));
+  allocator::releasePool(0, pool.id());
+  EXPECT_EQ(pool.use_count(), 1);
+  for (void* const ptr : {inside, outside, after}) {
+    allocator::raw_delete(ptr);
+  }
+}
+
+TEST_F(XPUMemPoolTest, KeepsItsMemoryWhileItLives) {
+  auto pool = std::make_unique<MemPool>();
+  const MempoolId_t id = pool->id();
+  allocator::beginAllocateToPool(0, id, &always);
+  allocator::raw_delete(allocator::raw_alloc(512));
+  void* const kept = allocator::raw_alloc(3 * kMiB);
+  allocator::endAllocateToPool(0, id);
+  allocator::releasePool(0, id);
+  allocator::emptyCache();
+  allocator::emptyCache(id);
+  EXPECT_EQ(allocator::snapshot(id).size(), 2);
+  pool.reset();
+  EXPECT_EQ(allocator::getPoolUseCount(0, id), 0);
+  EXPECT_EQ(allocator::snapshot(id).size(), 1);
+  allocator::raw_delete(kept);
+}
+
+TEST_F(XPUMemPoolTest, ServesAsTheLastResortIfItMay) {
+  const size_t total = c10::xpu::get_device_properties(0).global_mem_size;
+  for (const bool use_on_oom : {false, true}) {
+    MemPool pool(nullptr, /*is_user_created=*/true, use_on_oom);
+    allocator::beginAllocateToPool(0, pool.id(), &always);
+    allocator::raw_delete(allocator::raw_alloc(4 * kMiB));
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    const double part = 5.0 * kMiB / static_cast<double>(total);
+    allocator::setMemoryFraction(part, 0);
+    if (use_on_oom) {
+      void* const ptr = allocator::raw_alloc(4 * kMiB);
+      EXPECT_TRUE(isIn(pool.id(), ptr));
+      allocator::raw_delete(ptr);
+    } else {
+      EXPECT_THROW(allocator::raw_alloc(4 * kMiB), c10::OutOfMemoryError);
+    }
+    allocator::setMemoryFraction(1, 0);
+  }
+}
+
+TEST_F(XPUMemPoolTest, OutOfMemoryTakesFromReleasedPools) {
+  const size_t total = c10::xpu::get_device_properties(0).global_mem_size;
+  const MempoolId_t id = MemPool::graph_pool_handle();
+  allocator::beginAllocateToPool(0, id, &always);
+  allocator::raw_delete(allocator::raw_alloc(4 * kMiB));
+  allocator::endAllocateToPool(0, id);
+  allocator::releasePool(0, id);
+  EXPECT_EQ(allocator::snapshot(id).size(), 1);
+  allocator::setMemoryFraction(5.0 * kMiB / static_cast<double>(total), 0);
+  void* const ptr = allocator::raw_alloc(4 * kMiB);
+  EXPECT_EQ(allocator::snapshot(id).size(), 0);
+  allocator::raw_delete(ptr);
+  allocator::setMemoryFraction(1, 0);
+}
+
+TEST_F(XPUMemPoolTest, ExternalQueuesHavePoolsToo) {
+  sycl::queue queue(
+      c10::xpu::get_device_context(),
+      c10::xpu::get_raw_device(0),
+      sycl::property::queue::in_order());
+  const auto stream = c10::xpu::getStreamFromExternal(&queue, 0);
+  MemPool pool;
+  allocator::beginAllocateToPool(0, pool.id(), &always);
+  void* const ptr = allocator::raw_alloc_with_stream(512, stream);
+  allocator::endAllocateToPool(0, pool.id());
+  allocator::releasePool(0, pool.id());
+  EXPECT_TRUE(isIn(pool.id(), ptr));
+  allocator::raw_delete(ptr);
+}
+
+TEST_F(XPUMemPoolTest, ThreadsUsePoolsOfTheirOwn) {
+  inThreads(4, [](size_t) {
+    const auto self = std::this_thread::get_id();
+    for (int i = 0; i < 20; ++i) {
+      MemPool pool;
+      allocator::beginAllocateToPool(0, pool.id(), [self](sycl::queue*) {
+        return std::this_thread::get_id() == self;
+      });
+      std::vector<void*> blocks;
+      blocks.reserve(20);
+      for (int k = 0; k < 20; ++k) {
+        blocks.push_back(allocator::raw_alloc(512));
+      }
+      allocator::endAllocateToPool(0, pool.id());
+      allocator::releasePool(0, pool.id());
+      const auto segments = allocator::snapshot(pool.id());
+      ASSERT_EQ(segments.size(), 1);
+      EXPECT_EQ(segments[0].allocated_size, 20 * 512);
+      for (void* const ptr : blocks) {
+        allocator::raw_delete(ptr);
+      }
+    }
+  });
+}

@@ -1,0 +1,41 @@
+r"""What ``torch.compile`` and ``torch.export`` have to be told about XPU.
+
+Inductor is told when it is first imported. That has to be before it registers Triton for
+XPU, and ``import torch`` cannot import it: that takes seconds. PyTorch has no entry point
+that it calls then, so a finder looks at the names of imported modules.
+"""
+
+import sys
+from typing import Any, Optional, Sequence
+
+import torch
+from torch._subclasses.fake_impls import register_op_impl
+from torch.nn.attention import SDPBackend
+
+
+class _Finder:
+    r"""A finder of modules that finds none."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Optional[Sequence[str]] = None, target: object = None
+    ) -> None:
+        # Whatever compiles with inductor imports this module first.
+        if name == "torch._inductor.compile_fx" and cls in sys.meta_path:
+            sys.meta_path.remove(cls)
+            from . import _inductor  # noqa: F401
+
+
+def _attention_of_fake_tensors(
+    mode: object, operator: object, query: torch.Tensor, *args: object, **kwargs: object
+) -> Any:
+    r"""PyTorch's own needs a build with XPU, and asserts without one."""
+    if query.device.type == "xpu":
+        return SDPBackend.MATH.value
+    return NotImplemented
+
+
+def install() -> None:
+    r"""Tells them, inductor later."""
+    sys.meta_path.insert(0, _Finder)
+    register_op_impl(torch.ops.aten._fused_sdp_choice.default)(_attention_of_fake_tensors)

@@ -1,0 +1,141 @@
+r"""Inductor's C++ backend, for XPU devices whose memory is host memory.
+
+Note [Inductor on host memory]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+The kernels that inductor generates for the CPU take raw pointers. SYCL's CPU device has
+host memory, so they run on its tensors too, once the stream is idle that is current.
+Inductor's registry takes the C++ scheduling for "xpu", and keeps what was registered
+before its own choice, Triton. This module has to be imported before inductor compiles:
+``_compile.py`` sees to that.
+
+Public is ``register_backend_for_device``. Private to PyTorch, and used here alone:
+
+- ``GPU_TYPES``: what is in it needs Triton, and is compiled with a GPU in mind.
+- ``BaseSchedulerNode.is_cpu``: the scheduler keeps what it does with loops for Triton
+  from nodes that the C++ backend compiles, and asks this.
+- ``device_need_guard``, as the scheduler knows it: code for devices that are not in
+  ``GPU_TYPES`` sets neither device nor stream.
+- The lowerings of ``argmax`` and ``argmin`` over several dimensions: what gives the index
+  in another memory layout than the contiguous is for "cpu" and Triton alone.
+- When ``CppScheduling`` flushes, and whether a graph has nodes on several streams.
+- The method of ``PythonWrapperCodegen`` that writes the calls of kernels. It knows
+  "xpu" as a device with Triton.
+"""
+
+import functools
+from typing import Any, Callable
+
+import torch
+from torch._inductor import config, ir, scheduler
+from torch._inductor.codegen.common import register_backend_for_device
+from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.codegen.wrapper import (
+    PythonWrapperCodegen,
+    SubgraphPythonWrapperCodegen,
+)
+from torch._inductor.lowering import lowerings
+from torch._inductor.utils import device_need_guard, GPU_TYPES
+
+
+def wait_for_stream(device: int) -> None:
+    r"""Waits until the current stream of a device is idle.
+
+    Generated code calls it before each kernel. It raises RuntimeError where the device's
+    memory is not host memory: code from inductor's cache may have been compiled for
+    another device.
+    """
+    _check_host_memory(device)
+    torch.accelerator.current_stream(device).synchronize()
+
+
+@functools.cache
+def _check_host_memory(device: int) -> None:
+    storage = torch.empty(1, dtype=torch.uint8, device=f"xpu:{device}").untyped_storage()
+    try:
+        torch.xpu._host_alias_storage(storage)  # type: ignore[attr-defined]
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"inductor cannot compile for xpu:{device}: it has kernels for the host only, "
+            "and the memory of this device is not host memory. Use "
+            'torch.compile(backend="aot_eager")'
+        ) from error
+
+
+class _Scheduling(CppScheduling):
+    r"""It collects the loops of several nodes for one kernel. Where streams or events
+    are used, each kernel has to be called between the operations that are around it."""
+
+    @functools.cached_property
+    def _uses_streams(self) -> bool:
+        assert self.scheduler is not None
+        return self.scheduler._has_multi_stream_nodes() or any(
+            node.get_device() is None for node in self.scheduler.nodes
+        )
+
+    def ready_to_flush(self) -> bool:
+        return super().ready_to_flush() or self._uses_streams
+
+
+class _Wrapper:
+    r"""What differs in code that calls C++ kernels with XPU tensors."""
+
+    def _generate_kernel_call_helper(
+        self, kernel_name: str, call_args: Any, *, device: Any, **kwargs: Any
+    ) -> None:
+        if device.type == "xpu":
+            _check_host_memory(device.index)
+            self.writeline(f"wait_for_stream({device.index})")  # type: ignore[attr-defined]
+            # Written as on the CPU: after the wait the pointers are all it takes.
+            device = torch.device("cpu")
+        super()._generate_kernel_call_helper(  # type: ignore[misc]
+            kernel_name, call_args, device=device, **kwargs
+        )
+
+
+class _SubgraphWrapper(_Wrapper, SubgraphPythonWrapperCodegen):
+    pass
+
+
+class _GraphWrapper(_Wrapper, PythonWrapperCodegen):
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: PythonWrapperCodegen | None,
+        partition_signatures: Any = None,
+    ) -> PythonWrapperCodegen:
+        if is_subgraph:
+            return _SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return _GraphWrapper()
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.writeline("from torch_xpu_runtime._inductor import wait_for_stream")
+
+
+def _of_contiguous(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(lowering)
+    def lower(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if dim is None and x.get_device().type == "xpu":
+            x = ir.ExternKernel.require_contiguous(x)
+        return lowering(x, dim, keepdim)
+
+    return lower
+
+
+def _is_compiled_for_host(node: scheduler.BaseSchedulerNode) -> bool:
+    device = node.get_device()
+    return device is not None and device.type in ("cpu", "xpu")
+
+
+def _needs_guard(device: str) -> bool:
+    return device == "xpu" or device_need_guard(device)
+
+
+GPU_TYPES.remove("xpu")
+scheduler.device_need_guard = _needs_guard
+scheduler.BaseSchedulerNode.is_cpu = _is_compiled_for_host  # type: ignore[method-assign]
+config.xpu_backend = "cpp"  # type: ignore[assignment]
+for _operator in (torch.ops.aten.argmax.default, torch.ops.aten.argmin.default):
+    lowerings[_operator] = _of_contiguous(lowerings[_operator])
+register_backend_for_device("xpu", _Scheduling, _GraphWrapper)

@@ -1,0 +1,98 @@
+"""The programs of examples/, run in an environment with nothing but what a user installs.
+
+What a program prints is compared with what is recorded in examples/output/, less figures:
+losses and shares of test data differ a little between releases and processors. A program
+judges those itself, and ends with an error.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.build import packages
+from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.yaml_file import Node
+from xpu_stack.wheel.environment import Environment
+
+LIST = "examples/list.yaml"
+_FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What there is to run."""
+
+    folder: Path
+    stage: str  # the first that they need
+    names: tuple[str, ...]
+    left_out: dict[str, str]  # on this base, and why
+
+    @classmethod
+    def load(cls, folder: Path, base: str) -> "Examples":
+        node = Node.load(folder / "list.yaml", LIST)
+        node.fields({"stage", "programs"})
+        names: list[str] = []
+        left_out: dict[str, str] = {}
+        for one in node["programs"].items():
+            one.fields({"name", "only", "why"} if "only" in one else {"name"})
+            if "only" in one and one["only"].text() != base:
+                left_out[one["name"].text()] = one["why"].text()
+            else:
+                names.append(one["name"].text())
+        return cls(folder, node["stage"].text(), tuple(names), left_out)
+
+
+def run(this: Environment, work: Workspace, stage: str) -> None:
+    """Runs the examples, if `stage` has what they need. What is wrong is a ToolError."""
+    folder = work.layout.repository / "examples"
+    if not folder.is_dir():
+        say("there are no examples")
+        return
+    examples = Examples.load(folder, work.base.name)
+    if examples.stage not in [one.name for one in work.series.up_to(stage.partition("/")[0])]:
+        say(f"the examples need the stage '{examples.stage}', and are not run")
+        return
+    with progress(None, "installing what the examples need"):
+        own = [folder / f"{name}.txt" for name in examples.names]
+        for file in (packages.REQUIREMENTS / "examples.txt", *filter(Path.exists, own)):
+            this.pip("install", "--no-compile", "--requirement", str(file))
+    for name in examples.names:
+        _run_one(this, folder, name)
+    for name, why in examples.left_out.items():
+        say(f"examples/{name}.py is left out: {why}")
+    say(f"examples: {', '.join(examples.names)} passed")
+
+
+def _run_one(this: Environment, folder: Path, name: str) -> None:
+    with progress(None, f"running examples/{name}.py"):
+        result = this.run(folder / f"{name}.py", mapping={"TORCH_XPU_MAPPING": "CPU"})
+    said = result.complaint + result.text
+    if result.code:
+        raise _failed(name, f"examples/{name}.py fails.", _last(said), said)
+    different = _differences(result.text, (folder / "output" / f"{name}.txt").read_text())
+    if different:
+        raise _failed(
+            name,
+            f"examples/{name}.py does not print what is in examples/output/{name}.txt.",
+            different[-1],
+            "\n".join(different),
+        )
+
+
+def _differences(found: str, recorded: str) -> list[str]:
+    before, now = (_FIGURE.sub("#", text).splitlines() for text in (recorded, found))
+    return [line for line in difflib.ndiff(before, now) if line.startswith(("- ", "+ "))]
+
+
+def _last(said: str) -> str:
+    return (said.splitlines() or ["it said nothing"])[-1]
+
+
+def _failed(name: str, what: str, why: str, detail: str) -> ToolError:
+    run = commands.make("python", FILE=f"examples/{name}.py")
+    again = f"{run} # does it run in the checkout?"
+    return ToolError(what, why=why, next=again, code=ExitCode.TESTS, detail=detail)

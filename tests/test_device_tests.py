@@ -1,0 +1,88 @@
+"""How PyTorch's own tests on a device are judged and told."""
+
+from pathlib import Path
+
+import pytest
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.testing.device_tests import Case, Selection, judge, markdown, publish, read
+
+CPU = Case("test_a", "TestViewCPU", "test_one_cpu_float32", "passed")
+XPU = Case("test_a", "TestViewXPU", "test_one_xpu_float32", "passed")
+NAME = "test_a.TestViewXPU.test_one_xpu_float32"
+
+
+def ends(case: Case, how: str, reason: str = "") -> Case:
+    return Case(case.file, case.group, case.name, how, reason)
+
+
+def test_only_tests_of_the_device_count() -> None:
+    table = judge([CPU, XPU, Case("test_a", "TestOther", "test_x", "failed")], "xpu", {})
+    assert table.total == {"passed": 1}
+    assert not table.problems
+
+
+@pytest.mark.parametrize(
+    ("cpu", "xpu", "expected", "kind", "problem"),
+    [
+        ("passed", "failed", {}, "failed", NAME),
+        ("failed", "failed", {}, "skipped", None),
+        ("skipped", "failed", {}, "skipped", None),
+        ("passed", "failed", {"*.test_one_xpu_*": "a reason"}, "expected", None),
+        ("passed", "passed", {NAME: "r"}, "passed", f"{NAME}: is said to fail and passes"),
+        ("passed", "passed", {"*.gone": "r"}, "passed", "*.gone: no test has this name"),
+    ],
+)
+def test_each_way_to_end(
+    cpu: str, xpu: str, expected: dict[str, str], kind: str, problem: str | None
+) -> None:
+    table = judge([ends(CPU, cpu), ends(XPU, xpu)], "xpu", expected)
+    assert table.total == {kind: 1}
+    assert table.problems == ([problem] if problem else [])
+
+
+def test_files_that_compare_with_the_cpu_themselves() -> None:
+    passed = Case("test_b", "TestForward", "test_add_float32", "passed")
+    cases = [
+        passed,
+        Case("test_b", "TestForward", "test_a", "failed"),
+        Case("test_b", "TestForward", "test_c", "skipped", "expected failure: not yet"),
+        Case("test_b", "TestForward", "test_d", "skipped", "no samples"),
+    ]
+    table = judge(cases, "xpu", {})
+    assert table.problems == ["test_b.TestForward.test_a"]
+    text = markdown(table)
+    assert "Of 3 tests that pass on the CPU, 1 pass: 33.33 %." in text
+    assert "| test_b | TestForward | 1 | 1 | 1 | 1 |" in text
+    assert "| all |  | 1 | 1 | 1 | 1 |" in text
+    assert "Why tests fail:\n\n- 1: not yet\n" in text
+    assert "Why tests are skipped:\n\n- 1: no samples\n" in text
+
+
+def test_junit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text(
+        '<testsuites><testsuite><testcase classname="test.test_a.TestViewXPU" name="t"/>'
+        '<testcase classname="test_a.TestViewXPU" name="u"><skipped message="why "/></testcase>'
+        '<testcase classname="test_a.TestViewXPU" name="v"><error/></testcase>'
+        "</testsuite></testsuites>"
+    )
+    assert read(path, "test_a") == [
+        Case("test_a", "TestViewXPU", "t", "passed"),
+        Case("test_a", "TestViewXPU", "u", "skipped", "why"),
+        Case("test_a", "TestViewXPU", "v", "failed"),
+    ]
+
+
+def test_the_page_has_the_table_of_each_base(tmp_path: Path) -> None:
+    page = tmp_path / "operators.md"
+    page.write_text("A\n<!-- v1: begin -->\nold\n<!-- v1: end -->\nB\n")
+    publish("new\n", "v1", page)
+    assert page.read_text() == "A\n<!-- v1: begin -->\nnew\n<!-- v1: end -->\nB\n"
+
+
+@pytest.mark.parametrize("base", ["v1.13.1", "v2.13"])
+def test_the_selections_of_the_project_are_read(base: str) -> None:
+    layout = Layout.current()
+    assert Selection.load(Base.load(layout, base)).names
+    assert f"<!-- {base}: begin -->" in (layout.repository / "docs" / "operators.md").read_text()

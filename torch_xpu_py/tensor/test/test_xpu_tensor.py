@@ -1,0 +1,604 @@
+# Owner(s): ["module: intel"]
+"""Tensors on XPU: memory, copies, the fallback to the CPU's kernels, random numbers, and
+what PyTorch does with tensors of any device."""
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+import unittest
+from multiprocessing.reduction import ForkingPickler
+
+import torch
+from torch.testing._internal.common_utils import run_tests, TestCase
+from xpu_host_memory import (
+    has_host_memory,
+    needs_host_memory,
+    run_as_on_a_gpu,
+    storage_of,
+)
+
+COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
+TIMEOUT = 300  # seconds
+
+needs_device = unittest.skipIf(COUNT == 0, "there is no device")
+needs_two = unittest.skipIf(COUNT < 2, "there is one device")
+
+
+def on_cpu_and_xpu(function, *tensors):
+    """The results of a function of tensors on both devices, as CPU tensors."""
+    expected = function(*tensors)
+    found = function(*(tensor.to("xpu") for tensor in tensors))
+    assert found.device.type == "xpu", found.device
+    return expected, found.cpu()
+
+
+@needs_device
+class TestMemory(TestCase):
+    def test_factories(self):
+        for tensor in (
+            torch.empty(2, 3, device="xpu"),
+            torch.empty_strided((2, 3), (1, 2), device="xpu"),
+            torch.zeros(2, 3, device="xpu"),
+            torch.full((2, 3), 7, device="xpu"),
+            torch.arange(6, device="xpu").view(2, 3),
+            torch.tensor([[1, 2, 3], [4, 5, 6]], device="xpu"),
+            torch.ones(2, 3).to("xpu"),
+            torch.ones(2, 3).xpu(),
+        ):
+            self.assertEqual(tensor.device, torch.device("xpu", 0))
+            self.assertEqual(tensor.shape, (2, 3))
+            self.assertTrue(tensor.is_xpu)
+        self.assertEqual(torch.empty_strided((2, 3), (1, 2), device="xpu").stride(), (1, 2))
+        channels_last = torch.empty(
+            1, 2, 3, 4, device="xpu", memory_format=torch.channels_last
+        )
+        self.assertTrue(channels_last.is_contiguous(memory_format=torch.channels_last))
+
+    def test_a_pinned_or_a_sparse_layout_is_refused_where_there_is_none(self):
+        with self.assertRaisesRegex(RuntimeError, "Only dense CPU tensors can be pinned"):
+            torch.empty(2, device="xpu", pin_memory=True)
+
+    def test_memory_is_the_allocators(self):
+        before = torch.xpu.memory_allocated()
+        x = torch.empty(1000, device="xpu")
+        y = x + 1
+        self.assertGreaterEqual(torch.xpu.memory_allocated() - before, 2 * 4000)
+        del x, y
+        self.assertEqual(torch.xpu.memory_allocated(), before)
+
+    def test_a_result_is_resized(self):
+        out = torch.empty(0, device="xpu")
+        torch.add(torch.ones(3, device="xpu"), 1, out=out)
+        self.assertEqual(out.cpu(), torch.full((3,), 2.0))
+
+    def test_resize_keeps_what_is_there(self):
+        x = torch.arange(4.0, device="xpu")
+        x.resize_(8)
+        self.assertEqual(x[:4].cpu(), torch.arange(4.0))
+        storage_of(x).resize_(4)
+        self.assertEqual(storage_of(x).nbytes(), 4)
+
+    def test_set(self):
+        x = torch.arange(6.0, device="xpu")
+        y = torch.empty(0, device="xpu").set_(x)
+        self.assertEqual(y.data_ptr(), x.data_ptr())
+        y.set_(x.storage(), 1, (2, 2), (2, 1))
+        self.assertEqual(y.cpu(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        y.set_()
+        self.assertEqual((y.numel(), y.device.type), (0, "xpu"))
+
+    def test_views_share_memory(self):
+        x = torch.zeros(4, 6, device="xpu")
+        for view in (
+            x.view(24),
+            x.t(),
+            x[1:3, ::2],
+            x.unfold(0, 2, 1),
+            x.as_strided((2, 2), (1, 6)),
+            x.reshape(2, 12),
+            x.diagonal(),
+            x.view(torch.int32),
+        ):
+            before = x.cpu()
+            view.fill_(1 << 29)
+            self.assertEqual(storage_of(view).data_ptr(), storage_of(x).data_ptr())
+            self.assertFalse(torch.equal(x.cpu(), before))
+            x.zero_()
+
+    def test_record_stream(self):
+        stream = torch.xpu.Stream()
+        x = torch.ones(10, device="xpu")
+        x.record_stream(stream)
+        with self.assertRaises(Exception):
+            x.record_stream("not a stream")
+
+    def test_nothing_leaks(self):
+        model = torch.nn.Linear(8, 8).to("xpu")
+        optimizer = torch.optim.Adam(model.parameters())
+        x = torch.ones(4, 8, device="xpu")
+        memory = []
+        for step in range(300):
+            optimizer.zero_grad()
+            model(x).pow(2).sum().backward()
+            optimizer.step()
+            if step >= 10:
+                memory.append(torch.xpu.memory_allocated())
+        self.assertEqual(len(set(memory)), 1)
+
+
+@needs_device
+class TestCopies(TestCase):
+    def test_between_host_and_device(self):
+        for dtype in (torch.float32, torch.int8, torch.bool, torch.complex64, torch.bfloat16):
+            x = torch.tensor([0.0, 1.0, 0.0, 3.0]).to(dtype)
+            self.assertEqual(x.to("xpu").cpu(), x)
+
+    def test_layouts_and_dtypes(self):
+        x = torch.arange(24.0).view(4, 6)
+        for source in (x, x.t(), x[::2, 1:], x[:1].expand(4, 6)):
+            on_device = source.to("xpu")
+            self.assertEqual(on_device.cpu(), source)
+            into = torch.empty(source.shape, dtype=torch.int64, device="xpu").t().contiguous().t()
+            self.assertEqual(into.copy_(source).cpu(), source.long())
+            self.assertEqual(torch.empty(source.shape).copy_(on_device), source)
+
+    def test_a_part(self):
+        x = torch.zeros(4, 6, device="xpu")
+        x[1:3, ::2] = torch.ones(2, 3)
+        expected = torch.zeros(4, 6)
+        expected[1:3, ::2] = 1
+        self.assertEqual(x.cpu(), expected)
+
+    def test_conjugate_and_negative(self):
+        x = torch.tensor([1 + 2j, 3 - 1j])
+        on_device = x.to("xpu")
+        self.assertTrue(on_device.conj().is_conj())
+        self.assertEqual(on_device.conj().cpu(), x.conj())
+        self.assertEqual(on_device.conj().imag.cpu(), x.conj().imag)
+        self.assertEqual(torch.empty_like(on_device).copy_(on_device.conj()).cpu(), x.conj())
+
+    def test_pinned_memory(self):
+        # What PyTorch 1.13 takes for the device otherwise is CUDA.
+        x = torch.arange(100_000.0).pin_memory("xpu")
+        self.assertTrue(x.is_pinned("xpu"))
+        self.assertFalse(torch.ones(1).is_pinned("xpu"))
+        on_device = x.to("xpu", non_blocking=True)
+        back = torch.empty_like(x).pin_memory("xpu")
+        back.copy_(on_device, non_blocking=True)
+        torch.xpu.synchronize()
+        self.assertEqual(back, x)
+
+    def test_pinned_memory_is_kept_until_it_was_copied(self):
+        for _ in range(20):
+            x = torch.full((50_000,), 3.0).pin_memory("xpu").to("xpu", non_blocking=True)
+            torch.zeros(50_000).pin_memory("xpu")
+            self.assertEqual(x.sum().item(), 150_000)
+
+    @needs_two
+    def test_between_devices(self):
+        x = torch.arange(6.0, device="xpu:0").view(2, 3)
+        for source in (x, x.t(), x.conj()):
+            y = source.to("xpu:1")
+            self.assertEqual(y.device.index, 1)
+            self.assertEqual(y.cpu(), source.cpu())
+        self.assertEqual(torch.zeros(2, 3, device="xpu:1").copy_(x).cpu(), x.cpu())
+
+    def test_a_dataloader_pins(self):
+        data = torch.utils.data.TensorDataset(torch.arange(20.0))
+        loader = torch.utils.data.DataLoader(
+            data, 5, pin_memory=True, pin_memory_device="xpu"
+        )
+        total = 0
+        for (batch,) in loader:
+            self.assertTrue(batch.is_pinned("xpu"))
+            total += batch.to("xpu", non_blocking=True).sum().item()
+        self.assertEqual(total, 190)
+
+
+@needs_device
+class TestFallback(TestCase):
+    def test_operators(self):
+        torch.manual_seed(0)
+        x = torch.randn(4, 6)
+        for function in (
+            lambda x: x + 1,
+            lambda x: x @ x.t(),
+            lambda x: x.sort(1)[1],
+            lambda x: torch.cat([x, x]),
+            lambda x: x[x > 0],
+            lambda x: x[torch.tensor([0, 2])],  # indices of the CPU are allowed
+            lambda x: torch.nn.functional.layer_norm(x, (6,)),
+            lambda x: torch.fft.fft(x).real,
+            lambda x: torch.stack(torch.linalg.svd(x)[1].split(2)),
+            lambda x: torch.einsum("ij,kj->ik", x, x),
+        ):
+            self.assertEqual(*on_cpu_and_xpu(function, x))
+
+    def test_in_place(self):
+        x = torch.arange(6.0).view(2, 3)
+        self.assertEqual(*on_cpu_and_xpu(lambda x: x.clone().mul_(2).t_(), x))
+        # The argument is the result, and overlaps another argument.
+        self.assertEqual(*on_cpu_and_xpu(lambda x: x.gt(2).logical_not_(), x))
+        self.assertEqual(*on_cpu_and_xpu(lambda x: x.clone()[:1].add_(x[1:]), x))
+        lists = [torch.ones(3, device="xpu") for _ in range(2)]
+        torch._foreach_add_(lists, 2)
+        self.assertEqual([one.cpu() for one in lists], [torch.full((3,), 3.0)] * 2)
+
+    def test_the_storage_of_an_argument_is_kept(self):
+        x = torch.ones(3, device="xpu")
+        address, version = x.data_ptr(), x._version
+        x.add_(1)
+        self.assertEqual((x.data_ptr(), x._version), (address, version + 1))
+
+    def test_devices_are_not_mixed(self):
+        x = torch.ones(3, device="xpu")
+        with self.assertRaisesRegex(RuntimeError, "same device.*xpu:0 and cpu"):
+            x + torch.ones(3)
+        with self.assertRaisesRegex(RuntimeError, "same device"):
+            torch.ones(3).add_(x)
+        self.assertEqual((x + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0))
+
+    @needs_two
+    def test_the_results_device_is_that_of_the_arguments(self):
+        x = torch.ones(3, device="xpu:1")
+        self.assertEqual((x + 1).device.index, 1)
+        self.assertEqual(torch.xpu.current_device(), 0)
+        with self.assertRaisesRegex(RuntimeError, "xpu:1 and xpu:0|xpu:0 and xpu:1"):
+            x + torch.ones(3, device="xpu:0")
+
+    def test_what_has_no_kernel_at_all(self):
+        with self.assertRaisesRegex(NotImplementedError, "_cudnn_rnn_flatten_weight"):
+            torch._cudnn_rnn_flatten_weight(
+                [torch.ones(1, device="xpu")], 1, 1, 1, 1, 0, 1, False, False
+            )
+
+    def test_it_runs_after_the_work_on_the_stream(self):
+        x = torch.zeros(1 << 20, device="xpu")
+        source = torch.ones(1 << 20).pin_memory("xpu")
+        for _ in range(20):
+            x.copy_(source, non_blocking=True)
+            self.assertEqual(x.sum().item(), 1 << 20)
+            x.zero_()
+
+    def test_statistics(self):
+        torch.xpu.reset_fallback_statistics()
+        x = torch.ones(4, device="xpu")
+        for _ in range(3):
+            x.cos_()
+        counts = torch.xpu.fallback_statistics()
+        # PyTorch 1.13 calls the kernel with a result.
+        (entry,) = (counts[name] for name in counts if name.startswith("aten::cos"))
+        self.assertEqual(entry["calls"], 3)
+        self.assertEqual(entry["bytes_copied"] == 0, has_host_memory())
+        torch.xpu.reset_fallback_statistics()
+        self.assertEqual(torch.xpu.fallback_statistics(), {})
+
+    def test_it_can_warn_or_raise(self):
+        program = "import torch; torch.zeros(2, device='xpu').cos(); print('done')"
+        for mode, words, code in (
+            ("warn", "aten::cos", 0),
+            ("error", "has no kernel for XPU", 1),
+            ("wrong", "must be 'warn' or 'error'", 1),
+        ):
+            result = subprocess.run(
+                [sys.executable, "-P", "-c", program],
+                env={**os.environ, "TORCH_XPU_FALLBACK": mode},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT,
+            )
+            self.assertIn(words, result.stdout)
+            self.assertEqual(result.returncode, code)
+
+    def test_sparse(self):
+        x = torch.eye(3).to_sparse()
+        on_device = x.to("xpu")
+        self.assertEqual(on_device.device.type, "xpu")
+        self.assertEqual(on_device.to_dense().cpu(), torch.eye(3))
+        self.assertEqual((on_device + on_device).coalesce().values().cpu(), torch.full((3,), 2.0))
+        on_device.mul_(3)
+        self.assertEqual(on_device.cpu().to_dense(), torch.eye(3) * 3)
+        self.assertEqual(torch.sparse.mm(on_device, torch.ones(3, 2, device="xpu")).cpu(), torch.full((3, 2), 3.0))
+
+    def test_sparse_with_dense(self):
+        # Kernels for sparse tensors raise where only one part is pinned.
+        x = torch.arange(9.0).reshape(3, 3)
+        for requires_grad in (False, True):
+            on_device = x.to("xpu").requires_grad_(requires_grad)
+            mask = torch.eye(3).to_sparse().to("xpu").coalesce()
+            self.assertEqual(on_device.sparse_mask(mask).to_dense().detach().cpu(), x * torch.eye(3))
+        on_device.to_sparse().to_dense().backward(torch.ones(3, 3, device="xpu"))
+        self.assertEqual(on_device.grad.to_dense().cpu(), (x != 0).float())
+
+    def test_quantized(self):
+        x = torch.tensor([0.0, 0.5, 1.0])
+        q = torch.quantize_per_tensor(x.to("xpu"), 0.5, 0, torch.qint8)
+        self.assertEqual(q.device.type, "xpu")
+        self.assertEqual(q.dequantize().cpu(), x)
+        self.assertEqual(q.int_repr().cpu(), torch.tensor([0, 1, 2], dtype=torch.int8))
+
+
+@needs_device
+@needs_host_memory
+class TestAliases(TestCase):
+    def test_of_an_xpu_storage(self):
+        x = torch.zeros(4, device="xpu")
+        alias = torch.xpu._host_alias_storage(storage_of(x))
+        self.assertEqual((alias.device.type, alias.data_ptr()), ("cpu", x.data_ptr()))
+        on_host = torch.empty(0).set_(alias, 0, (4,))
+        on_host[1] = 5
+        self.assertEqual(x.cpu(), on_host)
+
+    def test_of_a_cpu_storage(self):
+        x = torch.zeros(4)
+        alias = torch.xpu._device_alias_storage(storage_of(x), "xpu:0")
+        self.assertEqual((alias.device.type, alias.data_ptr()), ("xpu", x.data_ptr()))
+        on_device = torch.empty(0, device="xpu").set_(alias, 0, (4,))
+        on_device.add_(2)
+        self.assertEqual(x, torch.full((4,), 2.0))
+
+    def test_memory_lives_as_long_as_an_alias(self):
+        before = torch.xpu.memory_allocated()
+        x = torch.full((1000,), 3.0, device="xpu")
+        alias = torch.xpu._host_alias_storage(storage_of(x))
+        del x
+        self.assertGreater(torch.xpu.memory_allocated(), before)
+        self.assertEqual(torch.empty(0).set_(alias, 0, (1000,)).sum().item(), 3000)
+        del alias
+        self.assertEqual(torch.xpu.memory_allocated(), before)
+
+    def test_the_other_way_is_an_error(self):
+        with self.assertRaisesRegex(RuntimeError, "cannot alias|Cannot alias"):
+            torch.xpu._host_alias_storage(storage_of(torch.zeros(1)))
+        with self.assertRaisesRegex(RuntimeError, "Cannot alias"):
+            torch.xpu._device_alias_storage(storage_of(torch.zeros(1, device="xpu")))
+
+
+@needs_device
+class TestRandom(TestCase):
+    def test_a_seed_gives_the_same_numbers(self):
+        def draw(device, generator=None):
+            return [
+                function().cpu()
+                for function in (
+                    lambda: torch.randn(5, device=device, generator=generator),
+                    lambda: torch.randint(9, (5,), device=device, generator=generator),
+                    lambda: torch.randperm(9, device=device, generator=generator),
+                    lambda: torch.empty(5, device=device).exponential_(generator=generator),
+                )
+            ]
+
+        for device in (torch.device("xpu", i) for i in range(COUNT)):
+            torch.manual_seed(1)
+            first = draw(device)
+            second = draw(device)
+            torch.manual_seed(1)
+            self.assertEqual(draw(device), first)
+            self.assertNotEqual(first, second)
+            generator = torch.Generator(device=device).manual_seed(1)
+            self.assertEqual(draw(device, generator), first)
+            if device.index == 0:
+                of_device_0 = first
+            self.assertEqual(first, of_device_0)
+
+    def test_the_state_can_be_saved(self):
+        state = torch.xpu.get_rng_state()
+        x = torch.rand(3, device="xpu")
+        torch.xpu.set_rng_state(state)
+        self.assertEqual(torch.rand(3, device="xpu"), x)
+
+    def test_the_cpus_generator_is_left_alone(self):
+        state = torch.get_rng_state()
+        x = torch.ones(100, device="xpu")
+        torch.nn.functional.dropout(x)
+        torch.nn.functional.dropout(x, 0.5, inplace=True)
+        torch.bernoulli(x / 2)
+        torch.multinomial(x, 3)
+        torch.nn.functional.rrelu(-x, training=True)
+        self.assertEqual(torch.get_rng_state(), state)
+
+
+@needs_device
+class TestTensorsOfAnyDevice(TestCase):
+    def test_printing(self):
+        self.assertEqual(
+            repr(torch.tensor([1, 2], device="xpu")), "tensor([1, 2], device='xpu:0')"
+        )
+
+    def test_serialization(self):
+        x = torch.arange(6.0, device="xpu")
+        state = {"x": x, "part": x[2:4], "layer": torch.nn.Linear(2, 2).to("xpu").state_dict()}
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        for location, device in ((None, "xpu"), ("cpu", "cpu"), ("xpu:0", "xpu")):
+            buffer.seek(0)
+            loaded = torch.load(buffer, map_location=location)
+            self.assertEqual(loaded["x"].device.type, device)
+            self.assertEqual(loaded["layer"]["weight"].device.type, device)
+            self.assertEqual(loaded["part"].cpu(), torch.tensor([2.0, 3.0]))
+            self.assertEqual(
+                storage_of(loaded["part"]).data_ptr(), storage_of(loaded["x"]).data_ptr()
+            )
+        buffer = io.BytesIO()
+        torch.save(torch.ones(2), buffer)
+        buffer.seek(0)
+        self.assertEqual(torch.load(buffer, map_location="xpu").device.type, "xpu")
+
+    def test_copies_of_an_object(self):
+        x = torch.arange(3.0, device="xpu", requires_grad=True)
+        for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            self.assertEqual(y, x)
+            self.assertNotEqual(y.data_ptr(), x.data_ptr())
+            self.assertEqual((y.device, y.requires_grad), (x.device, True))
+
+    def test_another_process_cannot_have_it(self):
+        x = torch.ones(2, device="xpu")
+        for sent in (x, torch.nn.Parameter(x), torch.empty(0, device="xpu"), storage_of(x)):
+            with self.assertRaisesRegex(RuntimeError, r"another process.*send.*tensor\.cpu\(\)"):
+                ForkingPickler.dumps(sent)
+        self.assertIn(b"rebuild_tensor", bytes(ForkingPickler.dumps(x.cpu())))
+
+    def test_legacy_types(self):
+        x = torch.ones(2, device="xpu")
+        self.assertEqual(x.type(), "torch.xpu.FloatTensor")
+        self.assertIsInstance(x, torch.xpu.FloatTensor)
+        for other in (x.half(), x.cpu(), x.to_sparse(), 1.0):
+            self.assertNotIsInstance(other, torch.xpu.FloatTensor)
+        self.assertNotIsInstance(x, torch.FloatTensor)
+        for half in (torch.xpu.HalfTensor, "torch.xpu.HalfTensor"):
+            for source in (x, x.cpu()):
+                self.assertEqual(source.type(half), x.half())
+                self.assertIsInstance(source.type(half), torch.xpu.HalfTensor)
+        with self.assertRaisesRegex(ValueError, "invalid type: 'torch.xpu.NoTensor'"):
+            x.type("torch.xpu.NoTensor")
+
+    def test_a_legacy_type_makes_tensors(self):
+        self.assertEqual(torch.xpu.IntTensor(2, 3).shape, (2, 3))
+        self.assertEqual(
+            torch.xpu.LongTensor([1, 2]), torch.tensor([1, 2], device="xpu")
+        )
+        for name in (name for name in dir(torch.xpu) if name.endswith("Tensor")):
+            legacy = getattr(torch.xpu, name)
+            empty = legacy()
+            self.assertIsInstance(empty, legacy)
+            self.assertEqual((empty.type(), str(legacy)), (f"torch.xpu.{name}", f"<class 'torch.xpu.{name}'>"))
+            self.assertIs(pickle.loads(pickle.dumps(legacy)), legacy)
+
+    @unittest.skipIf(
+        torch.__version__.startswith("1."), "the DLPack of PyTorch 1.13 has no such device"
+    )
+    def test_dlpack(self):
+        x = torch.arange(6.0, device="xpu").view(2, 3).t()
+        y = torch.from_dlpack(x)
+        self.assertEqual((y.data_ptr(), y.device, y.stride()), (x.data_ptr(), x.device, x.stride()))
+        self.assertEqual(x.__dlpack_device__(), (14, 0))  # kDLOneAPI
+
+    def test_items(self):
+        x = torch.tensor([1.5, 2.5], device="xpu")
+        self.assertEqual((x[0].item(), x.tolist(), bool(x[0] > 1)), (1.5, [1.5, 2.5], True))
+
+    def test_numpy_wants_a_copy(self):
+        with self.assertRaisesRegex(TypeError, "Tensor.cpu"):
+            torch.ones(2, device="xpu").numpy()
+
+    def test_autograd(self):
+        def gradients(device):
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(
+                torch.nn.Conv2d(3, 8, 3, padding=1),
+                torch.nn.BatchNorm2d(8),
+                torch.nn.ReLU(),
+                torch.nn.ConvTranspose2d(8, 4, 2, groups=2),
+                torch.nn.GroupNorm(2, 4),
+                torch.nn.MaxPool2d(2),
+                torch.nn.Flatten(),
+                torch.nn.Linear(64, 5),
+            )
+            x = torch.randn(2, 3, 8, 8)
+            target = torch.tensor([1, 4])
+            model, x, target = model.to(device), x.to(device), target.to(device)
+            x.requires_grad_()
+            torch.nn.functional.cross_entropy(model(x), target).backward()
+            return [x.grad.cpu()] + [p.grad.cpu() for p in model.parameters()]
+
+        self.assertEqual(gradients("xpu"), gradients("cpu"))
+
+    @needs_two
+    def test_a_gradient_is_on_the_tensors_device(self):
+        x = torch.ones(2, device="xpu:0")
+        with self.assertRaisesRegex(RuntimeError, "grad.* located on"):
+            x.grad = torch.ones(2, device="xpu:1")
+        x.grad = torch.ones(2, device="xpu:0")
+
+    def test_recurrent_cells(self):
+        for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            for options in ({}, {"bias": False}, {"bidirectional": True}):
+                torch.manual_seed(0)
+                on_cpu = cell(4, 5, 2, **options)
+                on_xpu = copy.deepcopy(on_cpu).to("xpu")
+                x = torch.randn(3, 2, 4)
+                y = x.to("xpu").requires_grad_()
+                x.requires_grad_()
+                expected, found = on_cpu(x)[0], on_xpu(y)[0]
+                expected.pow(2).sum().backward()
+                found.pow(2).sum().backward()
+                self.assertEqual(found.cpu(), expected)
+                self.assertEqual(y.grad.cpu(), x.grad)
+                self.assertEqual(
+                    [p.grad.cpu() for p in on_xpu.parameters()],
+                    [p.grad for p in on_cpu.parameters()],
+                )
+
+    def test_attention(self):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        x = torch.randn(2, 5, 16)
+        mask = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        expected = layer(x, src_mask=mask)
+        found = copy.deepcopy(layer).to("xpu")(x.to("xpu"), src_mask=mask.to("xpu"))
+        self.assertEqual(found.cpu(), expected)
+
+    def test_optimizers(self):
+        def train(name, device):
+            torch.manual_seed(0)
+            model = torch.nn.Linear(3, 2).to(device)
+            optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01)
+            x = torch.ones(4, 3).to(device)
+
+            def loss():
+                optimizer.zero_grad()
+                value = model(x).pow(2).sum()
+                value.backward()
+                return value
+
+            for _ in range(5):
+                optimizer.step(loss)
+            return [p.detach().cpu() for p in model.parameters()]
+
+        for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "LBFGS"):
+            self.assertEqual(train(name, "xpu"), train(name, "cpu"), name)
+
+    def test_jit(self):
+        function = torch.jit.script(lambda_free)
+        x = torch.ones(3, device="xpu")
+        self.assertEqual(function(x), lambda_free(x))
+        traced = torch.jit.trace(torch.nn.Linear(3, 2).to("xpu"), x)
+        self.assertEqual(traced(x).device.type, "xpu")
+
+    def test_anomaly_and_hooks(self):
+        seen = []
+        x = torch.ones(2, device="xpu", requires_grad=True)
+        x.register_hook(lambda gradient: seen.append(gradient.device.type))
+        with torch.autograd.detect_anomaly():
+            y = (x * 2).sum()
+            y.backward(retain_graph=True)
+            y.backward()
+        self.assertEqual(seen, ["xpu"] * 2)
+        self.assertEqual(x.grad.cpu(), torch.full((2,), 4.0))
+
+
+def lambda_free(x):
+    return (x * 2).relu() + 1
+
+
+class TestWithoutADevice(TestCase):
+    @unittest.skipIf(COUNT > 0, "there is a device")
+    def test_the_cpu_works_as_before(self):
+        model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4))
+        model(torch.randn(2, 1, 8, 8)).sum().backward()
+        self.assertTrue(all(each.grad is not None for each in model.parameters()))
+
+
+@needs_device
+class TestAsOnAGpu(TestCase):
+    @needs_host_memory
+    def test_where_memory_has_to_be_copied(self):
+        run_as_on_a_gpu(self, __file__)
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,61 @@
+# Owner(s): ["module: intel"]
+"""XPU as a device type of PyTorch's device-generic tests:
+
+    TORCH_TEST_DEVICES=xpu_test_base.py python -m pytest test_view_ops.py -k XPU
+
+common_device_type.py runs this file with its own globals: see
+Note [How to extend DeviceTypeTestBase to add new test device] there.
+"""
+
+import sys
+from unittest import mock
+
+import torch
+
+# Tests for devices with kernels in PyTorch itself are for XPU too.
+_module = sys.modules["torch.testing._internal.common_device_type"]
+_module.NATIVE_DEVICES = (*_module.NATIVE_DEVICES, "xpu")
+
+
+def _active_for_the_cpus_kernels(is_active):
+    def of_xpu(self, cls_name, test_name, device_type, dtype):
+        device_type = "cpu" if self.device_type == "cpu" else device_type
+        return is_active(self, cls_name, test_name, device_type, dtype)
+
+    return of_xpu
+
+
+class XPUTestBase(DeviceTypeTestBase):  # noqa: F821
+    device_type = "xpu"
+
+    @classmethod
+    def setUpClass(cls):
+        torch.xpu.init()
+        cls.primary_device = f"xpu:{torch.xpu.current_device()}"
+
+    @classmethod
+    def get_primary_device(cls):
+        return cls.primary_device
+
+    @classmethod
+    def get_all_devices(cls):
+        others = {f"xpu:{index}" for index in range(torch.xpu.device_count())}
+        return [cls.primary_device, *sorted(others - {cls.primary_device})]
+
+    # What is skipped, expected to fail or given a tolerance because of the CPU's kernels
+    # is so for XPU too: it runs the same.
+    @classmethod
+    def instantiate_test(cls, name, test, *, generic_cls=None):
+        # Not at the top: it imports the module that runs this file.
+        from torch.testing._internal.opinfo.core import DecorateInfo
+
+        is_active = _active_for_the_cpus_kernels(DecorateInfo.is_active)
+        with mock.patch.object(DecorateInfo, "is_active", is_active):
+            super().instantiate_test(name, test, generic_cls=generic_cls)
+
+    # A failed assertion in a kernel of CUDA ends all work of its process.
+    def _should_stop_test_suite(self):
+        return False
+
+
+TEST_CLASS = XPUTestBase

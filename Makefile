@@ -7,6 +7,8 @@ ifeq ($(origin PYTHON),undefined)
 PYTHON := $(firstword $(filter %/env/bin/python,$(wildcard $(or $(XPU_STACK_HOME),.xpu)/env/bin/python)) python3)
 endif
 MAKEFLAGS += --no-print-directory
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 
 tool := $(PYTHON) scripts/bootstrap.py
 
@@ -19,7 +21,7 @@ verbs := help apply rebase undo redo moves continue abort resolutions status sho
 	python own-tests shell wheel test-wheel extension test-extension tidy bench bench-tools \
 	review mail submit doctor clean distclean reference
 
-.PHONY: $(verbs) lint self-test verify
+.PHONY: $(verbs) lint self-test verify verify-release verify-package
 
 $(verbs):
 	@$(tool) --variables $@
@@ -36,9 +38,19 @@ lint: ## Checks the toolkit's style and types.
 self-test: ## Runs the toolkit's tests.
 	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 --no-loadscope-reorder $(ARGS)
 
-# + hands this make's flags and variables on to the makes of the steps. A test of
-# self-test builds what `make test` has compiled.
+# + hands this make's flags and variables on to the makes of the steps. The first build
+# installs what both bases need.
 verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
-	+@ci/steps $(foreach step,lint check test self-test tidy sanitize,'$(MAKE) $(step)') \
-		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast' \
-		$(foreach step,check test extension test-extension,'$(MAKE) $(step) BASE=v2.13')
+	+@ci/steps '$(MAKE) lint' '$(MAKE) check' '$(MAKE) build STAGE=device' \
+		'$(MAKE) -j2 verify-release verify-package'
+
+# Both at once: what one leaves of the processors while it links, installs or waits,
+# the other takes. A test of self-test builds what `make test` has compiled.
+verify-release:
+	+@ci/steps $(foreach step,test tidy sanitize,'$(MAKE) $(step)') \
+		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast' 2>&1 | sed -u 's/^/[release] /'
+
+verify-package:
+	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) test BASE=v2.13 LAST=1' \
+		'$(MAKE) extension BASE=v2.13' '$(MAKE) test-extension BASE=v2.13' '$(MAKE) self-test' \
+		2>&1 | sed -u 's/^/[package] /'

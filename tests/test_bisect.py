@@ -175,6 +175,10 @@ def test_a_stage_may_be_a_change(calc: Project, home: Path) -> None:
     assert "first: passed before on this tree" in again
     words = ("--stage", "second/comment", "--each", "--again")
     assert "passed before" not in calc.ok("test", "--mode", "full", *words, env=environment(home))
+    last = calc.ok("test", "--mode", "full", *words[:2], "--last", "--again", env=environment(home))
+    assert [line for line in last.splitlines() if line.startswith("--")] == [
+        "-- second/comment (1/1)"
+    ]
     ended = calc.run("apply", "--stage", "second/nothing", env=environment(home))
     assert ended.code == 2
     assert "the changes of its stage are: second/comment, second/sum" in ended.err

@@ -114,6 +114,7 @@ def test_a_file_and_arguments(echo: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_command_line_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARGS", raising=False)
     assert given(monkeypatch, ["python", "--", *TEXTS]) == tuple(TEXTS)
     assert given(monkeypatch, ["python", "--stage", "x", "--", "--stage", "y"]) == ("--stage", "y")
     for words, problem in (

@@ -21,6 +21,13 @@ def table(text: str) -> list[str]:
     return [line[8:] for line in lines]
 
 
+def lane(text: str, name: str) -> list[str]:
+    """The table of one of two makes that run at once, or with no name of what is around them."""
+    mark = f"[{name}] " if name else ""
+    lines = [line for line in text.splitlines() if line.startswith("[") == bool(name)]
+    return table("\n".join(one.removeprefix(mark) for one in lines if one.startswith(mark)))
+
+
 def test_all_pass() -> None:
     done = steps("echo 'the first'", "true")
     assert done.returncode == 0
@@ -67,10 +74,19 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
 
     done = verify("nothing")
     assert done.returncode == 0
-    words = ["lint", "check", "test", "self-test", "tidy", "sanitize"]
-    words += ["wheel MODE=fast", "test-wheel MODE=fast"]
-    words += [f"{verb} BASE=v2.13" for verb in ("check", "test", "extension", "test-extension")]
-    assert table(done.stdout) == [*(f"make {word}" for word in words), "all"]
+    both = "make -j2 verify-release verify-package"
+    first = ["make lint", "make check", "make build STAGE=device", both, "all"]
+    assert lane(done.stdout, "") == first
+    verbs = ["test", "tidy", "sanitize", "wheel MODE=fast", "test-wheel MODE=fast"]
+    assert lane(done.stdout, "release") == [*(f"make {verb}" for verb in verbs), "all"]
+    verbs = [f"{verb} BASE=v2.13" for verb in ("check", "test", "extension", "test-extension")]
+    verbs = [*verbs, "self-test"]
+    verbs[1] += " LAST=1"
+    assert lane(done.stdout, "package") == [*(f"make {verb}" for verb in verbs), "all"]
     done = verify("check")
     assert done.returncode == 2
     assert table(done.stdout) == ["make lint", "make check: FAILED, exit status 2", "all"]
+    done = verify("test-wheel")
+    assert done.returncode == 2
+    assert lane(done.stdout, "")[-2:] == [f"{both}: FAILED, exit status 2", "all"]
+    assert lane(done.stdout, "release")[-2] == "make test-wheel MODE=fast: FAILED, exit status 2"

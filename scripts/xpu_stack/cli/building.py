@@ -46,8 +46,15 @@ def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
     "--again", is_flag=True, help="Run tests again that passed before and have not changed."
 )
 @click.option("--each", is_flag=True, help="Test after each change, not only after each stage.")
+@click.option("--last", is_flag=True, help="Test only the last stage, with all that is below it.")
 def test_(
-    stage: str | None, base: str, pytorch_src: str | None, mode: str, again: bool, each: bool
+    stage: str | None,
+    base: str,
+    pytorch_src: str | None,
+    mode: str,
+    again: bool,
+    each: bool,
+    last: bool,
 ) -> None:
     """Applies, builds and tests each stage in order."""
     if stage == series.NO_STAGE:
@@ -60,13 +67,14 @@ def test_(
     with applying.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
         chosen = work.series.point(stage)
         points = work.series.points(chosen, each=each)
+        points = points[-1:] if last else points
         for number, point in enumerate(points, start=1):
             console.say(f"-- {point} ({number}/{len(points)})")
             applying.apply(work, point)
             brief = number < len(points)
             none = Sanitizer.NONE
             _test_tree(work, point, Mode(mode), none, brief=brief, again=again)
-        console.say(f"'{chosen}' and all below it pass")
+        console.say(f"'{chosen}' passes" if last else f"'{chosen}' and all below it pass")
 
 
 def _test_tree(

@@ -118,7 +118,7 @@ class TestJudge(Judge):
         super().__init__(repository, "test", test.name, {"TEST": test.name})
         self.start = test.change
         self._test, self._mode, self._again = test, mode, again
-        self.runs = runner.configurations(test.change)
+        self.runs = runner.configurations(test.change, python=test.python)
 
     def title(self, seen: Seen) -> str:
         return f"in {seen.failed_in[0]} it says:"

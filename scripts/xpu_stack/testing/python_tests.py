@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from xpu_stack.build import compilers, packages, runtime
@@ -37,52 +38,74 @@ def run(
 ) -> list[str]:
     """Runs the test files `names` in `environment`; what pytest printed of failures.
 
-    Each writes <folder>/<name>.xml. They run in worker processes: of a test
-    that ends its process it is known which one it was, and the others go on.
+    The results of each are in <folder>/<name>.xml. They run in worker processes: of a
+    test that ends its process it is known which one it was, and the others go on.
     cases: only these, a part of pytest's expression for -k.
     tests: the folder of the files, where it is not the checkout's.
     """
-    if names:
-        tools = _need_tools(this)
-        folder.mkdir(parents=True, exist_ok=True)
-    output: list[str] = []
-    for name in names:
-        printed: list[str] = []
-        junit = folder / f"{name}.xml"
-        where = tests or this.work.repository.folder / "test"
-        seed = _seed(where / f"{name}.py", environment)
-        python = runtime.python_environment(this)
-        python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
-        code = shell.follow(
-            [*_command(this, name, junit, tests), f"{name}.py", *(["-k", cases] if cases else [])],
-            printed.append,
-            cwd=where,
-            env=python | seed | environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+    if not names:
+        return []
+    tools = _need_tools(this)
+    folder.mkdir(parents=True, exist_ok=True)
+    printed: list[str] = []
+
+    def line(text: str) -> None:
+        printed.append(text)
+        if text.endswith("%]"):
+            bar.at(what=f"testing {folder.name} {text[-6:]}")
+
+    files = [f"{name}.py" for name in names]
+    where = tests or this.work.repository.folder / "test"
+    whole = folder / "pytest.xml"
+    python = runtime.python_environment(this)
+    python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
+    code = shell.follow(
+        [
+            *(*_command(this, whole, tests), *files),
+            *(["-k", cases] if cases else []),
+        ],
+        line,
+        cwd=where,
+        env={
+            **(python | _seed(where, names, environment) | environment),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )
+    if code not in _WHOLE or not whole.exists():
+        whole.unlink(missing_ok=True)  # it may lack tests
+        raise ToolError(
+            f"pytest could not run {', '.join(files)}.",
+            why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
+            next="fix it and run the same command again",
+            code=ExitCode.TESTS,
+            detail="\n".join(printed),
         )
-        bar.step(f"testing {name}")
-        if code not in _WHOLE or not junit.exists():
-            junit.unlink(missing_ok=True)  # it may lack tests
-            raise ToolError(
-                f"pytest could not run {name}.py.",
-                why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
-                next="fix it and run the same command again",
-                code=ExitCode.TESTS,
-                detail="\n".join(printed),
-            )
-        if code:
-            output += [f"== {name} in {folder.name}", *printed]
-    return output
+    _split(whole, names)
+    bar.at(advance=len(names))
+    return [f"== {folder.name}", *printed] if code else []
 
 
-def _seed(file: Path, environment: dict[str, str]) -> dict[str, str]:
-    """For a file that runs a sample of its tests: what chooses them, which is told."""
-    if environment.get("TEST_SHARE") == "1":  # all of them
-        return {}
-    text = file.read_text()
-    if "TEST_SEED" not in text:
+def _split(whole: Path, names: list[str]) -> None:
+    """Writes the results of each file beside those of all, in place of them."""
+    parts = {name: ElementTree.Element("testsuite", name=name) for name in names}
+    for case in ElementTree.parse(whole).iter("testcase"):
+        words = f"{case.get('classname')}.{case.get('name')}".split(".")
+        parts[next(word for word in words if word in parts)].append(case)
+    for name, part in parts.items():
+        ElementTree.ElementTree(part).write(
+            whole.with_name(f"{name}.xml"), encoding="utf-8", xml_declaration=True
+        )
+    whole.unlink()
+
+
+def _seed(where: Path, names: list[str], environment: dict[str, str]) -> dict[str, str]:
+    """For files that run a sample of their tests: what chooses them, which is told."""
+    sampled = [name for name in names if "TEST_SEED" in (where / f"{name}.py").read_text()]
+    if environment.get("TEST_SHARE") == "1" or not sampled:  # all of them
         return {}
     seed = os.environ.get("TEST_SEED") or str(secrets.randbelow(2**32))
-    say(f"{file.name}: TEST_SEED={seed} chooses the same sample")
+    for name in sampled:
+        say(f"{name}.py: TEST_SEED={seed} chooses the same sample")
     return {"TEST_SEED": seed}
 
 
@@ -104,11 +127,11 @@ def options() -> list[str]:
     ]
 
 
-def _command(this: Build, name: str, junit: Path, tests: Path | None) -> list[str]:
+def _command(this: Build, junit: Path, tests: Path | None) -> list[str]:
     root = tests or this.work.repository.folder
     # -P keeps the checkout's own, unbuilt torch out of the path
     return [
         *(str(this.python), "-P", "-m", "pytest", "--rootdir", str(root)),
         *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
-        *(f"--junitxml={junit}", "-o", f"junit_suite_name={name}"),
+        *("--continue-on-collection-errors", f"--junitxml={junit}"),
     ]

@@ -4,7 +4,8 @@ A configuration is a mapping of devices with one ordinal for each device, or wit
 two. What runs in which:
 
 - Every test runs on the CPU device, with one ordinal and with two, and with the
-  mapping GPU: on a machine without a GPU it is then skipped, and says so.
+  mapping GPU: on a machine without a GPU it is then skipped, and says so. Python
+  tests run with one ordinal on the installed wheel, see wheel/environment.py.
 - AUTO and EXPLICIT give the same devices as CPU or GPU, and ordinals are made in
   one way for all: only the tests of the stage that does the mapping run in all
   eight configurations.
@@ -18,6 +19,7 @@ A test is counted for the change that brought it.
 
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +66,17 @@ CONFIGURATIONS = tuple(
 
 _BRIEF = ("CPU-2",)
 _EVERY_TEST = ("CPU", "CPU-2", "GPU")
+_PYTHON = ("CPU-2", "GPU")
 _MAPPING_STAGE = "device"
 
 
-def configurations(change: str, *, brief: bool = False) -> tuple[Configuration, ...]:
-    """Those that the tests of a change run in."""
-    if not brief and change.partition("/")[0] == _MAPPING_STAGE:
+def configurations(
+    change: str, *, brief: bool = False, python: bool = False
+) -> tuple[Configuration, ...]:
+    """Those that the C++ or Python tests of a change run in."""
+    if not brief and not python and change.partition("/")[0] == _MAPPING_STAGE:
         return CONFIGURATIONS
-    names = _BRIEF if brief else _EVERY_TEST
+    names = _BRIEF if brief else _PYTHON if python else _EVERY_TEST
     return tuple(one for one in CONFIGURATIONS if one.name in names)
 
 
@@ -109,7 +114,7 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Rec
         configuration: {
             name: change
             for name, change in (programs | scripts).items()
-            if configuration in configurations(change, brief=brief)
+            if configuration in configurations(change, brief=brief, python=name in scripts)
         }
         for configuration in CONFIGURATIONS
     }
@@ -131,7 +136,8 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Rec
             output += python_tests.run(this, environment, here, folder, bar)
             _count(folder, owners, configuration, record.tests)
     this.results.put(tree, record)
-    _report(record, junit, brief=brief)
+    in_runs = Counter(change for owners in runs.values() for change in set(owners.values()))
+    _report(record, in_runs, junit)
     if not record.passed:
         raise _failure(record, output)
     return record
@@ -296,15 +302,14 @@ def reason(skipped: ElementTree.Element | None) -> str:
     return told[-1] if told else "no reason given"
 
 
-def _report(record: Record, junit: Path, *, brief: bool) -> None:
+def _report(record: Record, runs: Counter[str], junit: Path) -> None:
     for change, outcome in (record.tests or {}).items():
         if not outcome.total:
             say(f"{change}: has no tests of its own")
             continue
         say(
             f"{change}: {outcome.passed} passed, {outcome.failed} failed, "
-            f"{outcome.skipped} skipped in {len(configurations(change, brief=brief))} "
-            "configuration(s)"
+            f"{outcome.skipped} skipped in {runs[change]} configuration(s)"
         )
         for reason, count in sorted(outcome.reasons.items()):
             say(f"  {count} skipped: {reason}")

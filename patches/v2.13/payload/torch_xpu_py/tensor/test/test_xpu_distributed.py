@@ -702,7 +702,7 @@ def end_while_gloo_is_busy(rank, connection):
     main, busy = threading.get_ident(), threading.Event()
 
     def call(_):
-        if threading.get_ident() != main:
+        if threading.get_ident() != main and not busy.is_set():
             busy.set()
             time.sleep(1)  # so long that Python would end meanwhile
 

@@ -2,6 +2,10 @@
 
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
@@ -257,30 +261,51 @@ error: PYTORCH_SRC=PROJECT/nothing is not a PyTorch source tree.
     )
 
 
-def test_one_run_at_a_time(project: Project) -> None:
-    project.ok("apply", "--stage", "base")
-    lock = project.checkout / ".git/xpu-stack/lock"
+@contextmanager
+def held(project: Project, lock: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process holds a lock until the end."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
         "from xpu_stack.core.system import lock\n"
         "with lock.held(Path(sys.argv[2]), 'test', 'it'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
-    holder = subprocess.Popen(
-        [project.command("apply")[0], "-c", script, str(project.folder / "scripts"), str(lock)],
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(project.folder / "scripts"), str(lock)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    with holder:
+    ) as holder:
+        assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
+        yield holder
+        holder.stdin.close()
+
+
+def test_one_run_at_a_time(project: Project) -> None:
+    project.ok("apply", "--stage", "base")
+    with held(project, project.checkout / ".git/xpu-stack/lock") as holder:
         ended = project.run("apply")
         assert ended.code == 3
         assert f"'test' (process {holder.pid}) holds" in ended.err
-        assert holder.stdin is not None
-        holder.stdin.close()
     project.ok("apply")
+
+
+def test_a_run_waits_while_another_prepares_its_checkout(project: Project) -> None:
+    with held(project, project.folder / ".xpu/lock"):
+        waiting = subprocess.Popen(
+            project.command("apply"),
+            cwd=project.folder,
+            env=project.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith("waiting for another run")
+    with waiting:
+        assert "is now at stage" in waiting.stdout.read()
+    assert waiting.returncode == 0
 
 
 def test_a_second_run_takes_little_more_than_the_start(project: Project) -> None:

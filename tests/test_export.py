@@ -135,6 +135,17 @@ def test_a_commit_between_the_changes_is_refused(applied: Project) -> None:
 def test_edits_on_both_sides_are_refused(applied: Project) -> None:
     write(applied.checkout, {"aten/Hooks.cpp": "int mine;\n"})
     write(applied.folder, {"aten_xpu/device/aten/Hooks.cpp": "int other;\n"})
+    refused(applied)
+
+
+def test_an_amended_commit_whose_change_was_edited_too_is_refused(applied: Project) -> None:
+    write(applied.checkout, {"c10/xpu/Stream.cpp": "int mine;\n"})
+    git(applied.checkout, "commit", "-qa", "--amend", "--no-edit")
+    write(applied.folder, {"c10_xpu/stream/c10/xpu/Stream.cpp": "int other;\n"})
+    refused(applied)
+
+
+def refused(applied: Project) -> None:
     before = kept(applied)
     ended = applied.run("export")
     assert ended.code == 3

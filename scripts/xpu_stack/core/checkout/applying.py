@@ -75,7 +75,7 @@ def _workspace(
     loaded = Base.load(layout, base)
     series = Series.load(layout, base)
     series.point(stage)
-    with lock.held(layout.state / "lock", verb, str(layout.state)):
+    with lock.awaited(layout.state / "lock", verb):
         checkout = providers.checkout(layout, loaded, source)
     return Workspace(layout, loaded, series, checkout)
 

@@ -381,18 +381,22 @@ def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
 def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) -> None:
     """Refuses when the series was edited, too, since it was applied."""
     changes = {change.id: change for change in work.series.all_changes()}
+    before = moves.left(work.repository)
     builder = applying.builder(work, lambda _: None)
     for applied in there.applied:
         change = changes.get(applied.trailers.change)
-        if change is None or not applied.as_made:
+        # Of a commit that a person has made anew, what it was before.
+        made = applied if applied.as_made else before.get(applied.trailers.change)
+        if change is None or made is None:
             continue  # the checkout's word counts
-        tree: TreeId | Misfit | None = builder.lay_directly(applied.commit.parents[0], change)
+        tree: TreeId | Misfit | None = builder.lay_directly(made.commit.parents[0], change)
         if tree is None and not fresh:
-            _refuse_merged(work, change, applied.commit)
+            if applied.as_made:
+                _refuse_merged(work, change, applied.commit)
             continue
-        tree = tree or builder.attempt(applied.commit.parents[0], change)
-        same = isinstance(tree, Misfit) or tree == applied.commit.tree
-        if not same or own_text(applied.commit.message) != change.text.message:
+        tree = tree or builder.attempt(made.commit.parents[0], change)
+        same = isinstance(tree, Misfit) or tree == made.commit.tree
+        if not same or own_text(made.commit.message) != change.text.message:
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",

@@ -177,11 +177,14 @@ def applied(repository: Repository) -> frozenset[str] | None:
     One of them that has no commit now was taken out; one that is not of them is
     not applied.
     """
+    return frozenset(left(repository)) if entry(repository, 0) else None
+
+
+def left(repository: Repository) -> dict[str, stack.Applied]:
+    """The commits that the last move left on the stack, by their changes."""
     last = entry(repository, 0)
-    if last is None:
-        return None
-    left = stack.read(repository, last.after.commit).applied
-    return frozenset(one.trailers.change for one in left)
+    there = stack.read(repository, last.after.commit).applied if last else ()
+    return {one.trailers.change: one for one in there}
 
 
 def move(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ToolError
 
 _FINISHING = 30.0  # seconds that the last step of a killed run may take
@@ -25,6 +26,18 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
     with path.open("a+") as file:
         if not _try(file.fileno()):
             _wait_or_refuse(file.fileno(), path, what)
+        _sign(file, verb)
+        yield
+
+
+@contextmanager
+def awaited(path: Path, verb: str) -> Iterator[None]:
+    """Holds the lock file, after those that hold it now: for what others can wait for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        if not _try(file.fileno()):
+            say(f"waiting for another run, which holds {path} ...")
+            fcntl.flock(file, fcntl.LOCK_EX)
         _sign(file, verb)
         yield
 

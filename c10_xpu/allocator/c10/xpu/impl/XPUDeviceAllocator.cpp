@@ -183,6 +183,17 @@ struct StreamBlocks {
     return true;
   }
 
+  // Whether an operation with all streams locked has exceeded a limit.
+  bool isOverLimit() const {
+    int64_t signs = 0;
+    for (size_t t = 0; t < limit.size(); ++t) {
+      for (size_t i = 0; i < kNumCounters; ++i) {
+        signs |= limit[t][i] - current[t][i];
+      }
+    }
+    return signs < 0;
+  }
+
   Block* newBlock() {
     if (unused == nullptr) {
       blocks.emplace_back().owner = this;
@@ -328,12 +339,17 @@ struct StreamBlocks {
 template <class Operation>
 auto DeviceAllocator::withAllLocked(Operation operation) {
   const Guard guard(mutex_);
-  std::vector<std::unique_lock<SpinLock>> locks;
-  locks.reserve(streams_.size());
+  SmallVector<std::unique_lock<SpinLock>, 8> locks;
   for (const auto& blocks : streams_) {
     locks.emplace_back(blocks->lock);
   }
-  const auto settled = c10::make_scope_exit([&] { settle(); });
+  const auto settled = c10::make_scope_exit([&] {
+    for (const auto& blocks : streams_) {
+      if (C10_UNLIKELY(blocks->isOverLimit())) {
+        return settle();
+      }
+    }
+  });
   return operation();
 }
 
@@ -447,7 +463,10 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
     return kSmallBuffer;
   }
   const size_t max_split_size = shared_.config.max_split_size;
-  const auto reserved = size_t(current_[kAggregate][kReservedBytes]);
+  size_t reserved = 0;
+  for (const auto& blocks : streams_) {
+    reserved += size_t(blocks->current[kAggregate][kReservedBytes]);
+  }
   const size_t wanted = max_split_size == AllocatorConfig::kUnlimited
       ? std::min(reserved / 8, kMaxGrowth) / size * size
       : size;
@@ -811,7 +830,7 @@ int DeviceAllocator::getPoolUseCount(MempoolId_t id) {
 
 DeviceStats DeviceAllocator::stats() {
   const Guard guard(mutex_);
-  withAllLocked([] {}); // settles
+  withAllLocked([&] { settle(); });
   DeviceStats stats = counts_;
   const auto read = [&](Stat& stat, size_t t, Counter i) {
     stat.current = current_[t][i];
@@ -837,12 +856,15 @@ DeviceStats DeviceAllocator::stats() {
 }
 
 void DeviceAllocator::resetPeakStats() {
-  withAllLocked([&] { peak_ = {}; });
+  withAllLocked([&] {
+    peak_ = {};
+    settle();
+  });
 }
 
 void DeviceAllocator::resetAccumulatedStats() {
   const Guard guard(mutex_);
-  withAllLocked([] {}); // settles
+  withAllLocked([&] { settle(); });
   counts_.num_alloc_retries = counts_.num_ooms = 0;
   increased_base_ = increased_;
   current_base_ = current_;

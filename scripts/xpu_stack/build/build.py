@@ -73,6 +73,8 @@ def prepare(
     if sanitizer.flags:
         for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
+        # PyTorch's own -O2 comes after the flags above, and before these.
+        options["CMAKE_CXX_FLAGS_RELEASE"] = "-O1 -DNDEBUG"
     extra = sycl.version + (extension.input_of(torch, work, stage) if torch else "")
     cmake.configure(checkout, folder, options, env, extra)
     return Build(work, mode, sanitizer, folder, sycl, env, torch)

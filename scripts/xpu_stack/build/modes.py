@@ -19,8 +19,8 @@ class Sanitizer(enum.Enum):
 
     @property
     def flags(self) -> str:
-        """For compiling and linking; -O1 -g1 so that reports have good stacks."""
-        common = "-g1 -O1 -fno-omit-frame-pointer"
+        """For compiling and linking; with -O1 reports have good stacks."""
+        common = "-g1 -fno-omit-frame-pointer"
         if self is Sanitizer.THREAD:
             return f"{common} -fsanitize=thread"
         if self is Sanitizer.ADDRESS:

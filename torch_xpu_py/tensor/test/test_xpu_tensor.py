@@ -217,6 +217,53 @@ class TestFallback(TestCase):
         ):
             self.assertEqual(*on_cpu_and_xpu(function, x))
 
+    def test_float16(self):
+        """Also where the CPU's kernel does not take it."""
+        torch.manual_seed(0)
+        x, y = torch.rand(3, 3).half(), torch.rand(3, 3).half()
+        image, kernel = torch.rand(1, 1, 5, 5).half(), torch.rand(1, 1, 3, 3).half()
+        for function, *tensors in (
+            (lambda x, y: x @ y, x, y),
+            (lambda x, y: y.clone().addmm_(x, y), x, y),
+            (lambda x, y: torch.mm(x, y, out=x.new_empty(0)), x, y),
+            (lambda x: x.prod(1), x),
+            (lambda x: x.sort(1).values, x),
+            (lambda x: 2j**x, x),
+            (torch.nn.functional.conv2d, image, kernel),
+        ):
+            with self.subTest(tensors=tensors):
+                expected = function(*(tensor.float() for tensor in tensors))
+                # An operator is called in another way once its kernel has failed.
+                for _ in range(2):
+                    result = function(*(tensor.xpu() for tensor in tensors))
+                    half = torch.complex32 if expected.is_complex() else torch.half
+                    self.assertEqual(result.dtype, half)
+                    self.assertEqual(
+                        result.cpu().to(expected.dtype), expected, atol=2e-3, rtol=2e-3
+                    )
+
+    def test_float16_in_place(self):
+        x, y = torch.rand(3, 3).half(), torch.rand(3, 3).half().xpu()
+        z = y.clone()
+        self.assertIs(z.addmm_(x.xpu(), y), z)
+        out = torch.empty(0, dtype=torch.half, device="xpu")
+        self.assertIs(torch.mm(x.xpu(), y, out=out), out)
+        self.assertEqual(out.shape, (3, 3))
+
+    def test_training_with_float16(self):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(18, 2)
+        ).xpu()
+        image = torch.rand(4, 1, 5, 5)
+        expected = copy.deepcopy(model).cpu()(image).sum()
+        with torch.autocast("xpu", torch.float16):
+            loss = model(image.xpu()).sum()
+        self.assertEqual(loss.float().cpu(), expected, atol=0.02, rtol=0)
+        (loss * 128).backward()
+        self.assertTrue(all(one.grad.isfinite().all() for one in model.parameters()))
+        self.assertEqual(model[0].weight.grad.dtype, torch.float32)
+
     def test_in_place(self):
         x = torch.arange(6.0).view(2, 3)
         self.assertEqual(*on_cpu_and_xpu(lambda x: x.clone().mul_(2).t_(), x))

@@ -80,6 +80,7 @@ struct Operator {
   int generator = -1;
   bool mixes_devices = false; // takes indices of the CPU
   bool copies = false; // from one device to another
+  std::atomic<bool> lacks_half{false}; // Note [float16]
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes_copied{0};
 };
@@ -232,7 +233,7 @@ void tell(const Operator& op) {
 }
 
 /// `run` calls the operator with the arguments on the stack, which are on the
-/// CPU.
+/// CPU. It gets what is known of the operator.
 template <typename Run>
 void runOnHost(
     const OperatorHandle& handle,
@@ -272,7 +273,7 @@ void runOnHost(
         op.name,
         c10::xpu::getCurrentXPUStream(device));
   }
-  run();
+  run(op);
   record.reset();
   // What is below is the caller's.
   for (size_t i = first; i < stack->size(); ++i) {
@@ -289,10 +290,101 @@ void runOnHost(
 /// For tensors that are not dense, where the CPU's kernel depends on which are
 /// which.
 void dispatchingFallback(const OperatorHandle& handle, Stack* stack) {
-  runOnHost(handle, stack, /*pinned=*/false, [&] {
+  runOnHost(handle, stack, /*pinned=*/false, [&](Operator& /*op*/) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     handle.callBoxed(stack);
   });
+}
+
+// Note [float16]
+// ~~~~~~~~~~~~~~
+// A GPU computes with float16, and some of the CPU's kernels do not: they raise
+// an error before they compute. An operator whose kernel has done so gets
+// float32 from then on, and what it returns and writes is rounded.
+
+ScalarType widened(ScalarType type) {
+  return type == kHalf ? kFloat : type == kComplexHalf ? kComplexFloat : type;
+}
+
+ScalarType narrowed(ScalarType type) {
+  return type == kFloat ? kHalf : type == kComplexFloat ? kComplexHalf : type;
+}
+
+bool hasHalf(const Stack& stack, size_t first) {
+  bool found = false;
+  for (size_t i = first; i < stack.size(); ++i) {
+    forEachTensor(stack[i], [&](const Tensor& tensor) {
+      found |= tensor.defined() &&
+          widened(tensor.scalar_type()) != tensor.scalar_type();
+    });
+  }
+  return found;
+}
+
+/// Calls the CPU's kernel with float32 for the float16 among the arguments.
+void callWidened(
+    const Operator& op,
+    const OperatorHandle& handle,
+    const Stack& arguments,
+    Stack* stack) {
+  struct Argument {
+    Tensor given;
+    Tensor wide;
+    bool written;
+  };
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const size_t first = stack->size();
+  std::vector<Argument> tensors;
+  for (const auto i : c10::irange(arguments.size())) {
+    stack->push_back(mapTensors(arguments[i], [&](const Tensor& given) {
+      tensors.push_back({given, given, op.written[i]});
+      auto& wide = tensors.back().wide;
+      if (given.defined()) {
+        wide = given.to(widened(given.scalar_type()));
+      }
+      return wide;
+    }));
+  }
+  handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  for (const auto& tensor : tensors) {
+    if (tensor.written && !tensor.wide.is_same(tensor.given)) {
+      tensor.given.resize_(tensor.wide.sizes()).copy_(tensor.wide);
+    }
+  }
+  for (size_t i = first; i < stack->size(); ++i) {
+    auto& value = (*stack)[i];
+    value = mapTensors(std::move(value), [&](const Tensor& result) {
+      for (const auto& tensor : tensors) {
+        if (result.is_same(tensor.wide)) {
+          return tensor.given;
+        }
+      }
+      return result.defined() ? result.to(narrowed(result.scalar_type()))
+                              : result;
+    });
+  }
+}
+
+void callCpu(Operator& op, const OperatorHandle& handle, Stack* stack) {
+  constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
+  const size_t first = stack->size() - op.written.size();
+  if (C10_LIKELY(!hasHalf(*stack, first))) {
+    return handle.redispatchBoxed(kCpu, stack);
+  }
+  const Stack arguments(stack->begin() + int64_t(first), stack->end());
+  if (!op.lacks_half.load(std::memory_order_relaxed)) {
+    try {
+      return handle.redispatchBoxed(kCpu, stack);
+    } catch (const c10::Error& error) {
+      // "..." not implemented for 'Half'
+      if (error.msg().find("Half'") == std::string::npos) {
+        throw;
+      }
+      op.lacks_half.store(true, std::memory_order_relaxed);
+    }
+  }
+  stack->resize(first);
+  callWidened(op, handle, arguments, stack);
 }
 
 } // namespace
@@ -304,8 +396,8 @@ void fallback(const OperatorHandle& handle, Stack* stack) {
       c10::toString(handle.operator_name()),
       "' with arguments from the 'XPU' backend: it has no kernel for XPU, and "
       "none for the CPU to fall back to");
-  runOnHost(handle, stack, /*pinned=*/true, [&] {
-    handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  runOnHost(handle, stack, /*pinned=*/true, [&](Operator& op) {
+    callCpu(op, handle, stack);
   });
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-ROUNDS = 11
+ROUNDS = 41
 
 
 def seconds(function, count):

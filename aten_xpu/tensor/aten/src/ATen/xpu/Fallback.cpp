@@ -232,70 +232,6 @@ void tell(const Operator& op) {
   }
 }
 
-/// `run` calls the operator with the arguments on the stack, which are on the
-/// CPU. It gets what is known of the operator.
-template <typename Run>
-void runOnHost(
-    const OperatorHandle& handle,
-    Stack* stack,
-    bool pinned,
-    const Run& run) {
-  detail::registerFallbacks();
-  auto& op = findOperator(handle);
-  tell(op);
-  const size_t first = stack->size() - op.written.size();
-  const auto device = deviceOf(op, *stack, first);
-  HostCall call(device, pinned);
-  if (!isHostMemory(device)) {
-    for (size_t i = first; i < stack->size(); ++i) {
-      forEachTensor(
-          (*stack)[i], [&](const Tensor& tensor) { call.expect(tensor); });
-    }
-  }
-  for (const auto i : c10::irange(op.written.size())) {
-    auto& value = (*stack)[first + i];
-    if (int(i) == op.generator) {
-      value = hostGenerator(value, device);
-    } else if (value.isDevice()) {
-      if (value.toDevice().is_xpu()) {
-        value = Device(kCPU);
-      }
-    } else {
-      value = mapTensors(std::move(value), [&](const Tensor& tensor) {
-        return call.toHost(tensor, op.written[i]);
-      });
-    }
-  }
-  std::optional<detail::RecordWork> record;
-  if (isHostMemory(device)) {
-    record.emplace(
-        detail::RecordWork::By::Host,
-        op.name,
-        c10::xpu::getCurrentXPUStream(device));
-  }
-  run(op);
-  record.reset();
-  // What is below is the caller's.
-  for (size_t i = first; i < stack->size(); ++i) {
-    auto& value = (*stack)[i];
-    value = mapTensors(std::move(value), [&](const Tensor& tensor) {
-      return call.toDevice(tensor);
-    });
-  }
-  call.finish();
-  op.calls.fetch_add(1, std::memory_order_relaxed);
-  op.bytes_copied.fetch_add(call.bytesCopied(), std::memory_order_relaxed);
-}
-
-/// For tensors that are not dense, where the CPU's kernel depends on which are
-/// which.
-void dispatchingFallback(const OperatorHandle& handle, Stack* stack) {
-  runOnHost(handle, stack, /*pinned=*/false, [&](Operator& /*op*/) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    handle.callBoxed(stack);
-  });
-}
-
 // Note [float16]
 // ~~~~~~~~~~~~~~
 // A GPU computes with float16, and some of the CPU's kernels do not: they raise
@@ -310,15 +246,82 @@ ScalarType narrowed(ScalarType type) {
   return type == kFloat ? kHalf : type == kComplexFloat ? kComplexHalf : type;
 }
 
-bool hasHalf(const Stack& stack, size_t first) {
-  bool found = false;
-  for (size_t i = first; i < stack.size(); ++i) {
-    forEachTensor(stack[i], [&](const Tensor& tensor) {
-      found |= tensor.defined() &&
-          widened(tensor.scalar_type()) != tensor.scalar_type();
+bool isHalf(const Tensor& tensor) {
+  return tensor.defined() &&
+      widened(tensor.scalar_type()) != tensor.scalar_type();
+}
+
+/// `run` calls the operator with the arguments on the stack, which are on the
+/// CPU. It gets what is known of the operator, and whether one is of float16.
+template <typename Run>
+void runOnHost(
+    const OperatorHandle& handle,
+    Stack* stack,
+    bool pinned,
+    const Run& run) {
+  detail::registerFallbacks();
+  auto& op = findOperator(handle);
+  tell(op);
+  const size_t first = stack->size() - op.written.size();
+  const auto device = deviceOf(op, *stack, first);
+  HostCall call(device, pinned);
+  const bool host_memory = isHostMemory(device);
+  if (!host_memory) {
+    for (size_t i = first; i < stack->size(); ++i) {
+      forEachTensor(
+          (*stack)[i], [&](const Tensor& tensor) { call.expect(tensor); });
+    }
+  }
+  bool has_half = false;
+  for (const auto i : c10::irange(op.written.size())) {
+    auto& value = (*stack)[first + i];
+    if (int(i) == op.generator) {
+      value = hostGenerator(value, device);
+    } else if (value.isDevice()) {
+      if (value.toDevice().is_xpu()) {
+        value = Device(kCPU);
+      }
+    } else {
+      value = mapTensors(std::move(value), [&](const Tensor& tensor) {
+        has_half |= isHalf(tensor);
+        return call.toHost(tensor, op.written[i]);
+      });
+    }
+  }
+  std::optional<detail::RecordWork> record;
+  if (host_memory && detail::RecordWork::isRecording()) {
+    record.emplace(
+        detail::RecordWork::By::Host,
+        op.name,
+        c10::xpu::getCurrentXPUStream(device));
+  }
+  run(op, has_half);
+  record.reset();
+  // What is below is the caller's.
+  for (size_t i = first; i < stack->size(); ++i) {
+    auto& value = (*stack)[i];
+    value = mapTensors(std::move(value), [&](const Tensor& tensor) {
+      return call.toDevice(tensor);
     });
   }
-  return found;
+  call.finish();
+  op.calls.fetch_add(1, std::memory_order_relaxed);
+  if (!host_memory) {
+    op.bytes_copied.fetch_add(call.bytesCopied(), std::memory_order_relaxed);
+  }
+}
+
+/// For tensors that are not dense, where the CPU's kernel depends on which are
+/// which.
+void dispatchingFallback(const OperatorHandle& handle, Stack* stack) {
+  runOnHost(
+      handle,
+      stack,
+      /*pinned=*/false,
+      [&](Operator& /*op*/, bool /*has_half*/) {
+        const at::AutoDispatchBelowADInplaceOrView guard;
+        handle.callBoxed(stack);
+      });
 }
 
 /// Calls the CPU's kernel with float32 for the float16 among the arguments.
@@ -365,12 +368,16 @@ void callWidened(
   }
 }
 
-void callCpu(Operator& op, const OperatorHandle& handle, Stack* stack) {
+void callCpu(
+    Operator& op,
+    const OperatorHandle& handle,
+    bool has_half,
+    Stack* stack) {
   constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
-  const size_t first = stack->size() - op.written.size();
-  if (C10_LIKELY(!hasHalf(*stack, first))) {
+  if (C10_LIKELY(!has_half)) {
     return handle.redispatchBoxed(kCpu, stack);
   }
+  const size_t first = stack->size() - op.written.size();
   const Stack arguments(stack->begin() + int64_t(first), stack->end());
   if (!op.lacks_half.load(std::memory_order_relaxed)) {
     try {
@@ -396,8 +403,8 @@ void fallback(const OperatorHandle& handle, Stack* stack) {
       c10::toString(handle.operator_name()),
       "' with arguments from the 'XPU' backend: it has no kernel for XPU, and "
       "none for the CPU to fall back to");
-  runOnHost(handle, stack, /*pinned=*/true, [&](Operator& op) {
-    callCpu(op, handle, stack);
+  runOnHost(handle, stack, /*pinned=*/true, [&](Operator& op, bool has_half) {
+    callCpu(op, handle, has_half, stack);
   });
 }
 

@@ -12,6 +12,9 @@ from unittest import mock
 
 import torch
 
+# What warns once in a process may have done so in the CPU's test.
+torch.set_warn_always(True)
+
 # Tests for devices with kernels in PyTorch itself are for XPU too.
 _module = sys.modules["torch.testing._internal.common_device_type"]
 _module.NATIVE_DEVICES = (*_module.NATIVE_DEVICES, "xpu")

@@ -80,7 +80,9 @@ struct Operator {
   int generator = -1;
   bool mixes_devices = false; // takes indices of the CPU
   bool copies = false; // from one device to another
-  std::atomic<bool> lacks_half{false}; // Note [float16]
+  // See Note [float16]
+  std::atomic<bool> lacks_half{false};
+  std::atomic<bool> lacks_bfloat16{false};
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes_copied{0};
 };
@@ -234,25 +236,30 @@ void tell(const Operator& op) {
 
 // Note [float16]
 // ~~~~~~~~~~~~~~
-// A GPU computes with float16, and some of the CPU's kernels do not: they raise
-// an error before they compute. An operator whose kernel has done so gets
-// float32 from then on, and what it returns and writes is rounded.
+// A GPU computes with float16 and bfloat16, and some of the CPU's kernels do
+// not: they raise an error before they compute. An operator whose kernel has
+// done so gets float32 from then on, and what it returns and writes is rounded.
 
 ScalarType widened(ScalarType type) {
-  return type == kHalf ? kFloat : type == kComplexHalf ? kComplexFloat : type;
+  return type == kHalf || type == kBFloat16 ? kFloat
+      : type == kComplexHalf                ? kComplexFloat
+                                            : type;
 }
 
-ScalarType narrowed(ScalarType type) {
-  return type == kFloat ? kHalf : type == kComplexFloat ? kComplexHalf : type;
+ScalarType narrowed(ScalarType type, ScalarType narrow) {
+  return type == kFloat       ? narrow == kBFloat16 ? kBFloat16 : kHalf
+      : type == kComplexFloat ? kComplexHalf
+                              : type;
 }
 
-bool isHalf(const Tensor& tensor) {
+bool isNarrow(const Tensor& tensor) {
   return tensor.defined() &&
       widened(tensor.scalar_type()) != tensor.scalar_type();
 }
 
 /// `run` calls the operator with the arguments on the stack, which are on the
-/// CPU. It gets what is known of the operator, and whether one is of float16.
+/// CPU. It gets what is known of the operator, and if one of them is narrow,
+/// its type.
 template <typename Run>
 void runOnHost(
     const OperatorHandle& handle,
@@ -272,7 +279,7 @@ void runOnHost(
           (*stack)[i], [&](const Tensor& tensor) { call.expect(tensor); });
     }
   }
-  bool has_half = false;
+  c10::optional<ScalarType> narrow;
   for (const auto i : c10::irange(op.written.size())) {
     auto& value = (*stack)[first + i];
     if (int(i) == op.generator) {
@@ -283,7 +290,9 @@ void runOnHost(
       }
     } else {
       value = mapTensors(std::move(value), [&](const Tensor& tensor) {
-        has_half |= isHalf(tensor);
+        if (C10_UNLIKELY(isNarrow(tensor))) {
+          narrow = tensor.scalar_type();
+        }
         return call.toHost(tensor, op.written[i]);
       });
     }
@@ -295,7 +304,7 @@ void runOnHost(
         op.name,
         c10::xpu::getCurrentXPUStream(device));
   }
-  run(op, has_half);
+  run(op, narrow);
   record.reset();
   // What is below is the caller's.
   for (size_t i = first; i < stack->size(); ++i) {
@@ -318,17 +327,18 @@ void dispatchingFallback(const OperatorHandle& handle, Stack* stack) {
       handle,
       stack,
       /*pinned=*/false,
-      [&](Operator& /*op*/, bool /*has_half*/) {
+      [&](Operator& /*op*/, c10::optional<ScalarType> /*narrow*/) {
         const at::AutoDispatchBelowADInplaceOrView guard;
         handle.callBoxed(stack);
       });
 }
 
-/// Calls the CPU's kernel with float32 for the float16 among the arguments.
+/// Calls the CPU's kernel with float32 for what is narrow among the arguments.
 void callWidened(
     const Operator& op,
     const OperatorHandle& handle,
     const Stack& arguments,
+    ScalarType narrow,
     Stack* stack) {
   struct Argument {
     Tensor given;
@@ -362,8 +372,9 @@ void callWidened(
           return tensor.given;
         }
       }
-      return result.defined() ? result.to(narrowed(result.scalar_type()))
-                              : result;
+      return result.defined()
+          ? result.to(narrowed(result.scalar_type(), narrow))
+          : result;
     });
   }
 }
@@ -371,27 +382,30 @@ void callWidened(
 void callCpu(
     Operator& op,
     const OperatorHandle& handle,
-    bool has_half,
+    c10::optional<ScalarType> narrow,
     Stack* stack) {
   constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
-  if (C10_LIKELY(!has_half)) {
+  if (C10_LIKELY(!narrow)) {
     return handle.redispatchBoxed(kCpu, stack);
   }
   const size_t first = stack->size() - op.written.size();
   const Stack arguments(stack->begin() + int64_t(first), stack->end());
-  if (!op.lacks_half.load(std::memory_order_relaxed)) {
+  const bool bfloat16 = *narrow == kBFloat16;
+  auto& lacks = bfloat16 ? op.lacks_bfloat16 : op.lacks_half;
+  if (!lacks.load(std::memory_order_relaxed)) {
     try {
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {
       // "..." not implemented for 'Half'
-      if (error.msg().find("Half'") == std::string::npos) {
+      const auto* const type = bfloat16 ? "BFloat16'" : "Half'";
+      if (error.msg().find(type) == std::string::npos) {
         throw;
       }
-      op.lacks_half.store(true, std::memory_order_relaxed);
+      lacks.store(true, std::memory_order_relaxed);
     }
   }
   stack->resize(first);
-  callWidened(op, handle, arguments, stack);
+  callWidened(op, handle, arguments, *narrow, stack);
 }
 
 } // namespace
@@ -403,9 +417,13 @@ void fallback(const OperatorHandle& handle, Stack* stack) {
       c10::toString(handle.operator_name()),
       "' with arguments from the 'XPU' backend: it has no kernel for XPU, and "
       "none for the CPU to fall back to");
-  runOnHost(handle, stack, /*pinned=*/true, [&](Operator& op, bool has_half) {
-    callCpu(op, handle, has_half, stack);
-  });
+  runOnHost(
+      handle,
+      stack,
+      /*pinned=*/true,
+      [&](Operator& op, c10::optional<ScalarType> narrow) {
+        callCpu(op, handle, narrow, stack);
+      });
 }
 
 std::vector<FallbackCount> fallbackStatistics() {

@@ -248,6 +248,9 @@ class TestFallback(TestCase):
         out = torch.empty(0, dtype=torch.half, device="xpu")
         self.assertIs(torch.mm(x.xpu(), y, out=out), out)
         self.assertEqual(out.shape, (3, 3))
+        both = [torch.full((2,), 16.0, device="xpu"), y.new_full((2,), 16.0)]
+        torch._foreach_sqrt_(both)  # the first is written before the second fails
+        self.assertEqual([one.tolist() for one in both], [[4.0, 4.0]] * 2)
 
     def test_training_with_float16(self):
         torch.manual_seed(0)

@@ -63,6 +63,9 @@ struct Operator {
       if (type == "Generator?" || type == "Generator") {
         generator = int(written.size()) - 1;
       }
+      if (written.back() && type == "Tensor[]") {
+        lacks_half = lacks_bfloat16 = true;
+      }
     }
     const auto& plain = handle.schema().name();
     mixes_devices = plain == "aten::index" || plain == "aten::index_put_" ||
@@ -239,6 +242,8 @@ void tell(const Operator& op) {
 // A GPU computes with float16 and bfloat16, and some of the CPU's kernels do
 // not: they raise an error before they compute. An operator whose kernel has
 // done so gets float32 from then on, and what it returns and writes is rounded.
+// One that writes a list, where the first may be written before the second
+// fails, always gets it.
 
 ScalarType widened(ScalarType type) {
   return type == kHalf || type == kBFloat16 ? kFloat

@@ -237,9 +237,18 @@ class TestFallback(TestCase):
                     result = function(*(tensor.to("xpu", dtype) for tensor in tensors))
                     self.assertEqual(result.dtype, dtype)
                     self.assertEqual(result.float().cpu(), expected, atol=0.05, rtol=0)
-        x = torch.rand(3).half().xpu()
+
+    def test_a_narrow_type_beside_a_wider_one(self):
+        x = torch.full((2,), 16.0, device="xpu")
+        half = x.half()
         for _ in range(2):
-            self.assertEqual((2j**x).dtype, torch.complex32)
+            self.assertEqual((2j**half).dtype, torch.complex32)
+            self.assertEqual((half**x).dtype, torch.float32)
+        both = [x, half]
+        roots = torch._foreach_sqrt(both)
+        self.assertEqual([one.dtype for one in roots], [one.dtype for one in both])
+        torch._foreach_sqrt_(both)  # the first is written before the second fails
+        self.assertEqual([one.tolist() for one in both], [[4.0, 4.0]] * 2)
 
     def test_float16_in_place(self):
         x, y = torch.rand(3, 3).half(), torch.rand(3, 3).half().xpu()
@@ -248,9 +257,6 @@ class TestFallback(TestCase):
         out = torch.empty(0, dtype=torch.half, device="xpu")
         self.assertIs(torch.mm(x.xpu(), y, out=out), out)
         self.assertEqual(out.shape, (3, 3))
-        both = [torch.full((2,), 16.0, device="xpu"), y.new_full((2,), 16.0)]
-        torch._foreach_sqrt_(both)  # the first is written before the second fails
-        self.assertEqual([one.tolist() for one in both], [[4.0, 4.0]] * 2)
 
     def test_training_with_float16(self):
         torch.manual_seed(0)

@@ -14,6 +14,7 @@
 #include <c10/util/irange.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <map>
@@ -63,9 +64,7 @@ struct Operator {
       if (type == "Generator?" || type == "Generator") {
         generator = int(written.size()) - 1;
       }
-      if (written.back() && type == "Tensor[]") {
-        lacks_half = lacks_bfloat16 = true;
-      }
+      writes_list |= written.back() && type == "Tensor[]";
     }
     const auto& plain = handle.schema().name();
     mixes_devices = plain == "aten::index" || plain == "aten::index_put_" ||
@@ -83,6 +82,7 @@ struct Operator {
   int generator = -1;
   bool mixes_devices = false; // takes indices of the CPU
   bool copies = false; // from one device to another
+  bool writes_list = false;
   // See Note [float16]
   std::atomic<bool> lacks_half{false};
   std::atomic<bool> lacks_bfloat16{false};
@@ -243,7 +243,8 @@ void tell(const Operator& op) {
 // not: they raise an error before they compute. An operator whose kernel has
 // done so gets float32 from then on, and what it returns and writes is rounded.
 // One that writes a list, where the first may be written before the second
-// fails, always gets it.
+// fails, always gets it. Where another argument has a wider type, the kernel is
+// tried each time: it may compute in that.
 
 ScalarType widened(ScalarType type) {
   return type == kHalf || type == kBFloat16 ? kFloat
@@ -251,15 +252,26 @@ ScalarType widened(ScalarType type) {
                                             : type;
 }
 
-ScalarType narrowed(ScalarType type, ScalarType narrow) {
-  return type == kFloat       ? narrow == kBFloat16 ? kBFloat16 : kHalf
-      : type == kComplexFloat ? kComplexHalf
-                              : type;
+/// The type of a result, where the argument that it is like has `like`.
+ScalarType narrowed(ScalarType type, ScalarType like) {
+  if (like == kBFloat16) {
+    return type == kFloat ? kBFloat16 : type;
+  }
+  if (like == kHalf || like == kComplexHalf) {
+    return type == kFloat ? kHalf : type == kComplexFloat ? kComplexHalf : type;
+  }
+  return type;
 }
 
 bool isNarrow(const Tensor& tensor) {
   return tensor.defined() &&
       widened(tensor.scalar_type()) != tensor.scalar_type();
+}
+
+bool isFloating(const Tensor& tensor) {
+  return tensor.defined() &&
+      (isFloatingType(tensor.scalar_type()) ||
+       isComplexType(tensor.scalar_type()));
 }
 
 /// `run` calls the operator with the arguments on the stack, which are on the
@@ -343,7 +355,6 @@ void callWidened(
     const Operator& op,
     const OperatorHandle& handle,
     const Stack& arguments,
-    ScalarType narrow,
     Stack* stack) {
   struct Argument {
     Tensor given;
@@ -353,7 +364,17 @@ void callWidened(
   const at::AutoDispatchBelowADInplaceOrView guard;
   const size_t first = stack->size();
   std::vector<Argument> tensors;
+  // Of the first argument with such tensors, which results are like; those in a
+  // list are like the one at their place.
+  std::vector<ScalarType> floating;
   for (const auto i : c10::irange(arguments.size())) {
+    if (floating.empty()) {
+      forEachTensor(arguments[i], [&](const Tensor& tensor) {
+        if (isFloating(tensor)) {
+          floating.push_back(tensor.scalar_type());
+        }
+      });
+    }
     stack->push_back(mapTensors(arguments[i], [&](const Tensor& given) {
       tensors.push_back({given, given, op.written[i]});
       auto& wide = tensors.back().wide;
@@ -371,15 +392,16 @@ void callWidened(
   }
   for (size_t i = first; i < stack->size(); ++i) {
     auto& value = (*stack)[i];
+    size_t place = 0;
     value = mapTensors(std::move(value), [&](const Tensor& result) {
+      const auto like = floating[std::min(place++, floating.size() - 1)];
       for (const auto& tensor : tensors) {
         if (result.is_same(tensor.wide)) {
           return tensor.given;
         }
       }
-      return result.defined()
-          ? result.to(narrowed(result.scalar_type(), narrow))
-          : result;
+      return result.defined() ? result.to(narrowed(result.scalar_type(), like))
+                              : result;
     });
   }
 }
@@ -397,7 +419,14 @@ void callCpu(
   const Stack arguments(stack->begin() + int64_t(first), stack->end());
   const bool bfloat16 = *narrow == kBFloat16;
   auto& lacks = bfloat16 ? op.lacks_bfloat16 : op.lacks_half;
-  if (!lacks.load(std::memory_order_relaxed)) {
+  bool has_wider = false;
+  for (const auto& argument : arguments) {
+    forEachTensor(argument, [&](const Tensor& tensor) {
+      has_wider |= isFloating(tensor) && !isNarrow(tensor) && tensor.dim() > 0;
+    });
+  }
+  if (!op.writes_list &&
+      (has_wider || !lacks.load(std::memory_order_relaxed))) {
     try {
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {
@@ -410,7 +439,7 @@ void callCpu(
     }
   }
   stack->resize(first);
-  callWidened(op, handle, arguments, *narrow, stack);
+  callWidened(op, handle, arguments, stack);
 }
 
 } // namespace

@@ -2,8 +2,9 @@
 """PyTorch's own samples of operators, modules and optimizers, on XPU and on the CPU.
 
 What a sample does on the CPU it has to do on XPU: the same values, shapes, strides,
-views, gradients and errors, but for types that a kernel of the CPU lacks. The samples are PyTorch's OpInfo, ModuleInfo and
-OptimizerInfo. A test is a scenario, an entry of these and a dtype:
+views, gradients and errors, but for types that a kernel of the CPU lacks. The samples are
+PyTorch's OpInfo, ModuleInfo and OptimizerInfo. A test is a scenario, an entry of these and
+a dtype:
 
     Forward         results, first gradients, and for float64 and complex128 second ones
     Out             out= with tensors that fit, do not fit, have gaps, or another dtype

@@ -98,6 +98,22 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
     assert [path.name for path in test.parent.iterdir()] == ["test_sample.py"]
 
 
+def test_an_error_of_pytest_itself_is_told_of_with_the_first_file(tmp_path: Path) -> None:
+    whole = tmp_path / "pytest.xml"
+    whole.write_text(
+        '<testsuites><testcase classname="pytest" name="internal"><error/></testcase>'
+        '<testcase classname="test.test_two.TestTwo" name="test_it"/></testsuites>'
+    )
+
+    python_tests._split(whole, ["test_one", "test_two"])
+
+    told = {
+        name: [case.get("name") for case in ElementTree.parse(tmp_path / f"{name}.xml").getroot()]
+        for name in ("test_one", "test_two")
+    }
+    assert told == {"test_one": ["internal"], "test_two": ["test_it"]}
+
+
 @pytest.mark.usefixtures("environment")
 def test_a_report_that_pytest_did_not_finish_is_none(project: Project, tmp_path: Path) -> None:
     broken = "def pytest_runtest_logreport(report):\n    assert report.passed\n"

@@ -244,9 +244,9 @@ class TestFallback(TestCase):
         for _ in range(2):
             self.assertEqual((2j**half).dtype, torch.complex32)
             self.assertEqual((half**x).dtype, torch.float32)
-        both = [x, half]
-        roots = torch._foreach_sqrt(both)
-        self.assertEqual([one.dtype for one in roots], [one.dtype for one in both])
+        for both in ([half, x.bfloat16()], [x, half]):
+            roots = torch._foreach_sqrt(both)
+            self.assertEqual([one.dtype for one in roots], [one.dtype for one in both])
         torch._foreach_sqrt_(both)  # the first is written before the second fails
         self.assertEqual([one.tolist() for one in both], [[4.0, 4.0]] * 2)
 

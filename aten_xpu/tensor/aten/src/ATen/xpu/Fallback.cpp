@@ -315,7 +315,7 @@ void runOnHost(
     }
   }
   std::optional<detail::RecordWork> record;
-  if (host_memory && detail::RecordWork::isRecording()) {
+  if (host_memory) {
     record.emplace(
         detail::RecordWork::By::Host,
         op.name,
@@ -417,25 +417,32 @@ void callCpu(
   }
   const size_t first = stack->size() - op.written.size();
   const Stack arguments(stack->begin() + int64_t(first), stack->end());
-  const bool bfloat16 = *narrow == kBFloat16;
-  auto& lacks = bfloat16 ? op.lacks_bfloat16 : op.lacks_half;
-  bool has_wider = false;
-  for (const auto& argument : arguments) {
-    forEachTensor(argument, [&](const Tensor& tensor) {
-      has_wider |= isFloating(tensor) && !isNarrow(tensor) && tensor.dim() > 0;
-    });
-  }
+  const auto has_wider = [&] {
+    bool found = false;
+    for (const auto& argument : arguments) {
+      forEachTensor(argument, [&](const Tensor& tensor) {
+        found |= isFloating(tensor) && !isNarrow(tensor) && tensor.dim() > 0;
+      });
+    }
+    return found;
+  };
+  const auto& lacks = *narrow == kBFloat16 ? op.lacks_bfloat16 : op.lacks_half;
   if (!op.writes_list &&
-      (has_wider || !lacks.load(std::memory_order_relaxed))) {
+      (!lacks.load(std::memory_order_relaxed) || has_wider())) {
     try {
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {
       // "..." not implemented for 'Half'
-      const auto* const type = bfloat16 ? "BFloat16'" : "Half'";
-      if (error.msg().find(type) == std::string::npos) {
+      const auto says = [&](const char* type) {
+        return error.msg().find(type) != std::string::npos;
+      };
+      if (says("BFloat16'")) {
+        op.lacks_bfloat16.store(true, std::memory_order_relaxed);
+      } else if (says("Half'")) {
+        op.lacks_half.store(true, std::memory_order_relaxed);
+      } else {
         throw;
       }
-      lacks.store(true, std::memory_order_relaxed);
     }
   }
   stack->resize(first);

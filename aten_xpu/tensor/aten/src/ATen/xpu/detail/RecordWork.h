@@ -41,15 +41,12 @@ class RecordWork {
   /// is from when it gets to the scope's work until the work is done.
   enum class By { Host, Stream };
 
-  static bool isRecording() {
-    return recording.load(std::memory_order_relaxed);
-  }
   RecordWork(
       By by,
       const std::string& name,
       c10::xpu::XPUStream stream,
       size_t nbytes = 0) {
-    if (C10_UNLIKELY(isRecording())) {
+    if (C10_UNLIKELY(recording.load(std::memory_order_relaxed))) {
       begin(by, name, stream, nbytes);
     }
   }

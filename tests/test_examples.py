@@ -53,7 +53,7 @@ def test_figures_may_differ(project: Project, capfd: pytest.CaptureFixture[str])
     recorded = "on CPU\nloss 0.10, 93% are right\n"
     assert run(project, {"output/train.txt": recorded}).installed == ["examples.txt"]
     said = capfd.readouterr().out
-    assert "examples/elsewhere.py is left out: it needs torch.distributed\n" in said
+    assert "example elsewhere is left out: it needs torch.distributed\n" in said
     assert "examples: train passed\n" in said
 
 
@@ -67,7 +67,7 @@ def test_what_differs_is_said(project: Project) -> None:
     with pytest.raises(ToolError) as error:
         run(project, {"output/train.txt": "on CPU\nepoch 1: loss 0.10\n"})
     assert error.value.what == (
-        "examples/train.py does not print what is in examples/output/train.txt."
+        "The example train does not print what is in examples/output/train.txt."
     )
     assert error.value.why == "+ loss #, #% are right"
     assert error.value.detail == "- epoch 1: loss #\n+ loss #, #% are right"
@@ -77,9 +77,27 @@ def test_an_example_judges_itself(project: Project) -> None:
     """An exit code is enough, whatever was printed."""
     with pytest.raises(ToolError) as error:
         run(project, {"train.py": TRAIN + "raise SystemExit(1)", "output/train.txt": TRAIN})
-    assert error.value.what == "examples/train.py fails."
+    assert error.value.what == "The example train fails."
     assert error.value.why == "loss 0.12, 91% are right"
     assert error.value.next.startswith("make python FILE=examples/train.py")
+
+
+def test_an_example_with_arguments(project: Project) -> None:
+    given = {
+        "list.yaml": "stage: stream\nprograms:\n  - name: train\n  - name: train cpu 2\n",
+        "train.py": "import sys\nprint(*sys.argv[1:])",
+        "train.txt": "numpy\n",
+        "output/train.txt": "\n",
+        "output/train-cpu-2.txt": "cpu 3\n",
+    }
+    assert run(project, given | {"output/train-cpu-2.txt": "cpu 2\n"}).installed == [
+        "examples.txt",
+        "train.txt",
+    ]
+    with pytest.raises(ToolError) as error:
+        run(project, given)
+    assert error.value.why == "+ cpu 2"
+    assert error.value.next.startswith("make python FILE=examples/train.py ARGS='cpu 2'")
 
 
 def test_an_earlier_stage_runs_none(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
@@ -91,5 +109,6 @@ def test_all_are_listed_and_have_their_output() -> None:
     folder = ROOT / "examples"
     listed = examples.Examples.load(folder, "v2.13")
     names = sorted([*listed.names, *listed.left_out])
-    assert names == sorted(path.stem for path in folder.glob("*.py"))
-    assert names == sorted(path.stem for path in folder.glob("output/*.txt"))
+    assert {name.split()[0] for name in names} == {path.stem for path in folder.glob("*.py")}
+    recorded = {path.stem for path in folder.glob("output/*.txt")}
+    assert {"-".join(name.split()) for name in names} == recorded

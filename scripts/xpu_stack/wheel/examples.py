@@ -28,7 +28,7 @@ class Examples:
 
     folder: Path
     stage: str  # the first that they need
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # each with its arguments: "ddp cpu"
     left_out: dict[str, str]  # on this base, and why
 
     @classmethod
@@ -57,27 +57,30 @@ def run(this: Environment, work: Workspace, stage: str) -> None:
         say(f"the examples need the stage '{examples.stage}', and are not run")
         return
     with progress(None, "installing what the examples need"):
-        own = [folder / f"{name}.txt" for name in examples.names]
+        own = dict.fromkeys(folder / f"{name.split()[0]}.txt" for name in examples.names)
         for file in (packages.REQUIREMENTS / "examples.txt", *filter(Path.exists, own)):
             this.pip("install", "--no-compile", "--requirement", str(file))
     for name in examples.names:
         _run_one(this, folder, name)
     for name, why in examples.left_out.items():
-        say(f"examples/{name}.py is left out: {why}")
+        say(f"example {name} is left out: {why}")
     say(f"examples: {', '.join(examples.names)} passed")
 
 
 def _run_one(this: Environment, folder: Path, name: str) -> None:
-    with progress(None, f"running examples/{name}.py"):
-        result = this.run(folder / f"{name}.py", mapping={"TORCH_XPU_MAPPING": "CPU"})
+    program, *arguments = name.split()
+    with progress(None, f"running example {name}"):
+        path = folder / f"{program}.py"
+        result = this.run(path, *arguments, mapping={"TORCH_XPU_MAPPING": "CPU"})
     said = result.complaint + result.text
     if result.code:
-        raise _failed(name, f"examples/{name}.py fails.", _last(said), said)
-    different = _differences(result.text, (folder / "output" / f"{name}.txt").read_text())
+        raise _failed(name, f"The example {name} fails.", _last(said), said)
+    recorded = f"output/{'-'.join(name.split())}.txt"
+    different = _differences(result.text, (folder / recorded).read_text())
     if different:
         raise _failed(
             name,
-            f"examples/{name}.py does not print what is in examples/output/{name}.txt.",
+            f"The example {name} does not print what is in examples/{recorded}.",
             different[-1],
             "\n".join(different),
         )
@@ -93,6 +96,8 @@ def _last(said: str) -> str:
 
 
 def _failed(name: str, what: str, why: str, detail: str) -> ToolError:
-    run = commands.make("python", FILE=f"examples/{name}.py")
+    program, *arguments = name.split()
+    given = {"ARGS": " ".join(arguments)} if arguments else {}
+    run = commands.make("python", FILE=f"examples/{program}.py", **given)
     again = f"{run} # does it run in the checkout?"
     return ToolError(what, why=why, next=again, code=ExitCode.TESTS, detail=detail)

@@ -33,3 +33,20 @@ endfunction()
 if(NOT EXISTS "${CMAKE_SOURCE_DIR}/third_party/flatbuffers/include")
   cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL xpu_stack_flatbuffers)
 endif()
+
+# oneDNN is bundled as sources, which a source package leaves out. PyTorch's own search
+# is for these sources, and is skipped where the installed library is known.
+
+if(USE_MKLDNN AND NOT EXISTS "${CMAKE_SOURCE_DIR}/third_party/ideep/include")
+  find_library(XPU_STACK_DNNL dnnl REQUIRED)
+  find_path(XPU_STACK_IDEEP ideep.hpp REQUIRED)
+  set(MKLDNN_FOUND TRUE)
+  set(MKLDNN_LIBRARIES "${XPU_STACK_DNNL}")
+  set(MKLDNN_INCLUDE_DIR "${XPU_STACK_IDEEP}")
+endif()
+
+# GCC would spend an eighth of its time in collecting garbage of less than 1 GB.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=100>"
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1000000>")
+endif()

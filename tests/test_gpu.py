@@ -99,8 +99,7 @@ def test_what_was_not_packed_is_said(packed: Path) -> None:
 TORCH = """
 from types import SimpleNamespace as Space
 __version__ = "2.13.0"
-accelerator = Space(current_accelerator=lambda: Space(type="xpu"))
-xpu = Space(get_device_name=lambda _: "a card")
+xpu = Space(is_available=lambda: True, get_device_name=lambda _: "a card")
 """
 PYTHON_TESTS = """
 import os, pytest
@@ -114,8 +113,8 @@ def test_is_skipped(): pytest.skip("no second card")
 def extension(packed: Path) -> Path:
     (packed / "extension").mkdir()
     (packed / "extension" / "torch.py").write_text(TORCH)
-    (packed / "tests-python").mkdir()
-    (packed / "tests-python" / "test_it.py").write_text(PYTHON_TESTS)
+    (packed / "tests-extension").mkdir()
+    (packed / "tests-extension" / "test_it.py").write_text(PYTHON_TESTS)
     return packed
 
 
@@ -131,11 +130,20 @@ def test_the_tests_of_the_extension_are_counted(extension: Path) -> None:
 
 
 def test_without_the_torch_that_it_is_for_it_is_left_out(extension: Path) -> None:
-    (extension / "extension" / "torch.py").write_text(TORCH.replace('"xpu"', '"cuda"'))
+    (extension / "extension" / "torch.py").write_text(TORCH.replace("True", "False"))
     code, said = start(extension, ONLY="extension", EXTENSION_PYTHON=sys.executable)
     assert (code, said[-1]) == (1, "0 passed, 0 failed, 0 skipped")
     assert "without the tests of the extension" in said[-2]
-    assert "torch 2.13.0 uses" in said[-2]
+    assert "torch 2.13.0 finds no XPU" in said[-2]
+
+
+def test_the_tests_of_the_wheel_have_names_of_their_own(extension: Path) -> None:
+    for name in ("", "tests-"):
+        shutil.copytree(extension / f"{name}extension", extension / f"{name}wheel")
+    python = {"EXTENSION_PYTHON": sys.executable, "WHEEL_PYTHON": sys.executable}
+    code, said = start(extension, ONLY="wheel", ORDINALS="1", **python)
+    assert "wheel-test_it, 1 ordinal(s): 2 passed, 0 failed, 1 skipped" in said
+    assert (code, said[-1]) == (0, "2 passed, 0 failed, 1 skipped")
 
 
 def test_a_benchmark_that_fails_is_a_failure(packed: Path) -> None:

@@ -168,6 +168,24 @@ def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site:
 
 
 @pytest.mark.usefixtures("needed")
+def test_a_carried_library_is_the_way_to_what_the_runtime_wants(tmp_path: Path) -> None:
+    from xpu_stack.wheel import carry
+
+    runtime, site = tmp_path / "env/lib", tmp_path / "env/lib/python3.11/site-packages"
+    wanted = "int sin_of(void) { return 42; }"
+    math = compiled(runtime / "libsvml.so", wanted, "-Wl,-soname,libsvml.so")
+    wanted = "int sin_of(void); int cl(void) { return sin_of(); }"
+    name = "libOpenCL.so.1"
+    loader = compiled(runtime / name, wanted, f"-Wl,-soname,{name}", str(math))
+    wanted = "int cl(void); int answer(void) { return cl(); }"
+    carried = compiled(site / "torch.libs/libdnnl-0123abcd.so", wanted, str(loader))
+
+    assert carry.find_runtime(site) == [carried.name]
+
+    assert loads(carried).stdout == "42\n"
+
+
+@pytest.mark.usefixtures("needed")
 def test_a_wheel_carries_what_it_needs_but_for_the_runtime(tmp_path: Path) -> None:
     from xpu_stack.wheel import carry
 

@@ -20,6 +20,8 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 # what it links to shares with them: a second one in the process would clash.
 RUNTIME = ("libsycl.so.*", "libur_loader.so.*", "libOpenCL.so.*", "libtbb.so.*", "libumf.so.*")
 
+CARRIED = "torch.libs"  # where auditwheel puts what it copies in
+
 _FIRST = "libtorch_global_deps.so"  # which torch loads before all others
 
 
@@ -91,9 +93,11 @@ def find_runtime(site: Path) -> list[str]:
         if _wants_runtime(library):
             found.append(library.name)
             after += [way for way in _to_runtime(library.relative_to(site)) if way not in after]
-        # An RPATH, unlike a RUNPATH, is also the way to what the libraries that
-        # are found on it want and do not know where to find.
-        form = ["--force-rpath"] if library.name == _FIRST else []
+        # An RPATH, unlike a RUNPATH, is also the way to what the libraries that are
+        # found on it want and do not know where to find: oneDNN wants the OpenCL
+        # loader, and torch_shm_manager loads oneDNN without what torch loads first.
+        carried = library.parent == site / CARRIED
+        form = ["--force-rpath"] if carried or library.name == _FIRST else []
         if after != before:
             _patchelf(*form, "--set-rpath", ":".join(after), library)
     return found

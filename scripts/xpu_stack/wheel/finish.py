@@ -84,7 +84,7 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
     folder.mkdir(exist_ok=True)
     shutil.copyfile(OWN_LICENCE, folder / "xpu-stack.txt")
     found = {package: _copyright(package) for package in compiled_in}
-    for library in sorted((site / "torch.libs").glob("*.so*")):
+    for library in sorted((site / carry.CARRIED).glob("*.so*")):
         found[library.name] = _copyright_of(carry.own_name(library))
     without = [name for name, source in found.items() if source is None]
     if without:

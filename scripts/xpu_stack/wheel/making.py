@@ -11,7 +11,7 @@ from xpu_stack.build.configuration import Mode
 from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system import lock
 from xpu_stack.core.system.console import say
-from xpu_stack.wheel import fast, full, identity, packing, rehearsal, tree
+from xpu_stack.wheel import carry, fast, full, identity, packing, rehearsal, tree
 from xpu_stack.wheel.packing import Order
 
 
@@ -55,7 +55,8 @@ def wheels(work: Workspace) -> Path:
 
 def _say(wheel: Path, order: Order, compiled: str) -> None:
     """Reports the result."""
-    carried = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torch.libs/")]
+    names = zipfile.ZipFile(wheel).namelist()
+    carried = [name for name in names if name.startswith(f"{carry.CARRIED}/")]
     if order.is_full:
         say(compiled)
         say(f"included, because a plain distribution does not have them: {len(carried)} libraries")

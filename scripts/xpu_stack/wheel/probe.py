@@ -32,6 +32,9 @@ def computed() -> dict[str, bool]:
         "fft": bool(torch.allclose(torch.fft.ifft(torch.fft.fft(a)).real, a)),
         "autograd": torch.autograd.grad((a.requires_grad_() ** 2).sum(), a)[0].equal(2 * a),
         "numpy": bool((torch.ones(2).numpy() == 1).all()),
+        "oneDNN": torch.backends.mkldnn.is_available(),
+        "quantised operators": "qnnpack" in torch.backends.quantized.supported_engines,
+        "torch.distributed": torch.distributed.is_available(),
     }
 
 

@@ -132,7 +132,7 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
     libraries = {Path(path).name for path in mapped}
     if not any(name.startswith("libintelocl.so") for name in libraries):
         yield "OpenCL for the CPU was not loaded"
-    carried = {carry.own_name(path) for path in (this.site / "torch.libs").glob("*")}
+    carried = {carry.own_name(path) for path in (this.site / carry.CARRIED).glob("*")}
     ours = {path.stem for path in (this.site / "torch" / "lib").glob("*.so")}
     if this.identity.mode is Mode.FAST:
         # The distribution's part of these is wanted, and brings its libtorch, which is empty.

@@ -75,7 +75,7 @@ def _run_one(this: Environment, folder: Path, name: str) -> None:
     said = result.complaint + result.text
     if result.code:
         raise _failed(name, f"The example {name} fails.", _last(said), said)
-    recorded = f"output/{'-'.join(name.split())}.txt"
+    recorded = f"output/{name.replace(' ', '-')}.txt"
     different = _differences(result.text, (folder / recorded).read_text())
     if different:
         raise _failed(

@@ -21,6 +21,8 @@
 #                               commas between them
 #   XPU_STACK_ALONE             sources of these folders that are compiled alone
 
+include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+
 function(xpu_stack_reduce target)
   get_target_property(all ${target} SOURCES)
   get_target_property(from ${target} SOURCE_DIR)
@@ -81,14 +83,10 @@ function(xpu_stack_unite target)
 endfunction()
 
 # The bindings spend their time in what they call, and a person waits for their
-# compiler: so -O1. GCC would spend an eighth of all in collecting garbage of less
-# than 1 GB; the largest unit takes 2.9 GB.
+# compiler: so -O1. The largest unit takes 2.9 GB.
 function(xpu_stack_bindings)
-  target_compile_options(torch_python PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(torch_python PRIVATE
-      "SHELL:--param ggc-min-expand=100" "SHELL:--param ggc-min-heapsize=1000000")
-  endif()
+  target_compile_options(torch_python PRIVATE
+    $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
 endfunction()
 
 function(xpu_stack_fast)

@@ -45,8 +45,5 @@ if(USE_MKLDNN AND NOT EXISTS "${CMAKE_SOURCE_DIR}/third_party/ideep/include")
   set(MKLDNN_INCLUDE_DIR "${XPU_STACK_IDEEP}")
 endif()
 
-# GCC would spend an eighth of its time in collecting garbage of less than 1 GB.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=100>"
-    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1000000>")
-endif()
+include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+add_compile_options(${XPU_STACK_LESS_GARBAGE})

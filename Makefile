@@ -45,10 +45,11 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 		'$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,
-# the other takes. A test of self-test builds what `make test` has compiled.
+# the other takes. The longer one ends with what uses all processors by itself. A test
+# of self-test builds what `make test` has compiled.
 verify-release:
-	+@ci/steps $(foreach step,test tidy sanitize,'$(MAKE) $(step)') \
-		'$(MAKE) wheel MODE=fast' '$(MAKE) test-wheel MODE=fast' 2>&1 | sed -u 's/^/[release] /'
+	+@ci/steps '$(MAKE) test' '$(MAKE) wheel MODE=fast' \
+		'$(MAKE) test-wheel MODE=fast' '$(MAKE) tidy' '$(MAKE) sanitize' 2>&1 | sed -u 's/^/[release] /'
 
 verify-package:
 	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) test BASE=v2.13 LAST=1' \

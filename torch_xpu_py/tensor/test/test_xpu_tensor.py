@@ -4,6 +4,7 @@ what PyTorch does with tensors of any device."""
 
 import copy
 import io
+import itertools
 import os
 import pickle
 import subprocess
@@ -214,6 +215,8 @@ class TestFallback(TestCase):
             lambda x: torch.fft.fft(x).real,
             lambda x: torch.stack(torch.linalg.svd(x)[1].split(2)),
             lambda x: torch.einsum("ij,kj->ik", x, x),
+            lambda x: torch.nanmean(x, 1, out=x.new_empty(4)),
+            lambda x: torch.linalg.eigvals(x[:, :4], out=x.new_empty(4) + 0j),
         ):
             self.assertEqual(*on_cpu_and_xpu(function, x))
 
@@ -249,6 +252,44 @@ class TestFallback(TestCase):
             self.assertEqual([one.dtype for one in roots], [one.dtype for one in both])
         torch._foreach_sqrt_(both)  # the first is written before the second fails
         self.assertEqual([one.tolist() for one in both], [[4.0, 4.0]] * 2)
+
+    def test_a_dtype_that_is_asked_for(self):
+        x = torch.full((3,), 2.0, device="xpu")
+        narrow = (torch.half, torch.bfloat16)
+        for given, asked in itertools.product((torch.float, *narrow), repeat=2):
+            for function in (torch.cumsum, torch.cumprod, torch.prod, torch.softmax):
+                for _ in range(2):  # what a kernel lacks is known after the first
+                    result = function(x.to(given), 0, dtype=asked)
+                    self.assertEqual(result.dtype, asked)
+                expected = function(x.cpu(), 0)
+                self.assertEqual(result.float().cpu(), expected, atol=0.01, rtol=0)
+
+    def test_training_with_narrow_types_alone(self):
+        for dtype in (torch.half, torch.bfloat16):
+            x = torch.randn(4, 3).to(dtype)
+            table = torch.rand(5, 2).to(dtype)
+            places = torch.tensor([1, 2, 4])
+            for function in (
+                lambda x, _t, _p: torch.softmax(x, 1),
+                lambda x, _t, _p: torch.log_softmax(x, 0),
+                lambda x, _t, p: torch.nn.functional.cross_entropy(x[:3], p // 2),
+                lambda _x, t, p: torch.nn.functional.embedding_bag(p, t, p[:1] - 1),
+            ):
+                gradients = []
+                for device, type in (("cpu", torch.float), ("xpu", dtype)):
+                    given = [one.to(device, type).requires_grad_() for one in (x, table)]
+                    function(*given, places.to(device)).square().sum().backward()
+                    gradients.append([one.grad for one in given])
+                for one, expected in zip(*reversed(gradients)):
+                    if expected is not None:
+                        self.assertEqual(one.dtype, dtype)
+                        self.assertEqual(one.float().cpu(), expected, atol=0.05, rtol=0)
+            drawn = torch.tensor([0.0, 1.0, 0.0], device="xpu").to(dtype).multinomial(1)
+            self.assertEqual(drawn.item(), 1)
+
+    def test_a_view_of_a_type_that_there_is_not(self):
+        with self.assertRaisesRegex(RuntimeError, "only supported for"):
+            torch.view_as_complex(torch.ones(2, 2, dtype=torch.bfloat16, device="xpu"))
 
     def test_float16_in_place(self):
         x, y = torch.rand(3, 3).half(), torch.rand(3, 3).half().xpu()

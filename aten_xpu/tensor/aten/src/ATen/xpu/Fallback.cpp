@@ -63,6 +63,8 @@ struct Operator {
       const auto type = argument.type()->str();
       if (type == "Generator?" || type == "Generator") {
         generator = int(written.size()) - 1;
+      } else if (argument.real_type()->str().rfind("ScalarType", 0) == 0) {
+        dtype = int(written.size()) - 1;
       }
       writes_list |= written.back() && type == "Tensor[]";
     }
@@ -80,6 +82,7 @@ struct Operator {
   std::vector<bool> written;
   std::vector<bool> may_be_on_cpu;
   int generator = -1;
+  int dtype = -1; // of the result
   bool mixes_devices = false; // takes indices of the CPU
   bool copies = false; // from one device to another
   bool writes_list = false;
@@ -244,7 +247,8 @@ void tell(const Operator& op) {
 // done so gets float32 from then on, and what it returns and writes is rounded.
 // One that writes a list, where the first may be written before the second
 // fails, always gets it. Where another argument has a wider type, the kernel is
-// tried each time: it may compute in that.
+// tried each time: it may compute in that. A dtype that was asked for is the
+// result's, and float32 is asked for in place of a narrow one.
 
 ScalarType widened(ScalarType type) {
   return type == kHalf || type == kBFloat16 ? kFloat
@@ -263,9 +267,12 @@ ScalarType narrowed(ScalarType type, ScalarType like) {
   return type;
 }
 
+bool isNarrow(ScalarType type) {
+  return widened(type) != type;
+}
+
 bool isNarrow(const Tensor& tensor) {
-  return tensor.defined() &&
-      widened(tensor.scalar_type()) != tensor.scalar_type();
+  return tensor.defined() && isNarrow(tensor.scalar_type());
 }
 
 bool isFloating(const Tensor& tensor) {
@@ -299,7 +306,12 @@ void runOnHost(
   c10::optional<ScalarType> narrow;
   for (const auto i : c10::irange(op.written.size())) {
     auto& value = (*stack)[first + i];
-    if (int(i) == op.generator) {
+    if (int(i) == op.dtype && value.isInt()) {
+      const auto asked = value.toScalarType();
+      if (isNarrow(asked)) {
+        narrow = asked;
+      }
+    } else if (int(i) == op.generator) {
       value = hostGenerator(value, device);
     } else if (value.isDevice()) {
       if (value.toDevice().is_xpu()) {
@@ -364,10 +376,18 @@ void callWidened(
   const at::AutoDispatchBelowADInplaceOrView guard;
   const size_t first = stack->size();
   std::vector<Argument> tensors;
-  // Of the first argument with such tensors, which results are like; those in a
-  // list are like the one at their place.
+  // Which results are like: the type that was asked for, or those of the first
+  // argument with such tensors; a result in a list is like the one at its
+  // place.
   std::vector<ScalarType> floating;
+  if (op.dtype >= 0 && arguments[op.dtype].isInt()) {
+    floating.push_back(arguments[op.dtype].toScalarType());
+  }
   for (const auto i : c10::irange(arguments.size())) {
+    if (int(i) == op.dtype && arguments[i].isInt()) {
+      stack->emplace_back(widened(floating[0]));
+      continue;
+    }
     if (floating.empty()) {
       forEachTensor(arguments[i], [&](const Tensor& tensor) {
         if (isFloating(tensor)) {
@@ -432,13 +452,14 @@ void callCpu(
     try {
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {
-      // "..." not implemented for 'Half'
+      // "..." not implemented for 'Half'; multinomial and embedding_bag have
+      // words of their own.
       const auto says = [&](const char* type) {
         return error.msg().find(type) != std::string::npos;
       };
-      if (says("BFloat16'")) {
+      if (says("BFloat16'") || says("got CPUBFloat16Type")) {
         op.lacks_bfloat16.store(true, std::memory_order_relaxed);
-      } else if (says("Half'")) {
+      } else if (says("Half'") || says("not implemented for half")) {
         op.lacks_half.store(true, std::memory_order_relaxed);
       } else {
         throw;

@@ -162,9 +162,10 @@ void implementSpecialOps(torch::Library& library) {
   library.impl(
       "native_group_norm_backward",
       torch::CppFunction::makeFromBoxedFunction<&groupNormBackward>());
-  // These are composed of nothing: they ask a table for the kernel of the
-  // device, and XPU is not in it.
-  for (const auto* name : {"mode.values", "conj_physical_"}) {
+  // These call a kernel past the dispatcher: from a table that XPU is not in,
+  // or one for the CPU.
+  for (const auto* name :
+       {"mode.values", "conj_physical_", "nanmean.out", "linalg_eigvals.out"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));

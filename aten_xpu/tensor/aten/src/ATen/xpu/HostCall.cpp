@@ -170,6 +170,19 @@ Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
   return tensor;
 }
 
+/// Makes the tensor one of the device, with its memory. Nothing else has them.
+void moveToDevice(const Tensor& tensor, DeviceIndex device) {
+  auto storage = tensor.storage();
+  auto* bytes = storage.unsafeGetStorageImpl();
+  auto data = bytes->set_data_ptr(DataPtr());
+  data.unsafe_set_device(Device(kXPU, device));
+  bytes->set_data_ptr(std::move(data));
+  bytes->set_allocator(allocator::get());
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(std::move(storage));
+  impl->_change_backend_component_keys(Device(kXPU, device));
+}
+
 SparseTensorImpl* sparseOf(const Tensor& tensor) {
   return static_cast<SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
@@ -347,7 +360,7 @@ HostCall::Region* HostCall::findHost(const Storage& host) {
   return nullptr;
 }
 
-HostCall::Region& HostCall::toDevice(const Storage& host, bool may_move) {
+HostCall::Region& HostCall::toDevice(const Storage& host) {
   if (auto* region = findHost(host)) {
     return *region;
   }
@@ -357,9 +370,6 @@ HostCall::Region& HostCall::toDevice(const Storage& host, bool may_move) {
     device =
         newDeviceStorage(nbytes, allocator::get()->allocate(nbytes), device_);
     copy(bytesOf(device), bytesOf(host), nbytes);
-  } else if (may_move && host.use_count() == 1) {
-    device = newDeviceStorage(
-        nbytes, host.unsafeGetStorageImpl()->set_data_ptr(DataPtr()), device_);
   } else {
     device = deviceAlias(host, device_);
   }
@@ -382,7 +392,13 @@ Tensor HostCall::toDevice(const Tensor& tensor) {
       return toDevice(part);
     });
   }
-  const auto& region = toDevice(tensor.storage(), tensor.use_count() == 1);
+  // A result that shares its memory with no argument and no other result.
+  if (host_memory_ && tensor.use_count() == 1 && !tensor.is_nested() &&
+      tensor.storage().use_count() == 1) {
+    moveToDevice(tensor, device_);
+    return tensor;
+  }
+  const auto& region = toDevice(tensor.storage());
   return newTensor(
       tensor,
       region.device,
@@ -425,13 +441,13 @@ void HostCall::finish(Argument& argument) {
   const auto& from = argument.host;
   if (from.layout() != kStrided) {
     setSparse(argument.device, from, [&](const Tensor& part) {
-      toDevice(part.storage(), /*may_move=*/false).written = true;
+      toDevice(part.storage()).written = true;
       return toDevice(part);
     });
     return;
   }
   auto* to = argument.device.unsafeGetTensorImpl();
-  auto& region = toDevice(from.storage(), /*may_move=*/false);
+  auto& region = toDevice(from.storage());
   region.written = true;
   if (from.is_nested()) {
     return; // an operator that writes one keeps its shape

@@ -91,7 +91,7 @@ class C10_EXPORT HostCall {
   Storage newHostStorage(Region& region);
   Tensor toHostStrided(const Tensor& tensor);
   Region* findHost(const Storage& host);
-  Region& toDevice(const Storage& host, bool may_move);
+  Region& toDevice(const Storage& host);
   void finish(Region& region);
   void finish(Argument& argument);
   void copy(void* to, const void* from, size_t nbytes);

@@ -7,6 +7,7 @@ common_device_type.py runs this file with its own globals: see
 Note [How to extend DeviceTypeTestBase to add new test device] there.
 """
 
+import functools
 import sys
 from unittest import mock
 
@@ -24,6 +25,25 @@ def _active_for_the_cpus_kernels(is_active):
     def of_xpu(self, cls_name, test_name, device_type, dtype):
         device_type = "cpu" if self.device_type == "cpu" else device_type
         return is_active(self, cls_name, test_name, device_type, dtype)
+
+    return of_xpu
+
+
+# XPU computes float16 and bfloat16 in float32 where the CPU's kernels lack them. No
+# other test is made for these types, whose tolerances are those of CUDA's kernels.
+def _with_narrow_types(test_dtypes):
+    def widened(dtypes):
+        narrow = {torch.float16, torch.bfloat16} if torch.float32 in dtypes else set()
+        return lambda device_type: {*dtypes, *narrow}
+
+    @functools.wraps(test_dtypes)
+    def of_xpu(self, device, op):
+        forward = widened(op.supported_dtypes(device))
+        backward = widened(op.supported_backward_dtypes(device))
+        with mock.patch.multiple(
+            op, supported_dtypes=forward, supported_backward_dtypes=backward
+        ):
+            test_dtypes(self, device, op)
 
     return of_xpu
 
@@ -52,6 +72,8 @@ class XPUTestBase(DeviceTypeTestBase):  # noqa: F821
         # Not at the top: it imports the module that runs this file.
         from torch.testing._internal.opinfo.core import DecorateInfo
 
+        if name == "test_dtypes" and generic_cls.__name__ == "TestCommon":
+            test = _with_narrow_types(test)
         is_active = _active_for_the_cpus_kernels(DecorateInfo.is_active)
         with mock.patch.object(DecorateInfo, "is_active", is_active):
             super().instantiate_test(name, test, generic_cls=generic_cls)

@@ -247,6 +247,8 @@ class TestFallback(TestCase):
         for _ in range(2):
             self.assertEqual((2j**half).dtype, torch.complex32)
             self.assertEqual((half**x).dtype, torch.float32)
+            # That of a tensor without dimensions counts less.
+            self.assertEqual(torch.atan2(x[0], half).dtype, torch.float16)
         for both in ([half, x.bfloat16()], [x, half]):
             roots = torch._foreach_sqrt(both)
             self.assertEqual([one.dtype for one in roots], [one.dtype for one in both])

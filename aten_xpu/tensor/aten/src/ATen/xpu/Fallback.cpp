@@ -281,6 +281,36 @@ bool isFloating(const Tensor& tensor) {
        isComplexType(tensor.scalar_type()));
 }
 
+/// How much a tensor counts for the type of a result, as in type promotion.
+int rank(const Tensor& tensor) {
+  return !isFloating(tensor)                              ? 0
+      : tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1
+      : tensor.dim() == 0                                 ? 2
+                                                          : 3;
+}
+
+/// The types of the floating tensors of the first argument that counts most.
+std::vector<ScalarType> mostFloating(const Stack& arguments) {
+  std::vector<ScalarType> types;
+  int most = 0;
+  for (const auto& argument : arguments) {
+    int here = 0;
+    forEachTensor(argument, [&](const Tensor& tensor) {
+      here = std::max(here, rank(tensor));
+    });
+    if (here > most) {
+      most = here;
+      types.clear();
+      forEachTensor(argument, [&](const Tensor& tensor) {
+        if (isFloating(tensor)) {
+          types.push_back(tensor.scalar_type());
+        }
+      });
+    }
+  }
+  return types;
+}
+
 /// `run` calls the operator with the arguments on the stack, which are on the
 /// CPU. It gets what is known of the operator, and if one of them is narrow,
 /// its type.
@@ -376,24 +406,15 @@ void callWidened(
   const at::AutoDispatchBelowADInplaceOrView guard;
   const size_t first = stack->size();
   std::vector<Argument> tensors;
-  // Which results are like: the type that was asked for, or those of the first
-  // argument with such tensors; a result in a list is like the one at its
-  // place.
-  std::vector<ScalarType> floating;
-  if (op.dtype >= 0 && arguments[op.dtype].isInt()) {
-    floating.push_back(arguments[op.dtype].toScalarType());
-  }
+  // What results are like; one in a list is like the tensor at its place.
+  const bool asked = op.dtype >= 0 && arguments[op.dtype].isInt();
+  const auto like_types = asked
+      ? std::vector<ScalarType>{arguments[op.dtype].toScalarType()}
+      : mostFloating(arguments);
   for (const auto i : c10::irange(arguments.size())) {
-    if (int(i) == op.dtype && arguments[i].isInt()) {
-      stack->emplace_back(widened(floating[0]));
+    if (asked && int(i) == op.dtype) {
+      stack->emplace_back(widened(like_types[0]));
       continue;
-    }
-    if (floating.empty()) {
-      forEachTensor(arguments[i], [&](const Tensor& tensor) {
-        if (isFloating(tensor)) {
-          floating.push_back(tensor.scalar_type());
-        }
-      });
     }
     stack->push_back(mapTensors(arguments[i], [&](const Tensor& given) {
       tensors.push_back({given, given, op.written[i]});
@@ -414,7 +435,7 @@ void callWidened(
     auto& value = (*stack)[i];
     size_t place = 0;
     value = mapTensors(std::move(value), [&](const Tensor& result) {
-      const auto like = floating[std::min(place++, floating.size() - 1)];
+      const auto like = like_types[std::min(place++, like_types.size() - 1)];
       for (const auto& tensor : tensors) {
         if (result.is_same(tensor.wide)) {
           return tensor.given;

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import unittest
 from multiprocessing.reduction import ForkingPickler
 
@@ -582,6 +583,39 @@ class TestTensorsOfAnyDevice(TestCase):
     def test_numpy_wants_a_copy(self):
         with self.assertRaisesRegex(TypeError, "Tensor.cpu"):
             torch.ones(2, device="xpu").numpy()
+
+    @needs_host_memory
+    @unittest.skipIf(
+        not hasattr(torch.autograd, "set_multithreading_enabled"),
+        "the engine of this PyTorch has a thread for each device, always",
+    )
+    def test_backward_runs_in_the_thread_that_asks_for_it(self):
+        threads = []
+
+        class Watch(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                threads.append(threading.get_ident())
+                return gradient * 2
+
+        def train():
+            x = torch.ones(3, device="xpu", requires_grad=True)
+            Watch.apply(x).sum().backward()
+            expected.append(threading.get_ident())
+
+        expected = []
+        with torch.inference_mode():  # whose end restores the state of autograd
+            torch.ones(3, device="xpu") + 1
+        train()
+        other = threading.Thread(target=train)
+        other.start()
+        other.join()
+        self.assertEqual(len(set(threads)), 2)
+        self.assertEqual(threads, expected)
 
     def test_autograd(self):
         def gradients(device):

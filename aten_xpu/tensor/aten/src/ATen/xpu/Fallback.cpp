@@ -326,7 +326,7 @@ void runOnHost(
   const size_t first = stack->size() - op.written.size();
   const auto device = deviceOf(op, *stack, first);
   HostCall call(device, pinned);
-  const bool host_memory = isHostMemory(device);
+  const bool host_memory = call.onHostMemory();
   if (!host_memory) {
     for (size_t i = first; i < stack->size(); ++i) {
       forEachTensor(

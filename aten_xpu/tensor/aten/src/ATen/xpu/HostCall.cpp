@@ -3,6 +3,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/xpu/CachingHostAllocator.h>
+#include <ATen/xpu/detail/BackwardThread.h>
 #include <ATen/xpu/detail/CPUAllocatorBase.h>
 #include <ATen/xpu/detail/NestedTensor.h>
 #include <ATen/xpu/detail/RecordWork.h>
@@ -114,6 +115,11 @@ void RedirectingAllocator::deleteEither(void* data) {
           sycl::usm::alloc::device;
   (from_device ? cpu_allocator.device.raw_deleter()
                : cpu_allocator.former->raw_deleter())(data);
+}
+
+Storage aliasOnHost(const Storage& storage) {
+  return newStorage(
+      storage.nbytes(), share(storage, Device(kCPU)), &cpu_allocator.device);
 }
 
 /// The bytes of its storage that a tensor uses, from the first to the last.
@@ -236,8 +242,7 @@ Storage hostAlias(const Storage& storage) {
       "Cannot alias the memory of ",
       storage.device(),
       " on the CPU: it is not host memory. Copy it with .cpu().");
-  return newStorage(
-      storage.nbytes(), share(storage, Device(kCPU)), &cpu_allocator.device);
+  return aliasOnHost(storage);
 }
 
 Storage deviceAlias(const Storage& storage, DeviceIndex device) {
@@ -252,6 +257,14 @@ Storage deviceAlias(const Storage& storage, DeviceIndex device) {
       storage.nbytes(), share(storage, Device(kXPU, device)), device);
 }
 
+// Note [Backward on the host]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// For each device of an accelerator, the engine has a thread that runs its
+// backward. With kernels on the host, it would have an OpenMP pool besides the
+// caller's: more threads than processors, and then those of libgomp sleep
+// between any two kernels instead of spinning, in the forward too. So the
+// backward runs in the thread that asks for it, as on the CPU.
+
 HostCall::HostCall(DeviceIndex device, bool pinned)
     : device_(device),
       host_memory_(isHostMemory(device)),
@@ -262,6 +275,9 @@ HostCall::HostCall(DeviceIndex device, bool pinned)
   }
   waitForCurrentStream();
   redirected = host_memory_;
+  if (host_memory_) {
+    detail::keepBackwardInThisThread();
+  }
 }
 
 HostCall::~HostCall() {
@@ -303,7 +319,7 @@ void HostCall::copy(void* to, const void* from, size_t nbytes) {
 Storage HostCall::newHostStorage(Region& region) {
   if (host_memory_) {
     region.begin = 0;
-    return hostAlias(region.device);
+    return aliasOnHost(region.device);
   }
   const size_t nbytes = region.end - region.begin;
   auto storage = newStorage(

@@ -62,6 +62,11 @@ class C10_EXPORT HostCall {
   /// tensors. Without it they are undefined.
   void finish();
 
+  /// Whether it works on the device's memory, see Note [Host memory].
+  bool onHostMemory() const {
+    return host_memory_;
+  }
+
   /// What was copied between host and device so far.
   uint64_t bytesCopied() const {
     return bytes_copied_;

@@ -1,4 +1,4 @@
-"""Tensors on XPU beside those of the CPU, in one process: ratios of times, and memory.
+"""Tensors on XPU beside those of the CPU, in one run: ratios of times, and memory.
 
 For devices whose memory is host memory. Run it with the PyTorch to measure:
 `make python FILE=bench/tensors.py`, or the Python of a stock torch with the extension.
@@ -6,6 +6,8 @@ For devices whose memory is host memory. Run it with the PyTorch to measure:
 
 import os
 import statistics
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -24,10 +26,13 @@ def seconds(function, count):
 
 
 def compare(name, bound, on_cpu, on_xpu, count):
-    """The rounds alternate, so that both have the same machine."""
-    for function in (on_cpu, on_xpu):
-        seconds(function, max(1, count // 10))
-    pairs = [(seconds(on_cpu, count), seconds(on_xpu, count)) for _ in range(ROUNDS)]
+    """`on_cpu` and `on_xpu` take a count, and return the seconds that one takes.
+
+    The rounds alternate, so that both have the same machine.
+    """
+    for measure in (on_cpu, on_xpu):
+        measure(max(1, count // 10))
+    pairs = [(on_cpu(count), on_xpu(count)) for _ in range(ROUNDS)]
     ratios = sorted(xpu / cpu for cpu, xpu in pairs)
     ratio = statistics.median(ratios)
     times = [statistics.median(column) * 1e6 for column in zip(*pairs, strict=True)]
@@ -74,16 +79,37 @@ def transformer():
     return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
 
 
-def steps(model, x):
-    """Forward and backward, on both devices."""
-    for device in ("cpu", "xpu"):
-        on_device, data = model().to(device), x.to(device)
+MODELS = {"resnet18": (resnet18, (4, 3, 64, 64)), "transformer": (transformer, (4, 64, 128))}
 
-        def step(on_device=on_device, data=data):
-            on_device.zero_grad()
-            on_device(data).square().mean().backward()
 
-        yield step
+def train(model, device):
+    """Measures forward and backward, as often as each line of the standard input says."""
+    make, shape = MODELS[model]
+    on_device, data = make().to(device), torch.randn(shape).to(device)
+
+    def step():
+        on_device.zero_grad()
+        on_device(data).square().mean().backward()
+
+    for line in sys.stdin:
+        print(seconds(step, int(line)), flush=True)
+
+
+def in_process(model, device):
+    """The same from outside. A process for each device, since the threads that one uses
+    slow down the other."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, model, device],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def measure(count):
+        print(count, file=process.stdin, flush=True)
+        return float(process.stdout.readline())
+
+    return measure
 
 
 def memory():
@@ -120,8 +146,8 @@ def main():
     compare(
         "empty(16)",
         1.2,
-        lambda: torch.empty(16, device="cpu"),
-        lambda: torch.empty(16, device="xpu"),
+        partial(seconds, lambda: torch.empty(16, device="cpu")),
+        partial(seconds, lambda: torch.empty(16, device="xpu")),
         20_000,
     )
     for name, bound, operator, a, count in (
@@ -130,15 +156,18 @@ def main():
         ("mm of 512", 1.02, torch.mm, torch.randn(512, 512), 20),
     ):
         x = a.to("xpu")
-        compare(name, bound, partial(operator, a, a), partial(operator, x, x), count)
-    compare(
-        "ResNet-18, 4 x 3 x 64 x 64, training", 1.03, *steps(resnet18, torch.randn(4, 3, 64, 64)), 2
-    )
-    compare(
-        "6 layers of transformer, training", 1.03, *steps(transformer, torch.randn(4, 64, 128)), 4
-    )
+        on_cpu, on_xpu = partial(operator, a, a), partial(operator, x, x)
+        compare(name, bound, partial(seconds, on_cpu), partial(seconds, on_xpu), count)
+    for name, model, count in (
+        ("ResNet-18, 4 x 3 x 64 x 64, training", "resnet18", 2),
+        ("6 layers of transformer, training", "transformer", 4),
+    ):
+        compare(name, 1.03, in_process(model, "cpu"), in_process(model, "xpu"), count)
     hold_memory()
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        train(*sys.argv[1:])
+    else:
+        main()

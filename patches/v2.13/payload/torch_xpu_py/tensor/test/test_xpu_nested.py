@@ -54,12 +54,23 @@ class TestNested(TestCase):
     def test_function(self, layout, name):
         self.compare(FUNCTIONS[name], layout)
 
-    def test_attention(self):
+    @LAYOUTS
+    def test_attention(self, layout):
         def attention(x):
             heads = x.transpose(1, 2)
+            if layout == torch.strided:
+                heads = heads.contiguous()  # PyTorch takes no other
             return F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
 
-        self.compare(attention, torch.jagged, ((2, 2, 4), (5, 2, 4), (1, 2, 4)))
+        self.compare(attention, layout, ((2, 2, 4), (5, 2, 4), (1, 2, 4)))
+
+    def test_attention_in_inference_mode(self):
+        x = torch.nested.nested_tensor(parts((2, 3, 4), (2, 5, 4)))
+        with torch.inference_mode():
+            expected = F.scaled_dot_product_attention(x, x, x)
+            on_device = x.to("xpu")
+            found = F.scaled_dot_product_attention(on_device, on_device, on_device)
+        self.assertEqual([one.cpu() for one in found.unbind()], list(expected.unbind()))
 
     def test_metadata_is_on_the_cpu(self):
         x = torch.nested.nested_tensor(parts((2, 3), (4, 3)), device="xpu")

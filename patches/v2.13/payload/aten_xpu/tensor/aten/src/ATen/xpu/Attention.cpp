@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -49,12 +50,33 @@ Tensor attention(
       query, key, value, dropout, causal, added, scale));
 }
 
+/// For nested tensors of any device, which have one key for autograd.
+Tensor nestedAttention(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const std::optional<Tensor>& mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  const auto function =
+      query.is_xpu() ? &attention : &at::native::scaled_dot_product_attention;
+  return function(query, key, value, mask, dropout, causal, scale, enable_gqa);
+}
+
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, AutogradXPU, m) {
   m.impl("scaled_dot_product_attention", TORCH_FN(attention));
 }
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
+}
+TORCH_LIBRARY_IMPL(aten, AutogradNestedTensor, m) {
+  m.impl("scaled_dot_product_attention", TORCH_FN(nestedAttention));
+}
+TORCH_LIBRARY_IMPL(aten, NestedTensorXPU, m) {
   m.impl("scaled_dot_product_attention", TORCH_FN(attention));
 }
 

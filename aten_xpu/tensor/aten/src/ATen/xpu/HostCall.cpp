@@ -263,7 +263,8 @@ Storage deviceAlias(const Storage& storage, DeviceIndex device) {
 // backward. With kernels on the host, it would have an OpenMP pool besides the
 // caller's: more threads than processors, and then those of libgomp sleep
 // between any two kernels instead of spinning, in the forward too. So the
-// backward runs in the thread that asks for it, as on the CPU.
+// backward runs in the thread that asks for it, as on the CPU. That is said in
+// each call: inference mode, for one, restores the thread's state at its end.
 
 HostCall::HostCall(DeviceIndex device, bool pinned)
     : device_(device),

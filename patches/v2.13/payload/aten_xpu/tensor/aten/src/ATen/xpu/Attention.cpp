@@ -25,6 +25,11 @@ Tensor attention(
     bool causal,
     std::optional<double> scale,
     bool enable_gqa) {
+  // Nested tensors of all devices have one key for autograd.
+  if (query.is_nested() && !query.is_xpu()) {
+    return at::native::scaled_dot_product_attention(
+        query, key, value, mask, dropout, causal, scale, enable_gqa);
+  }
   if (at::_fused_sdp_choice(
           query, key, value, mask, dropout, causal, scale, enable_gqa) !=
       kFlashAttention) {
@@ -50,21 +55,6 @@ Tensor attention(
       query, key, value, dropout, causal, added, scale));
 }
 
-/// For nested tensors of any device, which have one key for autograd.
-Tensor nestedAttention(
-    const Tensor& query,
-    const Tensor& key,
-    const Tensor& value,
-    const std::optional<Tensor>& mask,
-    double dropout,
-    bool causal,
-    std::optional<double> scale,
-    bool enable_gqa) {
-  const auto function =
-      query.is_xpu() ? &attention : &at::native::scaled_dot_product_attention;
-  return function(query, key, value, mask, dropout, causal, scale, enable_gqa);
-}
-
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, AutogradXPU, m) {
@@ -74,7 +64,7 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("scaled_dot_product_attention", TORCH_FN(attention));
 }
 TORCH_LIBRARY_IMPL(aten, AutogradNestedTensor, m) {
-  m.impl("scaled_dot_product_attention", TORCH_FN(nestedAttention));
+  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
 }
 TORCH_LIBRARY_IMPL(aten, NestedTensorXPU, m) {
   m.impl("scaled_dot_product_attention", TORCH_FN(attention));

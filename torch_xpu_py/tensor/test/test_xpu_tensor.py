@@ -37,6 +37,12 @@ def on_cpu_and_xpu(function, *tensors):
     return expected, found.cpu()
 
 
+def compressed_parts(tensor):
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
 @needs_device
 class TestMemory(TestCase):
     def test_factories(self):
@@ -161,6 +167,12 @@ class TestCopies(TestCase):
         self.assertEqual(on_device.conj().cpu(), x.conj())
         self.assertEqual(on_device.conj().imag.cpu(), x.conj().imag)
         self.assertEqual(torch.empty_like(on_device).copy_(on_device.conj()).cpu(), x.conj())
+
+    def test_to_itself(self):
+        x = torch.full((4,), 6.0, device="xpu")
+        x[0] /= 2  # which copies the quotient to where it is
+        x[1:3] = x[1:3]
+        self.assertEqual(x.cpu(), torch.tensor([3.0, 6.0, 6.0, 6.0]))
 
     def test_pinned_memory(self):
         # What PyTorch 1.13 takes for the device otherwise is CUDA.
@@ -413,6 +425,84 @@ class TestFallback(TestCase):
         on_device.to_sparse().to_dense().backward(torch.ones(3, 3, device="xpu"))
         self.assertEqual(on_device.grad.to_dense().cpu(), (x != 0).float())
 
+    def test_compressed(self):
+        x = torch.tensor([[0.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 3.0]])
+        for layout in ("csr", "csc", "bsr", "bsc"):
+            blocks = [(1, 2)] if layout.startswith("b") else []
+            on_cpu = getattr(x, f"to_sparse_{layout}")(*blocks)
+            parts = compressed_parts(on_cpu)
+            on_device = on_cpu.to("xpu")
+            for made in (
+                on_device,
+                getattr(x.to("xpu"), f"to_sparse_{layout}")(*blocks),
+                torch.sparse_compressed_tensor(*parts, x.shape, layout=on_cpu.layout, device="xpu"),
+                torch.sparse_compressed_tensor(*(part.to("xpu") for part in parts), layout=on_cpu.layout),
+                on_device.clone(),
+                on_device.detach(),
+            ):
+                self.assertEqual((made.device, made.layout), (torch.device("xpu:0"), on_cpu.layout))
+                self.assertEqual(made.to_dense().cpu(), x)
+                for part, expected in zip(compressed_parts(made), parts):
+                    self.assertEqual(part.device, made.device)
+                    self.assertEqual(part.cpu(), expected)
+            self.assertEqual(on_device.cpu().to_dense(), x)
+            self.assertEqual(on_device.double().values().dtype, torch.float64)
+            on_device.values().mul_(2)
+            self.assertEqual(on_device.to_dense().cpu(), x * 2)
+            self.assertEqual(on_cpu.to_dense(), x)
+
+    def test_csr(self):
+        x = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+        on_device = x.to_sparse_csr().to("xpu").requires_grad_()
+        weight = torch.ones(3, 2, device="xpu", requires_grad=True)
+        (on_device @ weight).sum().backward()
+        self.assertEqual(weight.grad.cpu(), x.t() @ torch.ones(2, 2))
+        self.assertEqual(on_device.grad.device.type, "xpu")
+        self.assertEqual(torch.zeros(2, 3, layout=torch.sparse_csr, device="xpu").to_dense().cpu(), torch.zeros(2, 3))
+        loaded = pickle.loads(pickle.dumps(on_device.detach()))
+        self.assertEqual((loaded.device, loaded.to_dense().cpu()), (on_device.device, x))
+        resized = torch.ones(2, 3, device="xpu").to_sparse_csr().resize_(1, 3)
+        self.assertEqual((resized.shape, resized._nnz()), ((1, 3), 3))
+        with torch.inference_mode():
+            self.assertEqual(x.to("xpu").to_sparse_csr().to_dense().cpu(), x)
+
+    def test_nested(self):
+        parts = [torch.arange(6.0).view(2, 3), torch.ones(4, 3)]
+        on_cpu = torch.nested.nested_tensor(parts)
+        for made in (
+            on_cpu.to("xpu"),
+            torch.nested.nested_tensor(parts, device="xpu"),
+            torch.nested.nested_tensor([part.to("xpu") for part in parts]),
+        ):
+            self.assertEqual(made.device, torch.device("xpu:0"))
+            self.assertEqual([part.cpu() for part in made.unbind()], parts)
+            self.assertEqual([part.cpu() for part in made.detach().unbind()], parts)
+            self.assertEqual(list(made.cpu().unbind()), parts)
+            self.assertEqual(made.half().unbind()[1].dtype, torch.float16)
+            made.mul_(2)
+            made.transpose(1, 2).unbind()[0].zero_()
+            self.assertEqual([part.cpu() for part in made.unbind()], [parts[0] * 0, parts[1] * 2])
+        self.assertEqual(list(on_cpu.unbind()), parts)
+        self.assertEqual(torch.nested.nested_tensor([], device="xpu").device.type, "xpu")
+
+    def test_nested_gradients(self):
+        parts = [torch.arange(6.0).view(2, 3), torch.ones(4, 3)]
+
+        def gradient(device):
+            x = torch.nested.nested_tensor(parts, device=device, requires_grad=True)
+            y = torch.nn.functional.linear(x, torch.ones(2, 3, device=device))
+            torch.nested.to_padded_tensor(y * 2, 0.0).sum().backward()
+            return [part.cpu() for part in (*y.detach().unbind(), *x.grad.unbind())]
+
+        self.assertEqual(gradient("xpu"), gradient("cpu"))
+
+    def test_a_view_of_a_nested_tensor_in_inference_mode(self):
+        x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], device="xpu")
+        with torch.inference_mode():
+            views = (x.transpose(1, 2), *x.unbind())
+            self.assertTrue((x * 2).is_inference())
+        self.assertEqual([view.is_inference() for view in views], [False] * 3)
+
     def test_quantized(self):
         x = torch.tensor([0.0, 0.5, 1.0])
         q = torch.quantize_per_tensor(x.to("xpu"), 0.5, 0, torch.qint8)
@@ -567,14 +657,26 @@ class TestTensorsOfAnyDevice(TestCase):
             self.assertEqual((empty.type(), str(legacy)), (f"torch.xpu.{name}", f"<class 'torch.xpu.{name}'>"))
             self.assertIs(pickle.loads(pickle.dumps(legacy)), legacy)
 
-    @unittest.skipIf(
-        torch.__version__.startswith("1."), "the DLPack of PyTorch 1.13 has no such device"
-    )
     def test_dlpack(self):
         x = torch.arange(6.0, device="xpu").view(2, 3).t()
-        y = torch.from_dlpack(x)
-        self.assertEqual((y.data_ptr(), y.device, y.stride()), (x.data_ptr(), x.device, x.stride()))
         self.assertEqual(x.__dlpack_device__(), (14, 0))  # kDLOneAPI
+        for shared in (x, x[1:], x.to(torch.complex64)):
+            y = torch.from_dlpack(shared)
+            self.assertEqual((y.data_ptr(), y.device, y.dtype), (shared.data_ptr(), shared.device, shared.dtype))
+            self.assertEqual((y.shape, y.stride()), (shared.shape, shared.stride()))
+        y = torch.from_dlpack(x)
+        del x, shared
+        y += 1  # and the memory is there
+        self.assertEqual(y.cpu(), torch.arange(1.0, 7.0).view(2, 3).t())
+        capsule = torch.utils.dlpack.to_dlpack(y)
+        self.assertEqual(torch.utils.dlpack.from_dlpack(capsule).data_ptr(), y.data_ptr())
+        with self.assertRaises(RuntimeError):
+            torch.utils.dlpack.from_dlpack(capsule)
+        torch.utils.dlpack.to_dlpack(y)  # that nobody takes
+
+    @unittest.skipIf(hasattr(torch, "accelerator"), "PyTorch 2 finds no device without memory")
+    def test_dlpack_of_an_empty_tensor(self):
+        self.assertEqual(torch.from_dlpack(torch.empty(0, device="xpu")).device.type, "xpu")
 
     def test_items(self):
         x = torch.tensor([1.5, 2.5], device="xpu")

@@ -9,6 +9,7 @@
 #include <ATen/xpu/detail/RecordWork.h>
 #include <ATen/xpu/detail/SparseCsr.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
@@ -160,6 +161,7 @@ Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
   const auto keys = (like.key_set() & kBits) |
       c10::DispatchKeySet(keyFor(functionality, device));
   if (like.is_nested()) {
+    const c10::InferenceMode mode(like.is_inference()); // see toDevice
     return detail::newNested(like, std::move(storage), keys, offset);
   }
   auto tensor = quantized
@@ -416,6 +418,8 @@ Tensor HostCall::toDevice(const Tensor& tensor) {
     return tensor;
   }
   const auto& region = toDevice(tensor.storage());
+  // In inference mode, a view of a tensor that is from before keeps its keys.
+  const c10::InferenceMode mode(tensor.is_inference());
   return newTensor(
       tensor,
       region.device,
@@ -459,6 +463,12 @@ void HostCall::finish(Argument& argument) {
   if (from.layout() != kStrided) {
     setSparse(argument.device, from, [&](const Tensor& part) {
       toDevice(part.storage()).written = true;
+      for (auto& known : arguments_) {
+        if (known.host.is_same(part)) {
+          known.written = true; // it may have been resized
+          finish(known);
+        }
+      }
       return toDevice(part);
     });
     return;

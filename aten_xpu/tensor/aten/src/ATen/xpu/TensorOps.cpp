@@ -181,7 +181,8 @@ bool staysUntil(const Tensor& tensor, c10::xpu::XPUStream stream) {
 }
 
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
-  if (self.is_same(src) || self.numel() == 0) {
+  const bool same_layout = sameLayout(self, src);
+  if (self.numel() == 0 || (same_layout && self.data_ptr() == src.data_ptr())) {
     return self;
   }
   const auto device = (self.is_xpu() ? self : src).device().index();
@@ -193,7 +194,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const auto stream = c10::xpu::getCurrentXPUStream();
   const bool asynchronous = non_blocking || (self.is_xpu() && src.is_xpu());
   const size_t nbytes = self.numel() * self.dtype().itemsize();
-  if (sameLayout(self, src) &&
+  if (same_layout &&
       (!isHostMemory(device) || (asynchronous && !stream.query()))) {
     const auto copied = [&] {
       const detail::RecordWork record(

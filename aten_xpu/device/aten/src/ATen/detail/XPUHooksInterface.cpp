@@ -1,6 +1,5 @@
 #include <ATen/detail/XPUHooksInterface.h>
 
-#include <c10/util/CallOnce.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
@@ -79,7 +78,8 @@ namespace detail {
 namespace {
 
 // Constant-initialized, so that it is there before any library's registration
-// runs. The object is never destroyed: destructors of static objects may ask.
+// runs. The object is never destroyed: destructors of other static objects may
+// use it.
 std::atomic<const XPUHooksInterface*> registered_hooks{nullptr};
 
 } // namespace
@@ -95,9 +95,13 @@ const XPUHooksInterface& getXPUHooks() {
 
 void lazyInitXPU() {
   // Not a member of at::Context, as its counterparts are: that class's layout
-  // is part of the ABI of every extension that was compiled against it.
-  static c10::once_flag once;
-  c10::call_once(once, [] { getXPUHooks().initXPU(); });
+  // is part of the ABI of every extension that was compiled against it. Not a
+  // once_flag: a child that is forked meanwhile would wait for it forever.
+  static std::atomic<bool> initialized{false};
+  if (C10_UNLIKELY(!initialized)) {
+    getXPUHooks().initXPU();
+    initialized = true;
+  }
 }
 
 XPUHooksRegistration::XPUHooksRegistration(const char* name) {

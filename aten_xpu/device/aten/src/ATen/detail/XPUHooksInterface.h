@@ -11,33 +11,32 @@ namespace at {
 
 // Note [XPU hooks]
 // ~~~~~~~~~~~~~~~~
-// Code for XPU lives in libtorch_xpu; libtorch_cpu must not depend on it. What
-// code in libtorch_cpu (at::Context for one) needs of XPU it asks through the
-// virtual functions below. libtorch_xpu registers the class that answers them
-// when it is loaded; before that, or without it, the answers are those of this
-// base class: questions get a truthful "no", "none" or "unknown", requests that
-// cannot be met raise an error that says what was asked and what to do.
+// The code for XPU is in libtorch_xpu, on which libtorch_cpu must not depend.
+// So libtorch_cpu (at::Context for one) calls it through the virtual functions
+// below. libtorch_xpu registers a class that overrides them when it is loaded.
+// Before that, or without the library, this base class is used: its queries
+// return false, 0 or -1, and all other functions raise an error that says what
+// was asked for and what to do.
 //
-// To register is all that loading does. The SYCL runtime starts with the first
-// question that needs a device.
+// Loading the library does nothing but register the class. The SYCL runtime
+// starts with the first call that needs a device.
 //
-// libtorch_xpu may be loaded late, after somebody has asked already: an answer
-// of the base class is never remembered, so that later questions reach the
-// library. See getXPUHooks.
+// libtorch_xpu may be loaded after the first call: what the base class returns
+// is never cached, so that later calls reach the library. See getXPUHooks.
 
-/// What the rest of PyTorch asks of XPU. See Note [XPU hooks]
+/// What the rest of PyTorch needs of XPU. See Note [XPU hooks]
 struct TORCH_API XPUHooksInterface {
   virtual ~XPUHooksInterface();
 
-  /// Initializes XPU, or raises an error if there is no device. Call
-  /// at::Context::lazyInitXPU() instead: it does so only once.
+  /// Initializes XPU, or raises an error if there is no device. Thread-safe.
+  /// at::Context::lazyInitXPU() calls it at the first use.
   virtual void initXPU() const;
 
   /// Whether libtorch_xpu is loaded; starts no SYCL runtime. There may be no
   /// device: see getNumDevices.
   virtual bool hasXPU() const;
 
-  /// A text for people: the mapping and its devices. Starts the SYCL runtime.
+  /// Describes the mapping and its devices. Starts the SYCL runtime.
   virtual std::string showConfig() const;
 
   /// How many devices there are; 0 without the library.
@@ -81,14 +80,13 @@ C10_DECLARE_REGISTRY(XPUHooksRegistry, XPUHooksInterface, XPUHooksArgs);
 namespace detail {
 
 /// The hooks of libtorch_xpu once that is loaded, else the base class's. The
-/// reference stays valid for the process's life; ask anew rather than keep it,
-/// lest a library that is loaded meanwhile be missed. The cost is that of an
-/// atomic load.
+/// reference stays valid for the process's life. Call this again rather than
+/// keep it, or a library that is loaded later is missed: it costs an atomic
+/// load.
 TORCH_API const XPUHooksInterface& getXPUHooks();
 
-/// Calls getXPUHooks().initXPU() unless it succeeded before. Threads that come
-/// at the same time wait for one that does it; after an error the next caller
-/// tries again.
+/// Calls getXPUHooks().initXPU() unless it succeeded before. Several threads
+/// may call it at the same time; after an error the next caller tries again.
 TORCH_API void lazyInitXPU();
 
 /// Makes the registry's entry of this name the one that getXPUHooks returns.
@@ -101,8 +99,8 @@ struct TORCH_API XPUHooksRegistration {
 } // namespace detail
 } // namespace at
 
-/// Registers the class that answers for XPU, in namespace at or one within.
-/// One library does it, once.
+/// Registers the class that implements the hooks. For namespace at, or one in
+/// it. One library does it, once.
 #define REGISTER_XPU_HOOKS(clsname)                                       \
   C10_REGISTER_CLASS(XPUHooksRegistry, clsname, clsname)                  \
   static const ::at::detail::XPUHooksRegistration C10_ANONYMOUS_VARIABLE( \

@@ -1,3 +1,4 @@
+#include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
@@ -54,6 +55,26 @@ TEST(XPUHooksInterfaceTest, WithoutLibraryRequestsAreRefused) {
   EXPECT_REFUSED(
       "get the default generator of xpu", hooks.getDefaultXPUGenerator());
   EXPECT_REFUSED("create a generator for xpu:1", hooks.getXPUGenerator(1));
+}
+
+TEST(XPUHooksInterfaceTest, AChildForkedDuringInitializationGetsAnError) {
+  inFreshProcess([] {
+    static std::string wrong = "nothing was initialized";
+    // The thread that forks holds whatever is locked meanwhile.
+    sycl_hook = [](const char* call) {
+      if (!contains(call, "get_devices")) {
+        return;
+      }
+      sycl_hook = nullptr;
+      const auto ended = inChild({}, [] {
+        const auto text = errorOf([] { at::globalContext().lazyInitXPU(); });
+        return contains(text, "forked subprocess") ? "" : text;
+      });
+      wrong = ended.code == 0 ? "" : c10::str(ended.code, ": ", ended.output);
+    };
+    errorOf([] { at::globalContext().lazyInitXPU(); }); // perhaps no device
+    EXPECT_EQ(wrong, "");
+  });
 }
 
 TEST(XPUHooksInterfaceTest, ManualSeedWorksWithoutGenerators) {

@@ -13,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <exception>
-#include <iterator>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -21,8 +20,6 @@
 
 namespace c10::xpu {
 namespace {
-
-using impl::deviceOrCurrent;
 
 constexpr int kStreamsPerPool = 32;
 constexpr std::array<int, 3> kPriorities{0, -1, 1}; // by the number in an id
@@ -42,23 +39,27 @@ inline StreamId& threadStream(DeviceIndex device) {
   return thread_streams_ptr[device];
 }
 
+/// `device` after a check; for -1 the current device.
+inline DeviceIndex deviceOrCurrent(DeviceIndex device) {
+  if (C10_LIKELY(device == -1 && impl::known_count > 0)) {
+    return impl::thread_device; // checked when it was set
+  }
+  device = device == -1 ? impl::thread_device : device;
+  impl::checkIndex(device);
+  return device;
+}
+
 XPUStream streamOf(DeviceIndex device, StreamId id) {
   return XPUStream(
       XPUStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kXPU, device), id));
 }
 
-struct StreamQueue {
-  sycl::queue queue;
-  std::mutex marker_mutex;
-  optional<sycl::event> marker; // see Note [Asking whether a queue is idle]
-};
-
 constexpr size_t kNumQueues = 1 + kPriorities.size() * kStreamsPerPool;
 
-/// The streams of a device: the default stream, then the pools. Null where the
-/// queue has not been made.
+/// The streams of a device: the default stream, then the pools. A queue is null
+/// until it is made.
 struct DeviceStreams {
-  std::array<std::atomic<StreamQueue*>, kNumQueues> queues{};
+  std::array<std::atomic<sycl::queue*>, kNumQueues> queues{};
   std::mutex mutex; // while a queue is made
   std::array<std::atomic<uint32_t>, kPriorities.size()> next{};
 };
@@ -67,16 +68,13 @@ struct DeviceStreams {
 // Note [XPU streams].
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
-struct ExternalQueue {
-  DeviceIndex device = 0;
-  sycl::ext::oneapi::weak_object<sycl::queue> queue;
-  optional<sycl::event> marker; // see Note [Asking whether a queue is idle]
-};
+using WeakQueue = sycl::ext::oneapi::weak_object<sycl::queue>;
 
-std::mutex gExternalMutex;
+std::mutex gMutex; // over the two maps, which are never destroyed
+auto& gExternal = *new std::unordered_map<XPUStream, WeakQueue>;
+// See Note [Asking whether a queue is idle]
+auto& gMarkers = *new std::unordered_map<XPUStream, sycl::event>;
 std::atomic<bool> gAnyExternal{false};
-// Under the mutex, by the address of the queue; never destroyed.
-auto& gExternal = *new std::unordered_map<StreamId, ExternalQueue>;
 
 sycl::queue& externalQueue(StreamId id) {
   return *reinterpret_cast<sycl::queue*>(static_cast<intptr_t>(id));
@@ -85,8 +83,8 @@ sycl::queue& externalQueue(StreamId id) {
 constexpr int kExternal = -1;
 constexpr int kNoStream = -2;
 
-/// Where a stream's queue stands in DeviceStreams::queues; kExternal or
-/// kNoStream if nowhere. See Note [Stream id assignment]
+/// The index of a stream's queue in DeviceStreams::queues, or one of the two
+/// above. See Note [Stream id assignment]
 inline int placeOf(StreamId id) {
   if (id & 1) {
     const auto slot = static_cast<size_t>(id >> 1) & 7;
@@ -112,7 +110,7 @@ int priorityAt(int place) {
 }
 
 /// Where the queue of a stream is kept; null for an external stream.
-inline std::atomic<StreamQueue*>* findPlace(DeviceIndex device, StreamId id) {
+inline std::atomic<sycl::queue*>* findPlace(DeviceIndex device, StreamId id) {
   impl::checkIndex(device);
   const int place = placeOf(id);
   if (C10_UNLIKELY(place == kNoStream)) {
@@ -137,48 +135,53 @@ sycl::queue makeQueue(DeviceIndex device, StreamId id) {
           get_device_context(), get_raw_device(device), on_error, properties));
 }
 
-C10_NOINLINE StreamQueue* makeStreamQueue(
-    DeviceIndex device,
-    StreamId id,
-    std::atomic<StreamQueue*>& place) {
+C10_NOINLINE sycl::queue* makeQueueOnce(DeviceIndex device, StreamId id) {
+  auto& place = *findPlace(device, id);
   std::unique_lock<std::mutex> lock(gStreams[device].mutex);
-  StreamQueue* made = place.load(std::memory_order_relaxed);
+  sycl::queue* made = place.load(std::memory_order_relaxed);
   if (made) {
     return made; // another thread came first
   }
-  made = new StreamQueue{makeQueue(device, id), {}, {}};
+  made = new sycl::queue(makeQueue(device, id));
   place.store(made, std::memory_order_release);
   lock.unlock(); // the hooks may ask for streams
   impl::trace(
       &impl::TraceHooks::trace_gpu_stream_creation,
-      reinterpret_cast<uintptr_t>(&made->queue));
+      reinterpret_cast<uintptr_t>(made));
   return made;
 }
 
-inline sycl::queue& queueOf(DeviceIndex device, StreamId id) {
+/// The queue of a stream; null where it has not been made.
+inline sycl::queue* usedQueue(DeviceIndex device, StreamId id) {
   auto* place = findPlace(device, id);
-  if (C10_UNLIKELY(!place)) {
-    return externalQueue(id);
-  }
-  StreamQueue* stream = place->load(std::memory_order_acquire);
-  return C10_LIKELY(stream != nullptr)
-      ? stream->queue
-      : makeStreamQueue(device, id, *place)->queue;
+  return place ? place->load(std::memory_order_acquire) : &externalQueue(id);
 }
 
 /// Copies of the external queues of a device that still exist.
 std::vector<sycl::queue> externalQueues(DeviceIndex device) {
   std::vector<sycl::queue> queues;
   if (gAnyExternal.load(std::memory_order_relaxed)) {
-    std::lock_guard<std::mutex> lock(gExternalMutex);
-    for (const auto& entry : gExternal) {
-      auto queue = entry.second.queue.try_lock();
-      if (queue && entry.second.device == device) {
+    std::lock_guard<std::mutex> lock(gMutex);
+    for (const auto& [stream, weak] : gExternal) {
+      auto queue = weak.try_lock();
+      if (queue && stream.device_index() == device) {
         queues.push_back(std::move(*queue));
       }
     }
   }
   return queues;
+}
+
+/// Waits for the work of a queue and has its errors delivered. `one_of_many`:
+/// other queues are waited for before and after, where OpenCL's wait() for an
+/// idle queue takes longer than a marker.
+void waitFor(sycl::queue& queue, bool one_of_many) {
+  const bool ask = one_of_many && !impl::canAskEmpty(queue);
+  if (!ask ||
+      !impl::isComplete(C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()))) {
+    C10_XPU_CHECK(queue.wait());
+  }
+  C10_XPU_CHECK(queue.throw_asynchronous());
 }
 
 XPUStream nextFromPool(DeviceIndex device, size_t slot) {
@@ -198,34 +201,8 @@ bool isExternalStream(StreamId id) {
   return placeOf(id) == kExternal;
 }
 
-sycl::queue& useQueue(DeviceIndex device, StreamId id) {
-  return queueOf(device, id);
-}
-
 sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
-  auto* place = findPlace(device, id);
-  if (!place) {
-    return &externalQueue(id);
-  }
-  StreamQueue* stream = place->load(std::memory_order_acquire);
-  return stream ? &stream->queue : nullptr;
-}
-
-bool isIdle(DeviceIndex device, StreamId id) {
-  if (auto* place = findPlace(device, id)) {
-    StreamQueue* stream = place->load(std::memory_order_acquire);
-    if (!stream || canAskEmpty(stream->queue)) {
-      return !stream || C10_XPU_CHECK(stream->queue.ext_oneapi_empty());
-    }
-    std::lock_guard<std::mutex> lock(stream->marker_mutex);
-    return isIdle(stream->queue, stream->marker);
-  }
-  std::lock_guard<std::mutex> lock(gExternalMutex);
-  const auto found = gExternal.find(id);
-  optional<sycl::event> unregistered;
-  return isIdle(
-      externalQueue(id),
-      found == gExternal.end() ? unregistered : found->second.marker);
+  return usedQueue(device, id);
 }
 
 StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
@@ -235,21 +212,42 @@ StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
 } // namespace impl
 
 sycl::queue& XPUStream::queue() const {
-  return queueOf(device_index(), id());
+  sycl::queue* queue = usedQueue(device_index(), id());
+  if (C10_UNLIKELY(!queue)) {
+    queue = makeQueueOnce(device_index(), id());
+  }
+  return *queue;
 }
 
 bool XPUStream::query() const {
-  return impl::isIdle(device_index(), id());
+  sycl::queue* queue = usedQueue(device_index(), id());
+  if (!queue || impl::canAskEmpty(*queue)) {
+    return !queue || C10_XPU_CHECK(queue->ext_oneapi_empty());
+  }
+  std::unique_lock<std::mutex> lock(gMutex);
+  const auto pending = gMarkers.find(*this);
+  if (pending != gMarkers.end() && !impl::isComplete(pending->second)) {
+    return false;
+  }
+  gMarkers.erase(*this);
+  lock.unlock();
+  const auto marker = C10_XPU_CHECK(queue->ext_oneapi_submit_barrier());
+  if (impl::isComplete(marker)) {
+    return true;
+  }
+  lock.lock();
+  gMarkers.insert_or_assign(*this, marker);
+  return false;
 }
 
 void XPUStream::synchronize() const {
-  sycl::queue* queue = impl::findUsedQueue(device_index(), id());
+  sycl::queue* queue = usedQueue(device_index(), id());
   impl::trace(
       &impl::TraceHooks::trace_gpu_stream_synchronization,
       reinterpret_cast<uintptr_t>(queue));
   warn_or_error_on_sync();
   if (queue) {
-    impl::waitFor(*queue, /*one_of_many=*/false);
+    waitFor(*queue, /*one_of_many=*/false);
   }
   impl::raiseAsyncErrors(device_index(), id());
   if (C10_UNLIKELY(impl::isExternalStream(id()))) {
@@ -281,17 +279,17 @@ XPUStream XPUStream::unpack3(
       device_type == kXPU,
       c10::str("An XPUStream was given the device type ", device_type),
       ": it must be xpu");
+  const XPUStream stream = streamOf(device_index, stream_id);
   if (!findPlace(device_index, stream_id)) {
-    std::lock_guard<std::mutex> lock(gExternalMutex);
-    const auto found = gExternal.find(stream_id);
+    std::lock_guard<std::mutex> lock(gMutex);
+    const auto found = gExternal.find(stream);
     TORCH_CHECK(
-        found != gExternal.end() && found->second.device == device_index &&
-            found->second.queue.try_lock(),
+        found != gExternal.end() && found->second.try_lock(),
         c10::str("The stream id ", stream_id, " names an external queue, but "),
         c10::str("on device xpu:", int(device_index), " there is none at "),
         "this address: it was not given to getStreamFromExternal, or is gone");
   }
-  return streamOf(device_index, stream_id);
+  return stream;
 }
 
 XPUStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
@@ -323,13 +321,20 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
       c10::str("The external queue is not on xpu:", int(device), ". Give the "),
       "ordinal of its device, or make it on c10::xpu::get_raw_device(ordinal)");
   const auto id = static_cast<StreamId>(reinterpret_cast<intptr_t>(queue));
-  std::lock_guard<std::mutex> lock(gExternalMutex);
+  const XPUStream stream = streamOf(device, id);
+  std::lock_guard<std::mutex> lock(gMutex);
+  // Of all queues that were at an address, only the latest is a stream.
   for (auto it = gExternal.begin(); it != gExternal.end();) {
-    it = it->second.queue.try_lock() ? std::next(it) : gExternal.erase(it);
+    if (it->first.id() != id && it->second.try_lock()) {
+      ++it;
+    } else {
+      gMarkers.erase(it->first);
+      it = gExternal.erase(it);
+    }
   }
-  gExternal[id] = {device, *queue, nullopt};
+  gExternal.emplace(stream, *queue);
   gAnyExternal = true;
-  return streamOf(device, id);
+  return stream;
 }
 
 XPUStream getDefaultXPUStream(DeviceIndex device) {
@@ -354,14 +359,14 @@ void syncStreamsOnDevice(DeviceIndex device) {
   std::exception_ptr error;
   const auto wait = [&error](sycl::queue& queue) {
     try {
-      impl::waitFor(queue, /*one_of_many=*/true);
+      waitFor(queue, /*one_of_many=*/true);
     } catch (...) {
       error = error ? error : std::current_exception();
     }
   };
   for (auto& place : gStreams[device].queues) {
-    if (auto* stream = place.load(std::memory_order_acquire)) {
-      wait(stream->queue);
+    if (auto* queue = place.load(std::memory_order_acquire)) {
+      wait(*queue);
     }
   }
   for (auto& queue : externalQueues(device)) {

@@ -3,7 +3,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
-#include <c10/util/hash.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMacros.h>
 
@@ -20,8 +19,8 @@
 // Note [XPU streams]
 // ~~~~~~~~~~~~~~~~~~
 // A stream is a small value that names an in-order sycl::queue of a device.
-// Work of one stream runs in the order of submission, also when several threads
-// submit. Between streams there is no order unless an event makes one.
+// Work of one stream runs in the order of submission, even if several threads
+// submit it. There is no order between streams unless an event makes one.
 //
 //   default   one per device. It is the current stream of every thread that has
 //             not set another. Unlike CUDA's it does not synchronize with the
@@ -30,13 +29,13 @@
 //             getStreamFromPool. The 33rd request gets the first stream again.
 //   external  a queue that its owner made, see getStreamFromExternal.
 //
-// A queue is made when it is first used. It stays until the process ends and is
-// not destroyed then, since the SYCL runtime may be gone before it.
+// A queue is made when it is first used. It is never destroyed, not even when
+// the process exits, since the SYCL runtime may be gone by then.
 //
 // Priorities: a lower number is a higher priority. 0 is the default, -1 is
 // high, 1 is low. They become SYCL's queue priorities, which are hints.
 //
-// For errors of work that already runs see Note [Asynchronous errors].
+// For errors of work that is already running see Note [Asynchronous errors].
 
 namespace c10::xpu {
 
@@ -115,8 +114,8 @@ class C10_XPU_API XPUStream {
     return {id(), device_index(), device_type()};
   }
 
-  /// The stream that pack3 was called on. Raises for what pack3 never gave, and
-  /// for an external queue that no longer exists.
+  /// The stream that pack3 was called on. Raises for integers that name no
+  /// stream, and for an external queue that no longer exists.
   static XPUStream unpack3(
       StreamId stream_id,
       DeviceIndex device_index,
@@ -175,8 +174,7 @@ namespace std {
 template <>
 struct hash<c10::xpu::XPUStream> {
   size_t operator()(c10::xpu::XPUStream s) const noexcept {
-    return c10::hash_combine(
-        std::hash<c10::StreamId>{}(s.id()), s.device_index());
+    return std::hash<c10::Stream>{}(s.unwrap());
   }
 };
 } // namespace std

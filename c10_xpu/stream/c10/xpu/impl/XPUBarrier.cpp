@@ -47,28 +47,4 @@ bool canAskEmpty(const sycl::queue& queue) {
   return can;
 }
 
-bool isIdle(sycl::queue& queue, optional<sycl::event>& marker) {
-  if (canAskEmpty(queue)) {
-    return C10_XPU_CHECK(queue.ext_oneapi_empty());
-  }
-  if (marker && !isComplete(*marker)) {
-    return false;
-  }
-  marker = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-  if (!isComplete(*marker)) {
-    return false;
-  }
-  marker.reset();
-  return true;
-}
-
-void waitFor(sycl::queue& queue, bool one_of_many) {
-  optional<sycl::event> marker;
-  const bool ask = one_of_many && !canAskEmpty(queue);
-  if (!ask || !isIdle(queue, marker)) {
-    C10_XPU_CHECK(queue.wait());
-  }
-  C10_XPU_CHECK(queue.throw_asynchronous());
-}
-
 } // namespace c10::xpu::impl

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUStream.h>
 
@@ -17,13 +16,12 @@ C10_XPU_API bool isComplete(const sycl::event& event);
 // queue::ext_oneapi_submit_barrier({event}) needs the backend's handle of the
 // event. An event that depends on a host task has none before the host task is
 // done, and the call then waits for the host task: forever, if only the calling
-// thread can let it finish. A barrier in a command group that
-// depends on the event does not wait, but takes twice as long to submit. The
-// event's wait list tells which one is needed: it is empty unless the event
-// stays in SYCL's own graph.
+// thread can let it finish. A barrier in a command group that depends on the
+// event does not wait, but takes twice as long to submit. The event's wait list
+// tells which one is needed: it is empty unless the event is in SYCL's graph.
 
-/// Whether an event still waits in SYCL's graph for a host task. To wait for
-/// such an event may mean to wait for the calling thread itself.
+/// Whether an event is still in SYCL's graph because of a host task. A thread
+/// that waits for it blocks forever if the host task waits for that thread.
 C10_XPU_API bool isHeldByHost(const sycl::event& event);
 
 /// Lets what is submitted to an in-order queue from now on wait for the event,
@@ -53,14 +51,5 @@ C10_XPU_API void waitIfBlocking(
 
 /// Whether ext_oneapi_empty() may be called while other threads submit.
 C10_XPU_API bool canAskEmpty(const sycl::queue& queue);
-
-/// Whether a queue has no work. `marker` belongs to the queue; the caller must
-/// hold its lock.
-bool isIdle(sycl::queue& queue, optional<sycl::event>& marker);
-
-/// Waits for the work of a queue and has its errors delivered. `one_of_many`:
-/// other queues are waited for before and after, where OpenCL's wait() for an
-/// idle queue takes longer than a marker.
-void waitFor(sycl::queue& queue, bool one_of_many);
 
 } // namespace c10::xpu::impl

@@ -27,19 +27,12 @@ namespace c10::xpu::impl {
 
 C10_XPU_API bool isExternalStream(StreamId id);
 
-/// The queue of a stream, made if it is not there yet.
-C10_XPU_API sycl::queue& useQueue(DeviceIndex device, StreamId id);
-
 /// The queue of a stream, or null where it has not been made, so that it cannot
-/// have work.
-C10_XPU_API sycl::queue* findUsedQueue(DeviceIndex device, StreamId id);
-
-/// Whether a stream has no work. Thread-safe. Does not wait.
-C10_XPU_API bool isIdle(DeviceIndex device, StreamId id);
+/// have work. For the sources of libc10_xpu; not exported.
+sycl::queue* findUsedQueue(DeviceIndex device, StreamId id);
 
 /// Makes a stream the calling thread's stream of its device and returns the id
-/// of the former. Checks nothing, so that a guard's destructor can call it in a
-/// forked child too.
+/// of the former. Checks nothing, so that it works in a forked child too.
 C10_XPU_API StreamId
 exchangeThreadStream(DeviceIndex device, StreamId id) noexcept;
 

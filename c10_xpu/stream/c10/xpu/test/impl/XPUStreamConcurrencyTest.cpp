@@ -101,7 +101,7 @@ TEST(XPUStreamConcurrencyTest, ThreadsShareStreams) {
   EXPECT_EQ(wrong, 0);
 }
 
-// See Note [Asking whether a stream is idle]
+// See Note [Asking whether a queue is idle]
 TEST(XPUStreamConcurrencyTest, StreamsAreAskedWhileOthersSubmit) {
   C10_XPU_NEEDS_DEVICES(1);
   constexpr int kSteps = 500;

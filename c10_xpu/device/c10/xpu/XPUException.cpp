@@ -1,7 +1,6 @@
 #include <c10/xpu/XPUException.h>
 
 #include <exception>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -41,7 +40,7 @@ void impl::raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
     const bool due = stream ? from == device && it->first.id() == *stream
                             : from == device || from == kUnknownDevice;
     text += due ? it->second : "";
-    it = due ? gErrors.erase(it) : std::next(it);
+    it = due ? gErrors.erase(it) : ++it;
   }
   lock.unlock();
   TORCH_CHECK(text.empty(), "XPU error: asynchronous error(s):", text);

@@ -25,12 +25,12 @@ namespace {
 using namespace impl;
 using Devices = std::vector<sycl::device>;
 
-// What the first use found; written before known_count. Never destroyed:
-// threads and other libraries may come here while the process ends.
+// What the first use found; written before known_count. Never destroyed: other
+// threads and libraries may still call this one while the process exits.
 auto& gRoots = *new Devices;
 int gOrdinalsPerRoot = 1;
 int gCount = 0;
-auto& gNoDevice = *new std::string; // if there is none: why
+auto& gNoDevice = *new std::string; // why there is none, if so
 
 std::recursive_mutex gMutex; // while the devices are enumerated
 std::string gMapping; // under gMutex; empty until it is chosen
@@ -166,32 +166,28 @@ sycl::context makeContext(const Devices& devices) {
 }
 
 std::vector<DeviceProp> queryProperties(const Devices& devices) {
+  namespace intel = sycl::ext::intel::info::device;
   std::vector<DeviceProp> all;
   for (const auto& device : devices) {
     DeviceProp& prop = all.emplace_back();
-    const auto query = [&](auto descriptor, auto& value) {
-      try {
-        value = device.get_info<decltype(descriptor)>();
-      } catch (const sycl::exception&) { // NOLINT: it has no such descriptor
-      }
-    };
     prop.platform_name =
         device.get_platform().get_info<sycl::info::platform::name>();
-#define C10_XPU_QUERY(member) query(sycl::info::device::member{}, prop.member);
-#define C10_XPU_QUERY_INTEL(member, fallback) \
-  prop.member = fallback;                     \
-  query(sycl::ext::intel::info::device::member{}, prop.member);
-#define C10_XPU_QUERY_ASPECT(member) \
-  prop.has_##member = device.has(sycl::aspect::member);
-#define C10_XPU_QUERY_OTHER(member, value)                            \
+#define C10_XPU_QUERY(member, value)                                  \
   try {                                                               \
     prop.member = value;                                              \
   } catch (const sycl::exception&) { /* NOLINT: it has no such one */ \
   }
-    C10_XPU_FORALL_DESCRIPTORS(C10_XPU_QUERY)
+#define C10_XPU_QUERY_SYCL(member) \
+  C10_XPU_QUERY(member, device.get_info<sycl::info::device::member>())
+#define C10_XPU_QUERY_INTEL(member, fallback) \
+  prop.member = fallback;                     \
+  C10_XPU_QUERY(member, device.get_info<intel::member>())
+#define C10_XPU_QUERY_ASPECT(member) \
+  prop.has_##member = device.has(sycl::aspect::member);
+    C10_XPU_FORALL_DESCRIPTORS(C10_XPU_QUERY_SYCL)
     C10_XPU_FORALL_INTEL_DESCRIPTORS(C10_XPU_QUERY_INTEL)
     C10_XPU_FORALL_ASPECTS(C10_XPU_QUERY_ASPECT)
-    C10_XPU_FORALL_OTHERS(C10_XPU_QUERY_OTHER)
+    C10_XPU_FORALL_OTHERS(C10_XPU_QUERY)
   }
   return all;
 }

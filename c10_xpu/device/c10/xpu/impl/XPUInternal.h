@@ -24,14 +24,4 @@ inline void checkIndex(DeviceIndex device) {
   }
 }
 
-/// `device` after a check; for -1 the current device.
-inline DeviceIndex deviceOrCurrent(DeviceIndex device) {
-  if (C10_LIKELY(device == -1 && known_count > 0)) {
-    return thread_device; // checked when it was set
-  }
-  device = device == -1 ? thread_device : device;
-  checkIndex(device);
-  return device;
-}
-
 } // namespace c10::xpu::impl

@@ -13,14 +13,14 @@ namespace c10::xpu {
 
 // Note [Asynchronous errors]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~
-// SYCL keeps the errors of work that already runs (of host tasks above all)
+// SYCL keeps the errors of work that is already running (mostly of host tasks)
 // until a thread calls throw_asynchronous() or wait_and_throw(), and may then
 // deliver those of all queues of the device. So our handlers do not throw: they
 // keep each error until its stream, an event recorded there or the whole device
 // is synchronized, which raises it.
 //
-// A queue without a handler has SYCL's default one, which ends the process also
-// when a call of ours delivers the error: libraries should pass asyncHandler.
+// A queue without a handler has SYCL's default one, which ends the process even
+// if one of our calls delivers the error. Libraries should pass asyncHandler.
 
 /// A sycl::async_handler for queues of other libraries, whose errors the next
 /// synchronization of a device or of an external stream raises.

@@ -65,7 +65,7 @@ C10_XPU_API sycl::device& get_raw_device(DeviceIndex device);
 C10_XPU_API DeviceIndex get_root_device(DeviceIndex device);
 C10_XPU_API sycl::context& get_device_context();
 
-/// What the driver says at the first request. The reference stays valid.
+/// The driver is asked at the first request. The reference stays valid.
 C10_XPU_API void get_device_properties(DeviceProp* prop, DeviceIndex device);
 C10_XPU_API const DeviceProp& get_device_properties(DeviceIndex device);
 
@@ -85,8 +85,8 @@ C10_XPU_API DeviceIndex get_device_idx_from_pointer(void* ptr);
 using PointerOwnerLookup = DeviceIndex (*)(void* ptr);
 C10_XPU_API void set_pointer_owner_lookup(PointerOwnerLookup lookup);
 
-/// The mapping in force, or that the first use will take. After that, or for an
-/// unknown name, set_mapping raises.
+/// The mapping that is in use, or that the first use will choose. set_mapping
+/// raises after the first use, and for an unknown name.
 C10_XPU_API void set_mapping(const std::string& name);
 C10_XPU_API std::string mapping();
 
@@ -95,7 +95,7 @@ C10_XPU_API std::string mapping();
 C10_XPU_API bool is_in_bad_fork();
 C10_XPU_API bool is_device_pool_initialized();
 
-/// What a call that is about to wait for a stream, an event or a device does.
+/// What happens when a call is about to wait for a stream, event or device.
 enum class SyncDebugMode { L_DISABLED = 0, L_WARN, L_ERROR };
 C10_XPU_API SyncDebugMode get_sync_debug_mode();
 C10_XPU_API void set_sync_debug_mode(SyncDebugMode mode);

@@ -12,19 +12,20 @@
 
 namespace c10::xpu::impl {
 
-/// The device guard interface for XPU. What every guard runs twice is inline,
-/// so that the guards of XPUGuard.h make no virtual call.
+/// The device guard interface for XPU. The members that constructors and
+/// destructors of guards call are inline, so that those of XPUGuard.h make no
+/// virtual call.
 ///
 /// Errors: an invalid device or a stream of another device type raises
 /// c10::Error. The members that the interface declares noexcept warn instead
 /// and leave the state of the thread as it was. In a forked child they are
-/// silent, so that it can leave the guards that its parent made.
+/// silent, so that it can destroy the guards that its parent made.
 struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
   static constexpr DeviceType static_type = kXPU;
 
   XPUGuardImpl() = default;
 
-  // Raises unless `t` is kXPU: this is where a guard meets a foreign device.
+  // Raises unless `t` is kXPU. PyTorch's guards pass their device's type.
   explicit XPUGuardImpl(DeviceType t) {
     checkType(t);
   }

@@ -28,7 +28,7 @@ struct XPUHooks : public at::XPUHooksInterface {
   void initXPU() const;
   bool hasPrimaryContext(DeviceIndex device_index) const override;
 
-  /// A text for people: the mapping and its devices. Starts the SYCL runtime.
+  /// Describes the mapping and its devices. Starts the SYCL runtime.
   std::string showConfig() const override;
 
   DeviceIndex getCurrentDevice() const override;

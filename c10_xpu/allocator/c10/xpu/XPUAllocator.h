@@ -15,7 +15,14 @@ struct C10_XPU_API XPUAllocator : public Allocator {
   virtual void recordStream(const DataPtr& ptr, XPUStream stream) = 0;
   virtual void emptyCache(MempoolId_t mempool_id = {}) = 0;
 
-  DataPtr allocate(size_t size) const final;
+  // To allocate is not const, but Allocator::allocate is.
+  DataPtr allocate(size_t size) const final {
+    const XPUStream stream = getCurrentXPUStream();
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+    auto* self = const_cast<XPUAllocator*>(this);
+    void* const ptr = self->raw_alloc_with_stream(size, stream);
+    return {ptr, ptr, raw_deleter(), stream.device()};
+  }
   DeleterFnPtr raw_deleter() const final;
 };
 

@@ -34,7 +34,7 @@ struct SyclBackend final : impl::MemoryBackend {
     }
     TORCH_CHECK(
         reinterpret_cast<uintptr_t>(ptr) % align == 0,
-        c10::str("SYCL's device memory at ", ptr, " is not aligned as asked"));
+        "SYCL returned device memory that is not aligned to 512 bytes");
     return ptr;
   }
 
@@ -88,6 +88,8 @@ struct SyclBackend final : impl::MemoryBackend {
     const bool external = impl::isExternalStream(stream.id());
     return external ? optional<sycl::queue>(stream.queue()) : nullopt;
   }
+
+  void* outOfMemory(DeviceAllocator&, size_t size, XPUStream stream) override;
 };
 
 // What `init` makes. It is never destroyed: memory may be freed while the
@@ -139,34 +141,36 @@ DeviceIndex ownerOf(void* ptr) {
   return owner;
 }
 
+void* SyclBackend::outOfMemory(
+    DeviceAllocator& allocator,
+    size_t size,
+    XPUStream stream) {
+  // Other ordinals over the same card may have cached what is needed.
+  const DeviceIndex device = stream.device_index();
+  for (DeviceIndex i = 0; i < device_count(); ++i) {
+    if (i != device && get_root_device(i) == get_root_device(device)) {
+      at(i).emptyCache();
+      if (void* const ptr = allocator.allocate(size, stream, true)) {
+        return ptr;
+      }
+    }
+  }
+  std::unique_lock<std::mutex> lock(observers_mutex);
+  const auto observers = out_of_memory_observers;
+  lock.unlock();
+  const auto free = get_free_memory(device);
+  for (const auto& observer : observers) {
+    observer(device, size, allocator.card().total, free.value_or(0));
+  }
+  allocator.throwOutOfMemory(size, free);
+}
+
 struct NativeAllocator final : XPUAllocator {
   void* raw_alloc_with_stream(size_t size, XPUStream stream) override {
     if (size == 0) {
       return nullptr;
     }
-    const DeviceIndex device = stream.device_index();
-    auto& allocator = at(device);
-    auto* const block = allocator.allocate(size, stream);
-    if (C10_LIKELY(block != nullptr)) {
-      return block->ptr;
-    }
-    // Other ordinals over the same card may have cached what is needed.
-    for (DeviceIndex i = 0; i < device_count(); ++i) {
-      if (i != device && get_root_device(i) == get_root_device(device)) {
-        at(i).emptyCache();
-        if (auto* const found = allocator.allocate(size, stream)) {
-          return found->ptr;
-        }
-      }
-    }
-    std::unique_lock<std::mutex> lock(observers_mutex);
-    const auto observers = out_of_memory_observers;
-    lock.unlock();
-    const auto free = get_free_memory(device);
-    for (const auto& observer : observers) {
-      observer(device, size, allocator.card().total, free.value_or(0));
-    }
-    allocator.throwOutOfMemory(size, free);
+    return at(stream.device_index()).allocate(size, stream);
   }
 
   void raw_delete(void* ptr) override {
@@ -203,6 +207,10 @@ DeviceAllocator& poolsOf(DeviceIndex device) {
 } // namespace
 
 std::atomic<XPUAllocator*> allocator{&native_allocator};
+
+DeleterFnPtr XPUAllocator::raw_deleter() const {
+  return &XPUCachingAllocator::raw_delete;
+}
 
 void set(XPUAllocator* other) {
   TORCH_CHECK(

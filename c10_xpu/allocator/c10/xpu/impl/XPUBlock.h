@@ -26,6 +26,7 @@ inline size_t roundUp(size_t size, size_t to) {
 }
 
 struct StreamBlocks;
+struct StreamUses;
 
 enum class BlockState : uint8_t {
   Unused, // describes no memory
@@ -50,10 +51,12 @@ struct alignas(64) Block {
       Block* prev;
       Block* next;
     } free_list; // of a free block; an unused one has only `next`
-    size_t requested_size; // of an allocated block: bytes, before rounding
+    struct {
+      size_t requested_size; // bytes, before rounding
+      StreamUses* uses; // by other streams, or null
+    } client; // of an allocated or pending block
   };
   uint32_t freed_at = 0; // of a free block that is a whole segment
-  bool has_uses = false; // by other streams, of an allocated block
   BlockState state = BlockState::Unused;
   bool is_small = false;
 
@@ -72,18 +75,16 @@ struct alignas(64) Block {
 class SpinLock {
  public:
   void lock() {
-    while (locked_.exchange(true, std::memory_order_acquire)) {
-      while (locked_.load(std::memory_order_relaxed)) {
-        std::this_thread::yield();
-      }
+    while (locked_.test_and_set(std::memory_order_acquire)) {
+      std::this_thread::yield();
     }
   }
   void unlock() {
-    locked_.store(false, std::memory_order_release);
+    locked_.clear(std::memory_order_release);
   }
 
  private:
-  std::atomic<bool> locked_{false};
+  std::atomic_flag locked_ = ATOMIC_FLAG_INIT;
 };
 
 /// The free blocks of one pool of one stream, in bins of equal width with a
@@ -116,25 +117,8 @@ class FreeBlocks {
     }
     const size_t bin = binOf(block->size);
     bins_[bin] = next;
-    if (next == nullptr) {
-      words_[bin / 64] &= ~bit(bin);
-      if (words_[bin / 64] == 0) {
-        summary_ &= ~bit(bin / 64);
-      }
-    }
-  }
-
-  /// `by` takes the place of `old`; faster where it belongs to the same bin.
-  void replace(Block* old, Block* by) {
-    const size_t bin = binOf(old->size);
-    if (bin != binOf(by->size)) {
-      erase(old);
-      return insert(by);
-    }
-    const auto [prev, next] = by->free_list = old->free_list;
-    (prev != nullptr ? prev->free_list.next : bins_[bin]) = by;
-    if (next != nullptr) {
-      next->free_list.prev = by;
+    if (next == nullptr && (words_[bin / 64] &= ~bit(bin)) == 0) {
+      summary_ &= ~bit(bin / 64);
     }
   }
 
@@ -152,9 +136,8 @@ class FreeBlocks {
   static uint64_t bit(size_t index) {
     return uint64_t{1} << (index % 64);
   }
-  // The bits after `index`.
-  static uint64_t bitsAfter(size_t index) {
-    return ~(bit(index) | (bit(index) - 1));
+  static uint64_t after(uint64_t bits, size_t index) {
+    return bits & ~(bit(index) | (bit(index) - 1));
   }
   static size_t lowest(uint64_t bits) {
     return static_cast<size_t>(__builtin_ctzll(bits));
@@ -180,12 +163,17 @@ class FreeBlocks {
 
   // The first bin after `bin` that is not empty, or 0.
   size_t nextNotEmpty(size_t bin) const {
-    const size_t word = bin / 64;
-    if (const uint64_t bits = words_[word] & bitsAfter(bin)) {
-      return word * 64 + lowest(bits);
+    size_t word = bin / 64;
+    uint64_t bits = after(words_[word], bin);
+    if (bits == 0) {
+      const uint64_t later = after(summary_, word);
+      if (later == 0) {
+        return 0;
+      }
+      word = lowest(later);
+      bits = words_[word];
     }
-    const uint64_t later = summary_ & bitsAfter(word);
-    return later == 0 ? 0 : lowest(later) * 64 + lowest(words_[lowest(later)]);
+    return word * 64 + lowest(bits);
   }
 
   const int bin_shift_;

@@ -10,24 +10,70 @@
 #include <cmath>
 #include <deque>
 #include <sstream>
-#include <unordered_map>
 
 namespace c10::xpu::impl {
 
 using namespace XPUCachingAllocator;
+
+// Note [Exact peaks]
+// ~~~~~~~~~~~~~~~~~~
+// A peak of a device is the maximum over time of a sum over its streams. With a
+// shared counter every allocation of every thread would write the same cache
+// line. Instead each stream is granted part of what lies between the sum and
+// the known peak, and counts down what room is left of its grant. As long as no
+// room is below zero, the sum is not above the peak. An operation that leaves
+// one below zero ends with settle(): with all streams locked the sum is known,
+// the peak is raised to it if it is higher, and what lies between the two is
+// granted anew.
 
 namespace {
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 using SpinGuard = std::lock_guard<SpinLock>;
 
-constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
+enum Counter : size_t {
+  kAllocation,
+  kActive,
+  kInactiveSplit,
+  kAllocatedBytes,
+  kActiveBytes,
+  kInactiveSplitBytes,
+  kRequestedBytes,
+  kOversizeAllocation,
+  kNumCounters,
+  kOfSegments // those of segments are counted with the mutex of the device held
+};
+using Counts = std::array<int64_t, kNumCounters>;
+using CountsByType = std::array<Counts, 3>; // by StatType
 
-std::atomic<TraceFn> trace_fn{nullptr};
+constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
 
 size_t typeOf(bool is_small) {
   return size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
+
+// Calls visit(stat, counter, type) for all statistics.
+template <class Visitor>
+void forEachStat(DeviceStats& stats, Visitor visit) {
+  const auto visitTypes = [&](StatArray& array, Counter counter) {
+    for (size_t type = 0; type < array.size(); ++type) {
+      visit(array[type], counter, type);
+    }
+  };
+  visitTypes(stats.allocation, kAllocation);
+  visitTypes(stats.active, kActive);
+  visitTypes(stats.inactive_split, kInactiveSplit);
+  visitTypes(stats.allocated_bytes, kAllocatedBytes);
+  visitTypes(stats.active_bytes, kActiveBytes);
+  visitTypes(stats.inactive_split_bytes, kInactiveSplitBytes);
+  visitTypes(stats.requested_bytes, kRequestedBytes);
+  visit(stats.oversize_allocations, kOversizeAllocation, kAggregate);
+  visitTypes(stats.segment, kOfSegments);
+  visitTypes(stats.reserved_bytes, kOfSegments);
+  visit(stats.oversize_segments, kOfSegments, kAggregate);
+}
+
+std::atomic<TraceFn> trace_fn{nullptr};
 
 std::string formatSize(size_t size) {
   std::ostringstream text;
@@ -102,19 +148,15 @@ struct StreamBlocks {
   const size_t max_split_size = device.shared_.config.max_split_size; // bytes
 
   SpinLock lock; // guards what follows
-  CountsByType current{};
-  CountsByType limit{}; // of `current`, see Note [Exact peaks]
-  CountsByType increased{}; // of each pool: the sums of all increases
+  // See Note [Exact peaks]. What the blocks amount to is `granted` - `room`.
+  CountsByType granted{};
+  CountsByType room{};
+  bool is_over = false; // some room is below zero
+  CountsByType increased{}; // of each pool: by increases since settle()
   // The large ones, and the small ones, with one size to a bin.
   std::array<FreeBlocks, 2> free_blocks{FreeBlocks(16), FreeBlocks(9)};
-  std::unordered_map<Block*, StreamUses> stream_uses;
   std::deque<Block> blocks; // which do not move
   Block* unused = nullptr;
-
-  std::mutex pending_mutex; // guards `pending`; no other lock is taken with it
-  /// What client code has freed, but streams still use.
-  std::deque<std::pair<Block*, StreamUses>> pending;
-  std::atomic<size_t> num_pending{0};
 
   // Tells those who record what the allocator does.
   void trace(TraceEvent::Action action, const void* ptr, size_t size) const {
@@ -130,76 +172,60 @@ struct StreamBlocks {
     }
   }
 
-  // The caller of the following holds `lock`; with `exclusive` the locks of all
-  // streams. Without, what would exceed a limit does nothing and returns null
-  // or false.
+  // The caller of the following holds `lock`, by a StreamLock where counters
+  // may grow.
 
   // Adds what a block contributes to the counters, or takes it away. A block
   // that is free and not split contributes nothing.
-  C10_ALWAYS_INLINE void add(
-      Counts& counts,
-      int64_t times,
-      BlockState state,
-      size_t size,
-      size_t requested = 0) const {
-    const int64_t bytes = times * static_cast<int64_t>(size);
-    if (state == BlockState::Free) {
-      counts[kInactiveSplit] += times;
-      counts[kInactiveSplitBytes] += bytes;
+  C10_ALWAYS_INLINE
+  void add(Counts& counts, int64_t times, const Block& block) const {
+    const int64_t bytes = times * static_cast<int64_t>(block.size);
+    if (block.state == BlockState::Free) {
+      counts[kInactiveSplit] += block.isSplit() ? times : 0;
+      counts[kInactiveSplitBytes] += block.isSplit() ? bytes : 0;
       return;
     }
     counts[kActive] += times;
     counts[kActiveBytes] += bytes;
-    if (state == BlockState::Allocated) {
+    if (block.state == BlockState::Allocated) {
       counts[kAllocation] += times;
       counts[kAllocatedBytes] += bytes;
-      counts[kRequestedBytes] += times * static_cast<int64_t>(requested);
-      counts[kOversizeAllocation] += size >= max_split_size ? times : 0;
+      counts[kRequestedBytes] +=
+          times * static_cast<int64_t>(block.client.requested_size);
+      counts[kOversizeAllocation] += block.size >= max_split_size ? times : 0;
     }
   }
 
   // Inline and unrolled, so that the counts stay in registers.
-  template <size_t kCounters = kNumBlockCounters>
-  C10_ALWAYS_INLINE bool charge(
-      bool is_small,
-      const Counts& by,
-      bool exclusive) {
+  C10_ALWAYS_INLINE void charge(bool is_small, const Counts& by) {
     const size_t pool = typeOf(is_small);
     int64_t signs = 0;
 #pragma GCC unroll 16
-    for (size_t i = 0; i < kCounters; ++i) {
-      signs |= limit[pool][i] - current[pool][i] - by[i];
-      signs |= limit[kAggregate][i] - current[kAggregate][i] - by[i];
-    }
-    if (C10_UNLIKELY(signs < 0) && !exclusive) {
-      return false;
-    }
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kCounters; ++i) {
-      current[pool][i] += by[i];
-      current[kAggregate][i] += by[i];
+    for (size_t i = 0; i < kNumCounters; ++i) {
+      signs |= room[pool][i] -= by[i];
+      signs |= room[kAggregate][i] -= by[i];
       increased[pool][i] += std::max<int64_t>(by[i], 0);
     }
-    return true;
+    is_over |= signs < 0;
   }
 
-  // Whether an operation with all streams locked has exceeded a limit.
-  bool isOverLimit() const {
-    int64_t signs = 0;
-    for (size_t t = 0; t < limit.size(); ++t) {
-      for (size_t i = 0; i < kNumCounters; ++i) {
-        signs |= limit[t][i] - current[t][i];
-      }
-    }
-    return signs < 0;
+  int64_t amount(size_t type, Counter counter) const {
+    return granted[type][counter] - room[type][counter];
   }
 
-  Block* newBlock() {
-    if (unused == nullptr) {
-      blocks.emplace_back().owner = this;
-      return &blocks.back();
+  Block* newBlock(char* ptr, size_t size, bool is_small) {
+    Block* block = unused;
+    if (block == nullptr) {
+      block = &blocks.emplace_back();
+      block->owner = this;
+    } else {
+      unused = block->free_list.next;
     }
-    return std::exchange(unused, unused->free_list.next);
+    block->ptr = ptr;
+    block->size = size;
+    block->is_small = is_small;
+    block->state = BlockState::Free;
+    return block;
   }
 
   void recycle(Block* block) {
@@ -210,9 +236,8 @@ struct StreamBlocks {
   }
 
   // A block from the cache; null if none fits.
-  Block* allocate(size_t size, size_t requested, bool exclusive) {
-    const bool is_small = size <= kSmallSize;
-    FreeBlocks& free = free_blocks[is_small];
+  Block* allocate(size_t size, size_t requested) {
+    FreeBlocks& free = free_blocks[size <= kSmallSize];
     Block* const block = free.find(size);
     if (C10_UNLIKELY(block == nullptr)) {
       return nullptr;
@@ -224,107 +249,68 @@ struct StreamBlocks {
       return nullptr;
     }
     const size_t taken = oversize ? block->size : size;
-    const size_t rest = block->size - taken;
+    device.shared_.table.insert(block); // raises before anything is changed,
+    Block* const rest = newRest(block, taken); // as does this
     Counts by{};
-    add(by, 1, BlockState::Allocated, taken, requested);
-    add(by, rest == 0 ? 0 : 1, BlockState::Free, rest);
-    add(by, block->isSplit() ? -1 : 0, BlockState::Free, block->size);
+    add(by, -1, *block);
+    free.erase(block);
+    return take(block, rest, requested, by);
+  }
 
-    device.shared_.table.insert(block);
-    Block* const remaining = rest == 0 ? nullptr : newBlock();
-    if (C10_UNLIKELY(!charge(is_small, by, exclusive))) {
-      if (remaining != nullptr) {
-        recycle(remaining);
-      }
-      return nullptr;
-    }
-    if (remaining == nullptr) {
-      free.erase(block);
-    } else {
-      remaining->ptr = block->ptr + taken;
-      remaining->size = rest;
-      remaining->is_small = is_small;
-      remaining->state = BlockState::Free;
-      free.replace(block, remaining);
-      link(remaining, block->next);
-      link(block, remaining);
-      block->size = taken;
+  // For what is beyond the first `size` bytes of a block, or null.
+  Block* newRest(const Block* block, size_t size) {
+    return block->size == size
+        ? nullptr
+        : newBlock(block->ptr + size, block->size - size, block->is_small);
+  }
+
+  // Allocates a free block that is in no list, up to its rest.
+  C10_ALWAYS_INLINE
+  Block* take(Block* block, Block* rest, size_t requested, Counts by = {}) {
+    if (rest != nullptr) {
+      link(rest, block->next);
+      link(block, rest);
+      block->size -= rest->size;
+      add(by, 1, *rest);
+      free_blocks[block->is_small].insert(rest);
     }
     block->state = BlockState::Allocated;
-    block->has_uses = false;
-    block->requested_size = requested;
+    block->client = {requested, nullptr};
+    add(by, 1, *block);
+    charge(block->is_small, by);
     return block;
   }
 
   // Makes a block free and merges it with its neighbours.
-  bool free(Block* block, bool exclusive) {
-    const auto ifFree = [](Block* neighbour) {
-      const bool is_free =
-          neighbour != nullptr && neighbour->state == BlockState::Free;
-      return is_free ? neighbour : nullptr;
-    };
-    Block* const before = ifFree(block->prev);
-    Block* const after = ifFree(block->next);
-    Block* const first = before != nullptr ? before : block;
-    Block* const end = after != nullptr ? after->next : block->next;
-    const size_t around = (before != nullptr ? before->size : 0) +
-        (after != nullptr ? after->size : 0);
-    const size_t size = block->size + around;
-    Counts by{};
-    add(by, -1, block->state, block->size, block->requested_size);
-    by[kInactiveSplit] -= int(before != nullptr) + int(after != nullptr);
-    by[kInactiveSplitBytes] -= static_cast<int64_t>(around);
-    const bool is_split = first->prev != nullptr || end != nullptr;
-    add(by, is_split ? 1 : 0, BlockState::Free, size);
-    if (C10_UNLIKELY(!charge(block->is_small, by, exclusive))) {
-      return false;
-    }
+  void free(Block* block) {
     FreeBlocks& free = free_blocks[block->is_small];
-    if (before != nullptr) {
-      free.erase(before);
-      recycle(block);
-    }
-    first->size = size;
-    link(first, end);
-    first->state = BlockState::Free;
-    first->freed_at = device.epoch_.load(std::memory_order_relaxed);
-    if (after != nullptr) {
-      free.replace(after, first);
-      recycle(after);
-    } else {
-      free.insert(first);
-    }
-    return true;
-  }
-
-  // Client code freed the block, but the returned streams still use it.
-  StreamUses setPending(Block* block) {
     Counts by{};
-    add(by, -1, block->state, block->size, block->requested_size);
-    add(by, 1, BlockState::PendingFree, block->size);
-    charge(block->is_small, by, /*exclusive=*/true); // nothing grows
-    block->state = BlockState::PendingFree;
-    return std::move(stream_uses.extract(block).mapped());
-  }
-
-  // Adds a segment as one free block; with all streams locked.
-  Block* addSegment(void* ptr, size_t size, bool is_small) {
-    Block* const block = newBlock();
-    block->ptr = static_cast<char*>(ptr);
-    block->size = size;
-    block->is_small = is_small;
+    add(by, -1, *block);
     block->state = BlockState::Free;
-    free_blocks[is_small].insert(block);
-    countSegment(block, 1);
-    return block;
+    for (Block* neighbour : {block->prev, block->next}) {
+      if (neighbour != nullptr && neighbour->state == BlockState::Free) {
+        add(by, -1, *neighbour);
+        free.erase(neighbour);
+        Block* const second = neighbour == block->prev ? block : neighbour;
+        block = neighbour == block->prev ? neighbour : block;
+        block->size += second->size;
+        link(block, second->next);
+        recycle(second);
+      }
+    }
+    block->freed_at = device.epoch_.load(std::memory_order_relaxed);
+    add(by, 1, *block);
+    free.insert(block);
+    charge(block->is_small, by);
   }
 
-  void countSegment(const Block* segment, int64_t times) {
+  // Client code freed the block, but streams still use it.
+  void setPending(Block* block) {
     Counts by{};
-    by[kSegment] = times;
-    by[kReservedBytes] = times * static_cast<int64_t>(segment->size);
-    by[kOversizeSegment] = segment->size >= max_split_size ? times : 0;
-    charge<kNumCounters>(segment->is_small, by, /*exclusive=*/true);
+    add(by, -1, *block);
+    block->state = BlockState::PendingFree;
+    add(by, 1, *block);
+    charge(block->is_small, by);
   }
 
   C10_ALWAYS_INLINE
@@ -335,75 +321,36 @@ struct StreamBlocks {
   }
 };
 
-// Calls operation() with all streams locked. See Note [Exact peaks]
-template <class Operation>
-auto DeviceAllocator::withAllLocked(Operation operation) {
-  const Guard guard(mutex_);
-  SmallVector<std::unique_lock<SpinLock>, 8> locks;
-  for (const auto& blocks : streams_) {
-    locks.emplace_back(blocks->lock);
+/// Holds the lock of a stream. See Note [Exact peaks]
+class StreamLock {
+ public:
+  explicit StreamLock(StreamBlocks& blocks) : blocks_(blocks) {
+    blocks_.lock.lock();
   }
-  const auto settled = c10::make_scope_exit([&] {
-    for (const auto& blocks : streams_) {
-      if (C10_UNLIKELY(blocks->isOverLimit())) {
-        return settle();
-      }
+  ~StreamLock() {
+    const bool is_over = std::exchange(blocks_.is_over, false);
+    blocks_.lock.unlock();
+    if (C10_UNLIKELY(is_over)) {
+      blocks_.device.settle();
     }
-  });
-  return operation();
+  }
+  StreamLock(const StreamLock&) = delete;
+  StreamLock& operator=(const StreamLock&) = delete;
+
+ private:
+  StreamBlocks& blocks_;
+};
+
+// A block of the stream from the cache, or null.
+Block* DeviceAllocator::allocateCached(
+    StreamBlocks& blocks,
+    size_t size,
+    size_t requested) {
+  const StreamLock lock(blocks);
+  return blocks.allocate(size, requested);
 }
 
-// Calls operation(exclusive) with the stream locked, and if it returns false or
-// null for lack of room, again with all streams locked.
-template <class Operation>
-auto DeviceAllocator::withLocked(StreamBlocks& blocks, Operation operation) {
-  {
-    const SpinGuard lock(blocks.lock);
-    const auto result = operation(/*exclusive=*/false);
-    if (C10_LIKELY(static_cast<bool>(result))) {
-      return result;
-    }
-  }
-  return withAllLocked([&] { return operation(/*exclusive=*/true); });
-}
-
-Block* DeviceAllocator::allocate(size_t requested, XPUStream stream) {
-  if (C10_UNLIKELY(requested > AllocatorConfig::kMaxRequest)) {
-    return nullptr;
-  }
-  const size_t size = shared_.config.roundSize(requested);
-  const StreamId id = stream.id();
-  StreamBlocks* const direct = id >= 0 && id < num_direct_
-      ? direct_[id].load(std::memory_order_acquire)
-      : nullptr;
-  const auto allocateFrom = [&](StreamBlocks& blocks) {
-    if (C10_UNLIKELY(blocks.num_pending.load(std::memory_order_relaxed) != 0)) {
-      processPending(blocks, /*wait=*/false, /*most=*/1);
-    }
-    std::unique_lock<SpinLock> lock(blocks.lock);
-    Block* const block = blocks.allocate(size, requested, /*exclusive=*/false);
-    lock.unlock();
-    return C10_LIKELY(block) ? block : allocateSlow(blocks, size, requested);
-  };
-  Block* block = nullptr;
-  if (C10_LIKELY(direct != nullptr)) {
-    block = allocateFrom(*direct);
-  } else {
-    const Guard guard(mutex_); // see Note [Private pools]
-    block = allocateFrom(findOrMake(stream));
-  }
-  if (C10_LIKELY(block != nullptr)) {
-    const StreamBlocks& blocks = *block->owner;
-    if (C10_UNLIKELY(blocks.id == kExternalStreams)) {
-      recordStream(block, block->ptr, stream); // see Note [Stream uses]
-    }
-    blocks.trace(TraceEvent::ALLOC, block->ptr, block->size);
-    reportToProfiler(block->ptr, static_cast<int64_t>(block->size));
-  }
-  return block;
-}
-
-StreamBlocks& DeviceAllocator::findOrMake(const XPUStream& stream) {
+StreamBlocks& DeviceAllocator::blocksOf(const XPUStream& stream) {
   const bool external = shared_.backend.externalQueue(stream).has_value();
   const StreamId id = external ? kExternalStreams : stream.id();
   const auto found =
@@ -426,47 +373,14 @@ StreamBlocks& DeviceAllocator::findOrMake(const XPUStream& stream) {
   return *streams_.back();
 }
 
-// Raises the peaks to the present sums, and deals out what lies between to the
-// streams that have blocks.
-void DeviceAllocator::settle() {
-  const auto shares = [](const auto& blocks) {
-    return blocks->current[kAggregate][kActive] != 0;
-  };
-  const auto count = std::count_if(streams_.begin(), streams_.end(), shares);
-  current_ = increased_ = {};
-  for (const auto& blocks : streams_) {
-    for (size_t t = 0; t < peak_.size(); ++t) {
-      for (size_t i = 0; i < kNumCounters; ++i) {
-        current_[t][i] += blocks->current[t][i];
-        increased_[t][i] += blocks->increased[t][i];
-        increased_[kAggregate][i] += blocks->increased[t][i];
-      }
-    }
-  }
-  for (size_t t = 0; t < peak_.size(); ++t) {
-    for (size_t i = 0; i < kNumCounters; ++i) {
-      peak_[t][i] = std::max(peak_[t][i], current_[t][i]);
-      const int64_t room = peak_[t][i] - current_[t][i];
-      const int64_t share = count > 1 ? room / count : room;
-      for (const auto& blocks : streams_) {
-        blocks->limit[t][i] =
-            blocks->current[t][i] + (shares(blocks) ? share : 0);
-      }
-    }
-  }
-}
-
 // Several times what is needed, up to a part of what is reserved, so that
 // segments are few, and their blocks merge to serve other sizes.
-size_t DeviceAllocator::segmentSize(size_t size) const {
+C10_ALWAYS_INLINE size_t DeviceAllocator::segmentSize(size_t size) const {
   if (size <= kSmallSize) {
     return kSmallBuffer;
   }
   const size_t max_split_size = shared_.config.max_split_size;
-  size_t reserved = 0;
-  for (const auto& blocks : streams_) {
-    reserved += size_t(blocks->current[kAggregate][kReservedBytes]);
-  }
+  const auto reserved = size_t(stats_.reserved_bytes[kAggregate].current);
   const size_t wanted = max_split_size == AllocatorConfig::kUnlimited
       ? std::min(reserved / 8, kMaxGrowth) / size * size
       : size;
@@ -476,10 +390,9 @@ size_t DeviceAllocator::segmentSize(size_t size) const {
 }
 
 // Memory from the pool's allocator or the runtime; null if it or the limit of
-// the card refuses. Inline, because after a system call the processor
-// mispredicts each return.
+// the card refuses.
 C10_ALWAYS_INLINE void* DeviceAllocator::obtain(
-    StreamBlocks& blocks,
+    const StreamBlocks& blocks,
     size_t size) {
   size_t reserved = card_.reserved;
   do {
@@ -503,6 +416,26 @@ C10_ALWAYS_INLINE void* DeviceAllocator::obtain(
   return ptr;
 }
 
+C10_ALWAYS_INLINE void DeviceAllocator::countSegment(
+    StreamBlocks& blocks,
+    size_t size,
+    bool is_small,
+    int64_t by) {
+  const auto change = [](Stat& stat, int64_t change) {
+    stat.current += change;
+    stat.peak = std::max(stat.peak, stat.current);
+    (change > 0 ? stat.allocated : stat.freed) += std::abs(change);
+  };
+  blocks.pool.num_segments += size_t(by);
+  for (const size_t type : {kAggregate, typeOf(is_small)}) {
+    change(stats_.segment[type], by);
+    change(stats_.reserved_bytes[type], by * int64_t(size));
+  }
+  if (size >= shared_.config.max_split_size) {
+    change(stats_.oversize_segments, by);
+  }
+}
+
 // A block at the start of a new segment, after garbage is collected.
 C10_ALWAYS_INLINE Block* DeviceAllocator::allocateSegment(
     StreamBlocks& blocks,
@@ -511,7 +444,7 @@ C10_ALWAYS_INLINE Block* DeviceAllocator::allocateSegment(
   const double part = shared_.config.garbage_collection_threshold;
   if (part > 0) {
     const auto all = std::min(card_.limit.load(), card_.total);
-    releaseIdle(size_t(part * double(all)));
+    releaseIdle(size_t(part * double(all)), [](auto&) { return true; });
   }
   const bool is_small = size <= kSmallSize;
   size_t segment = segmentSize(size);
@@ -524,56 +457,91 @@ C10_ALWAYS_INLINE Block* DeviceAllocator::allocateSegment(
   if (ptr == nullptr) {
     return nullptr;
   }
-  ++counts_.num_device_alloc;
-  ++blocks.pool.num_segments;
   blocks.trace(TraceEvent::SEGMENT_ALLOC, ptr, segment);
-  return withAllLocked([&] {
-    segments_[ptr] = blocks.addSegment(ptr, segment, is_small);
-    return blocks.allocate(size, requested, /*exclusive=*/true);
-  });
+  ++stats_.num_device_alloc;
+  countSegment(blocks, segment, is_small, 1);
+  const StreamLock lock(blocks);
+  Block* const block =
+      blocks.newBlock(static_cast<char*>(ptr), segment, is_small);
+  const bool oversize = segment >= shared_.config.max_split_size;
+  Block* const rest = blocks.newRest(block, oversize ? segment : size);
+  shared_.table.insert(block);
+  segments_.push_back(block);
+  return blocks.take(block, rest, requested);
 }
 
-Block* DeviceAllocator::allocateSlow(
+C10_ALWAYS_INLINE Block* DeviceAllocator::allocateSlow(
     StreamBlocks& blocks,
     size_t size,
     size_t requested) {
   const Guard guard(mutex_);
-  ++epoch_;
+  epoch_.store(epoch_ + 1, std::memory_order_relaxed);
   for (const int attempt : {0, 1, 2}) {
+    if (has_pending_) {
+      processPending(/*wait=*/attempt != 0);
+    }
     if (attempt != 0) { // first the cache of the stream, then all of the device
-      attempt == 1 ? emptyCacheOf(blocks) : emptyCache();
-    } else if (blocks.num_pending != 0) {
-      processPending(blocks, /*wait=*/false);
+      releaseIdle(0, [&](const StreamBlocks& each) {
+        return attempt == 2 || &each == &blocks;
+      });
     }
-    std::unique_lock<SpinLock> lock(blocks.lock);
-    Block* block = blocks.free_blocks[size <= kSmallSize].find(size);
-    lock.unlock();
-    if (block != nullptr) { // free since, or a limit was exceeded
-      block = withAllLocked(
-          [&] { return blocks.allocate(size, requested, /*exclusive=*/true); });
-    }
+    Block* block = allocateCached(blocks, size, requested); // was freed since
     if (block == nullptr) {
       block = allocateSegment(blocks, size, requested);
     }
     if (block != nullptr) {
       return block;
     }
-    counts_.num_alloc_retries += attempt == 0 ? 1 : 0;
+    stats_.num_alloc_retries += attempt == 0 ? 1 : 0;
   }
   Block* block = nullptr; // the last resort is a private pool that allows it
   for (const auto& each : streams_) {
     if (block == nullptr && &blocks.pool == &pools_.front() &&
         each->pool.use_on_oom && each->id == blocks.id) {
-      block = withAllLocked(
-          [&] { return each->allocate(size, requested, /*exclusive=*/true); });
+      block = allocateCached(*each, size, requested);
     }
   }
   return block;
 }
 
+void* DeviceAllocator::allocate(
+    size_t requested,
+    XPUStream stream,
+    bool may_fail) {
+  const StreamId id = stream.id();
+  StreamBlocks* blocks = id >= 0 && id < num_direct_
+      ? direct_[id].load(std::memory_order_acquire)
+      : nullptr;
+  std::unique_lock<std::recursive_mutex> guard; // see Note [Private pools]
+  if (C10_UNLIKELY(blocks == nullptr)) {
+    guard = std::unique_lock<std::recursive_mutex>(mutex_);
+    blocks = &blocksOf(stream);
+  }
+  if (C10_UNLIKELY(has_pending_.load(std::memory_order_relaxed))) {
+    processPending(/*wait=*/false, /*most=*/1);
+  }
+  Block* block = nullptr;
+  if (C10_LIKELY(requested <= AllocatorConfig::kMaxRequest)) {
+    const size_t size = shared_.config.roundSize(requested);
+    block = allocateCached(*blocks, size, requested);
+    if (C10_UNLIKELY(block == nullptr)) {
+      block = allocateSlow(*blocks, size, requested);
+    }
+  }
+  if (C10_UNLIKELY(block == nullptr)) {
+    return may_fail ? nullptr
+                    : shared_.backend.outOfMemory(*this, requested, stream);
+  }
+  if (C10_UNLIKELY(blocks->id == kExternalStreams)) {
+    recordStream(block, block->ptr, stream); // see Note [Stream uses]
+  }
+  block->owner->trace(TraceEvent::ALLOC, block->ptr, block->size);
+  reportToProfiler(block->ptr, static_cast<int64_t>(block->size));
+  return block->ptr;
+}
+
 void DeviceAllocator::free(Block* block, void* ptr) {
   StreamBlocks& blocks = *block->owner;
-  DeviceAllocator& self = blocks.device;
   const bool traced = trace_fn.load(std::memory_order_relaxed) != nullptr ||
       c10::impl::GPUTrace::get_trace() != nullptr;
   if (C10_UNLIKELY(traced)) { // before the memory can be someone else's
@@ -581,40 +549,30 @@ void DeviceAllocator::free(Block* block, void* ptr) {
     blocks.checkAllocated(block, ptr);
     lock.unlock();
     blocks.trace(TraceEvent::FREE_REQUESTED, ptr, block->size);
-    if (!block->has_uses) {
+    if (block->client.uses == nullptr) {
       blocks.trace(TraceEvent::FREE_COMPLETED, ptr, block->size);
     }
   }
-  std::unique_lock<SpinLock> lock(blocks.lock);
-  blocks.checkAllocated(block, ptr);
-  const auto size = static_cast<int64_t>(block->size);
-  const bool freed =
-      !block->has_uses && blocks.free(block, /*exclusive=*/false);
-  lock.unlock();
-  if (C10_UNLIKELY(!freed)) {
-    self.freeSlow(blocks, block, ptr);
+  int64_t size = 0;
+  bool is_used = false;
+  {
+    const StreamLock lock(blocks);
+    blocks.checkAllocated(block, ptr);
+    size = static_cast<int64_t>(block->size);
+    is_used = block->client.uses != nullptr;
+    is_used ? blocks.setPending(block) : blocks.free(block);
   }
-  self.reportToProfiler(ptr, -size);
+  if (C10_UNLIKELY(is_used)) {
+    blocks.device.freeLater(block);
+  }
+  blocks.device.reportToProfiler(ptr, -size);
 }
 
-void DeviceAllocator::freeSlow(StreamBlocks& blocks, Block* block, void* ptr) {
-  StreamUses uses;
-  withLocked(blocks, [&](bool exclusive) {
-    blocks.checkAllocated(block, ptr);
-    if (block->has_uses) {
-      uses = blocks.setPending(block);
-    }
-    return !uses.empty() || blocks.free(block, exclusive);
-  });
-  if (uses.empty()) {
-    return;
-  }
-  std::unique_lock<std::mutex> lock(blocks.pending_mutex);
-  blocks.pending.emplace_front(block, std::move(uses));
-  ++blocks.num_pending;
-  lock.unlock();
+void DeviceAllocator::freeLater(Block* block) {
+  const Guard guard(mutex_);
+  pending_.push_front(block);
   try {
-    processPending(blocks, /*wait=*/false, /*most=*/1);
+    processPending(/*wait=*/false, /*most=*/1);
   } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
     // The block stays pending. A later allocation submits the fence again, and
     // raises if that fails.
@@ -630,65 +588,50 @@ void DeviceAllocator::recordStream(Block* block, void* ptr, XPUStream stream) {
   if (stream.id() == blocks.id && stream == blocks.stream) {
     return;
   }
-  auto& uses = blocks.stream_uses[block];
-  if (std::find(uses.begin(), uses.end(), use) == uses.end()) {
-    uses.push_back(std::move(use));
-    block->has_uses = true;
+  auto*& uses = block->client.uses;
+  uses = uses == nullptr ? new StreamUses : uses;
+  if (std::find(uses->begin(), uses->end(), use) == uses->end()) {
+    uses->push_back(std::move(use));
   }
 }
 
 // Frees, of the `most` first pending blocks, those that no stream uses any
-// more.
-void DeviceAllocator::processPending(
-    StreamBlocks& blocks,
-    bool wait,
-    size_t most) {
-  // Submits the fences that are missing.
+// more. Submits the fences that are missing.
+void DeviceAllocator::processPending(bool wait, size_t most) {
+  const Guard guard(mutex_);
   const auto passed = [&](StreamUse& use) {
     const bool idle = !use.fence && !(use.fence = shared_.backend.fence(use));
     return idle || use.fence(wait);
   };
-  std::exception_ptr error;
-  std::vector<Block*> done;
-  {
-    const std::lock_guard<std::mutex> lock(blocks.pending_mutex);
-    for (auto n = std::min(most, blocks.pending.size()); n != 0; --n) {
-      auto each = std::move(blocks.pending.front());
-      blocks.pending.pop_front();
-      auto& uses = each.second;
-      try {
-        for (auto use = uses.end(); use != uses.begin();) {
-          use = passed(*--use) ? uses.erase(use) : use;
-        }
-      } catch (...) {
-        error = std::current_exception();
-      }
-      if (uses.empty()) {
-        done.push_back(each.first);
-      } else {
-        blocks.pending.push_back(std::move(each));
-      }
+  has_pending_ = true; // also if a fence raises
+  for (auto n = std::min(most, pending_.size()); n != 0; --n) {
+    Block* const block = pending_.front();
+    pending_.pop_front();
+    pending_.push_back(block);
+    StreamUses& uses = *block->client.uses;
+    for (auto use = uses.end(); use != uses.begin();) {
+      use = passed(*--use) ? uses.erase(use) : use;
     }
-    blocks.num_pending = blocks.pending.size();
+    if (uses.empty()) {
+      pending_.pop_back();
+      delete &uses;
+      block->owner->trace(TraceEvent::FREE_COMPLETED, block->ptr, block->size);
+      const StreamLock lock(*block->owner);
+      block->owner->free(block);
+    }
   }
-  for (Block* block : done) {
-    blocks.trace(TraceEvent::FREE_COMPLETED, block->ptr, block->size);
-    withLocked(blocks, [&](bool all) { return blocks.free(block, all); });
-  }
-  if (error) {
-    std::rethrow_exception(error);
-  }
+  has_pending_ = !pending_.empty();
 }
 
-// Gives back segments, those idle for longest first, until no more than
-// `target` bytes of the card are reserved.
-void DeviceAllocator::releaseIdle(size_t target, const StreamBlocks* of) {
+// Gives back segments of streams that the filter selects, those idle for
+// longest first, until no more than `target` bytes of the card are reserved.
+template <class Filter>
+void DeviceAllocator::releaseIdle(size_t target, Filter filter) {
   std::vector<std::pair<int32_t, Block*>> idle;
-  for (const auto& entry : segments_) {
-    Block* const first = entry.second;
+  for (Block* const first : segments_) {
     const SpinGuard lock(first->owner->lock);
-    if ((of == nullptr || first->owner == of) && first->isFreeSegment() &&
-        first->owner->pool.use_count == 0) {
+    if (first->isFreeSegment() && first->owner->pool.use_count == 0 &&
+        filter(*first->owner)) {
       idle.emplace_back(first->freed_at - epoch_, first);
     }
   }
@@ -717,9 +660,9 @@ void DeviceAllocator::release(Block* segment) {
   void* const ptr = segment->ptr;
   const size_t size = segment->size;
   // Before the call: the address may be someone else's right after it.
-  auto entry = segments_.extract(ptr);
+  segments_.erase(std::find(segments_.begin(), segments_.end(), segment));
   auto put_back = c10::make_scope_exit([&] {
-    segments_.insert(std::move(entry));
+    segments_.push_back(segment);
     const SpinGuard lock(blocks.lock);
     segment->state = BlockState::Free;
     free_blocks.insert(segment);
@@ -738,33 +681,30 @@ void DeviceAllocator::release(Block* segment) {
   }
   put_back.release();
   card_.reserved -= size;
-  ++counts_.num_device_free;
-  --blocks.pool.num_segments;
-  withAllLocked([&] {
-    blocks.countSegment(segment, -1);
-    blocks.recycle(segment);
-  });
+  ++stats_.num_device_free;
+  countSegment(blocks, size, segment->is_small, -1);
   blocks.trace(TraceEvent::SEGMENT_FREE, ptr, size);
+  const SpinGuard lock(blocks.lock);
+  blocks.recycle(segment);
 }
 
 void DeviceAllocator::emptyCache(MempoolId_t pool) {
   const Guard guard(mutex_);
-  for (const auto& blocks : streams_) {
-    if (pool == MempoolId_t() || pool == blocks->pool.id) {
-      emptyCacheOf(*blocks);
-    }
-  }
+  processPending(/*wait=*/true);
+  releaseIdle(0, [&](const StreamBlocks& blocks) {
+    return pool == MempoolId_t() || pool == blocks.pool.id;
+  });
 }
 
-void DeviceAllocator::emptyCacheOf(StreamBlocks& blocks) {
-  processPending(blocks, /*wait=*/true);
-  releaseIdle(0, &blocks);
-}
-
-Pool& DeviceAllocator::findPool(MempoolId_t id) {
+Pool* DeviceAllocator::findPool(MempoolId_t id) {
   const auto pool = std::find_if(
       pools_.begin(), pools_.end(), [&](auto& p) { return p.id == id; });
-  checkPool(pool != pools_.end() && pool->use_count > 0, id, "is not in use");
+  return pool == pools_.end() ? nullptr : &*pool;
+}
+
+Pool& DeviceAllocator::poolInUse(MempoolId_t id) {
+  Pool* const pool = findPool(id);
+  checkPool(pool != nullptr && pool->use_count > 0, id, "is not in use");
   return *pool;
 }
 
@@ -774,38 +714,36 @@ void DeviceAllocator::createOrIncrefPool(
     bool use_on_oom) {
   const Guard guard(mutex_);
   checkPool(id != MempoolId_t(), id, "is not private");
-  const auto is_gone = [](const Pool& pool) {
-    return pool.use_count == 0 && pool.num_segments == 0;
-  };
-  auto pool = std::find_if(
-      pools_.begin(), pools_.end(), [&](auto& p) { return p.id == id; });
-  if (pool == pools_.end()) {
-    pool = std::find_if(pools_.begin() + 1, pools_.end(), is_gone);
+  Pool* pool = findPool(id);
+  for (size_t i = 1; pool == nullptr && i < pools_.size(); ++i) {
+    pool = pools_[i].isGone() ? &pools_[i] : nullptr;
   }
-  if (pool == pools_.end()) {
-    pool = pools_.emplace(pool);
+  if (pool == nullptr) {
+    pool = &pools_.emplace_back();
   }
-  if (is_gone(*pool)) {
+  if (pool->isGone()) {
     const bool own = allocator != GetAllocator(kXPU); // not the native one
     *pool = {id, own ? allocator : nullptr, use_on_oom};
   }
   ++pool->use_count;
 }
 
-void DeviceAllocator::beginAllocateToPool(MempoolId_t id, PoolFilter filter) {
+void DeviceAllocator::beginAllocateToPool(
+    MempoolId_t id,
+    std::function<bool(XPUStream)> filter) {
   const Guard guard(mutex_);
   for (const Pool* pool : filtered_) {
     checkPool(pool->id != id, id, "is being allocated to already");
   }
   createOrIncrefPool(id, nullptr, /*use_on_oom=*/false);
-  filtered_.push_back(&findPool(id));
+  filtered_.push_back(findPool(id));
   filtered_.back()->filter = std::move(filter);
   num_direct_ = 0;
 }
 
 void DeviceAllocator::endAllocateToPool(MempoolId_t id) {
   const Guard guard(mutex_);
-  Pool& pool = findPool(id);
+  Pool& pool = poolInUse(id);
   checkPool(bool(pool.filter), id, "is not being allocated to");
   filtered_.erase(std::find(filtered_.begin(), filtered_.end(), &pool));
   pool.filter = nullptr;
@@ -814,75 +752,98 @@ void DeviceAllocator::endAllocateToPool(MempoolId_t id) {
 
 void DeviceAllocator::releasePool(MempoolId_t id) {
   const Guard guard(mutex_);
-  Pool& pool = findPool(id);
+  Pool& pool = poolInUse(id);
   checkPool(pool.use_count > 1 || !pool.filter, id, "is being allocated to");
   --pool.use_count;
 }
 
 int DeviceAllocator::getPoolUseCount(MempoolId_t id) {
   const Guard guard(mutex_);
-  int count = 0;
-  for (const Pool& pool : pools_) {
-    count += pool.id == id ? pool.use_count : 0;
+  const Pool* const pool = findPool(id);
+  return pool == nullptr ? 0 : pool->use_count;
+}
+
+// See Note [Exact peaks]. Only streams that have blocks are granted room.
+void DeviceAllocator::settle() noexcept {
+  const Guard guard(mutex_);
+  for (const auto& blocks : streams_) {
+    blocks->lock.lock();
   }
-  return count;
+  const auto shares = [](const auto& blocks) {
+    return blocks->amount(kAggregate, kActive) != 0;
+  };
+  const auto count = std::count_if(streams_.begin(), streams_.end(), shares);
+  forEachStat(stats_, [&](Stat& stat, Counter counter, size_t type) {
+    if (counter == kOfSegments) {
+      return;
+    }
+    int64_t now = 0;
+    int64_t increase = 0;
+    for (const auto& blocks : streams_) {
+      now += blocks->amount(type, counter);
+      for (size_t pool = 1; pool < blocks->increased.size(); ++pool) {
+        increase += type == kAggregate || type == pool
+            ? blocks->increased[pool][counter]
+            : 0;
+      }
+    }
+    stat.allocated += increase;
+    stat.freed += increase - (now - stat.current);
+    stat.current = now;
+    stat.peak = std::max(stat.peak, now);
+    const auto share = (stat.peak - now) / std::max<int64_t>(count, 1);
+    for (const auto& blocks : streams_) {
+      const int64_t amount = blocks->amount(type, counter);
+      blocks->room[type][counter] = shares(blocks) ? share : 0;
+      blocks->granted[type][counter] = amount + blocks->room[type][counter];
+    }
+  });
+  for (const auto& blocks : streams_) {
+    blocks->increased = {};
+    blocks->is_over = false;
+    blocks->lock.unlock();
+  }
 }
 
 DeviceStats DeviceAllocator::stats() {
   const Guard guard(mutex_);
-  withAllLocked([&] { settle(); });
-  DeviceStats stats = counts_;
-  const auto read = [&](Stat& stat, size_t t, Counter i) {
-    stat.current = current_[t][i];
-    stat.peak = peak_[t][i];
-    stat.allocated = increased_[t][i] - increased_base_[t][i];
-    stat.freed = stat.allocated + current_base_[t][i] - stat.current;
-  };
-  for (size_t t = 0; t < peak_.size(); ++t) {
-    read(stats.allocation[t], t, kAllocation);
-    read(stats.segment[t], t, kSegment);
-    read(stats.active[t], t, kActive);
-    read(stats.inactive_split[t], t, kInactiveSplit);
-    read(stats.allocated_bytes[t], t, kAllocatedBytes);
-    read(stats.reserved_bytes[t], t, kReservedBytes);
-    read(stats.active_bytes[t], t, kActiveBytes);
-    read(stats.inactive_split_bytes[t], t, kInactiveSplitBytes);
-    read(stats.requested_bytes[t], t, kRequestedBytes);
-  }
-  read(stats.oversize_allocations, kAggregate, kOversizeAllocation);
-  read(stats.oversize_segments, kAggregate, kOversizeSegment);
+  settle();
+  DeviceStats stats = stats_;
   stats.max_split_size = static_cast<int64_t>(shared_.config.max_split_size);
   return stats;
 }
 
 void DeviceAllocator::resetPeakStats() {
-  withAllLocked([&] {
-    peak_ = {};
-    settle();
+  const Guard guard(mutex_);
+  forEachStat(stats_, [](Stat& stat, Counter counter, size_t) {
+    stat.peak = counter == kOfSegments ? stat.current : 0; // settle() raises it
   });
+  settle();
 }
 
 void DeviceAllocator::resetAccumulatedStats() {
   const Guard guard(mutex_);
-  withAllLocked([&] { settle(); });
-  counts_.num_alloc_retries = counts_.num_ooms = 0;
-  increased_base_ = increased_;
-  current_base_ = current_;
+  settle();
+  forEachStat(
+      stats_, [](Stat& stat, auto...) { stat.allocated = stat.freed = 0; });
+  stats_.num_alloc_retries = stats_.num_ooms = 0;
 }
 
 void DeviceAllocator::snapshot(
     std::vector<SegmentInfo>& result,
     MempoolId_t pool) {
   const Guard guard(mutex_);
-  for (const auto& entry : segments_) {
-    const Block* const first = entry.second;
+  std::sort(segments_.begin(), segments_.end(), [](Block* a, Block* b) {
+    return a->ptr < b->ptr;
+  });
+  for (const Block* const first : segments_) {
     SegmentInfo segment;
     segment.owner_private_pool_id = first->owner->pool.id;
     if (pool != MempoolId_t() && pool != segment.owner_private_pool_id) {
       continue;
     }
     segment.device = static_cast<int>(device_);
-    segment.address = reinterpret_cast<int64_t>(entry.first);
+    segment.address = reinterpret_cast<int64_t>(first->ptr);
     const SpinGuard lock(first->owner->lock);
     segment.stream = first->owner->id;
     segment.is_large = !first->is_small;
@@ -891,8 +852,9 @@ void DeviceAllocator::snapshot(
       info.size = static_cast<int64_t>(block->size);
       info.allocated = block->state == BlockState::Allocated;
       info.active = block->state != BlockState::Free;
-      info.requested_size =
-          info.allocated ? static_cast<int64_t>(block->requested_size) : 0;
+      info.requested_size = info.allocated
+          ? static_cast<int64_t>(block->client.requested_size)
+          : 0;
       segment.total_size += info.size;
       segment.requested_size += info.requested_size;
       segment.allocated_size += info.allocated ? info.size : 0;
@@ -921,11 +883,15 @@ void DeviceAllocator::reportToProfiler(void* ptr, int64_t size) {
 
 bool DeviceAllocator::owns(const void* ptr) {
   const Guard guard(mutex_);
-  const auto after = segments_.upper_bound(ptr);
-  if (after == segments_.begin()) {
+  const Block* last = nullptr; // of those before it, the last segment
+  for (const Block* const first : segments_) {
+    if (first->ptr <= ptr && (last == nullptr || first->ptr > last->ptr)) {
+      last = first;
+    }
+  }
+  if (last == nullptr) {
     return false;
   }
-  const Block* last = std::prev(after)->second;
   const SpinGuard lock(last->owner->lock);
   for (; last->next != nullptr; last = last->next) {
   }
@@ -938,7 +904,7 @@ void DeviceAllocator::throwOutOfMemory(size_t size, optional<size_t> free) {
   }
   reportToProfiler(nullptr, static_cast<int64_t>(size));
   const Guard guard(mutex_);
-  ++counts_.num_ooms;
+  ++stats_.num_ooms;
   const DeviceStats now = stats();
   const size_t limit = card_.limit;
   const auto text = [](const StatArray& bytes) {

@@ -14,7 +14,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -48,7 +47,9 @@ struct StreamUse {
     return stream == other.stream && external == other.external;
   }
 };
-using StreamUses = SmallVector<StreamUse, 2>;
+struct StreamUses : SmallVector<StreamUse, 2> {};
+
+class DeviceAllocator;
 
 /// What the allocator asks of the SYCL runtime. Errors are c10::Error.
 struct MemoryBackend {
@@ -60,6 +61,8 @@ struct MemoryBackend {
   virtual Fence fence(const StreamUse& use) = 0;
   /// A copy of the queue of an external stream.
   virtual optional<sycl::queue> externalQueue(XPUStream stream) = 0;
+  /// What an allocation returns that finds no memory.
+  virtual void* outOfMemory(DeviceAllocator&, size_t size, XPUStream) = 0;
 };
 
 /// The settings of PYTORCH_XPU_ALLOC_CONF: key:value pairs between commas.
@@ -117,54 +120,28 @@ struct Card {
 // Blocks are never destroyed, and so neither are pools: the next new pool gets
 // what is left of one that has no uses and no segments any more.
 
-/// Whether a request for a stream is for the pool.
-using PoolFilter = std::function<bool(XPUStream)>;
-
 struct Pool {
   MempoolId_t id;
   XPUCachingAllocator::XPUAllocator* allocator = nullptr; // the SYCL runtime
   bool use_on_oom = false; // by requests for the first pool
   int use_count = 0; // while it is not 0, the segments stay
   size_t num_segments = 0;
-  PoolFilter filter = nullptr;
-};
 
-// Note [Exact peaks]
-// ~~~~~~~~~~~~~~~~~~
-// A peak of a device is the maximum over time of a sum over its streams. With a
-// shared counter every allocation of every thread would write the same cache
-// line. Instead each stream has counters of its own with limits, which together
-// are at most the known peak: none is missed while streams stay within limits.
-// What would exceed a limit is done with all streams of the device locked. Then
-// the sum is known, the peak is raised to it if it is higher, and what lies
-// between the two is dealt out to the limits again.
-
-enum Counter : size_t {
-  kAllocation,
-  kActive,
-  kInactiveSplit,
-  kAllocatedBytes,
-  kActiveBytes,
-  kInactiveSplitBytes,
-  kRequestedBytes,
-  kOversizeAllocation,
-  kNumBlockCounters, // those after it change only while all streams are locked
-  kSegment = kNumBlockCounters,
-  kReservedBytes,
-  kOversizeSegment,
-  kNumCounters
+  bool isGone() const {
+    return use_count == 0 && num_segments == 0;
+  }
+  /// Whether a request for a stream is for the pool.
+  std::function<bool(XPUStream)> filter = nullptr;
 };
-using Counts = std::array<int64_t, kNumCounters>;
-using CountsByType = std::array<Counts, 3>; // by StatType
 
 class C10_XPU_API DeviceAllocator {
  public:
   DeviceAllocator(SharedState& shared, Card& card, DeviceIndex device)
       : shared_(shared), card_(card), device_(device) {}
 
-  /// A block of at least `size` bytes, not 0; null if there is not enough
-  /// memory even after the cache was given back.
-  Block* allocate(size_t size, XPUStream stream);
+  /// At least `size` bytes, not 0. Where there is not enough memory even after
+  /// the cache was given back: null for `may_fail`, else it is outOfMemory.
+  void* allocate(size_t size, XPUStream stream, bool may_fail = false);
   /// Frees the block that starts at `ptr`, of whichever device.
   static void free(Block* block, void* ptr);
   static void recordStream(Block* block, void* ptr, XPUStream stream);
@@ -190,34 +167,44 @@ class C10_XPU_API DeviceAllocator {
       MempoolId_t id,
       XPUCachingAllocator::XPUAllocator* allocator,
       bool use_on_oom);
-  void beginAllocateToPool(MempoolId_t id, PoolFilter filter);
+  void beginAllocateToPool(
+      MempoolId_t id,
+      std::function<bool(XPUStream)> filter);
   void endAllocateToPool(MempoolId_t id);
   void releasePool(MempoolId_t id);
   int getPoolUseCount(MempoolId_t id);
 
  private:
   friend struct StreamBlocks;
+  friend class StreamLock;
 
-  template <class Operation>
-  auto withAllLocked(Operation operation);
-  template <class Operation>
-  auto withLocked(StreamBlocks&, Operation operation);
-  void settle();
-
-  Block* allocateSlow(StreamBlocks&, size_t size, size_t requested);
-  Block* allocateSegment(StreamBlocks&, size_t size, size_t requested);
-  Pool& findPool(MempoolId_t id);
-  StreamBlocks& findOrMake(const XPUStream& stream);
-  size_t segmentSize(size_t size) const;
-  void* obtain(StreamBlocks&, size_t size);
-
-  C10_HIDDEN void reportToProfiler(void* ptr, int64_t size);
-  void freeSlow(StreamBlocks&, Block* block, void* ptr);
-  void processPending(StreamBlocks&, bool wait, size_t most = ~size_t{0});
-
-  void emptyCacheOf(StreamBlocks&);
-  void releaseIdle(size_t target, const StreamBlocks* of = nullptr);
+  StreamBlocks& blocksOf(const XPUStream& stream);
+  C10_HIDDEN Block* allocateCached(
+      StreamBlocks&,
+      size_t size,
+      size_t requested);
+  C10_HIDDEN Block* allocateSlow(StreamBlocks&, size_t size, size_t requested);
+  C10_HIDDEN Block* allocateSegment(
+      StreamBlocks&,
+      size_t size,
+      size_t requested);
+  C10_HIDDEN size_t segmentSize(size_t size) const;
+  C10_HIDDEN void* obtain(const StreamBlocks&, size_t size);
+  void freeLater(Block* block);
+  void processPending(bool wait, size_t most = ~size_t{0});
+  template <class Filter>
+  void releaseIdle(size_t target, Filter filter);
   void release(Block* segment);
+
+  Pool* findPool(MempoolId_t id);
+  Pool& poolInUse(MempoolId_t id);
+  C10_HIDDEN void countSegment(
+      StreamBlocks&,
+      size_t size,
+      bool is_small,
+      int64_t by);
+  C10_HIDDEN void settle() noexcept;
+  C10_HIDDEN void reportToProfiler(void* ptr, int64_t size);
 
   SharedState& shared_;
   Card& card_;
@@ -228,6 +215,7 @@ class C10_XPU_API DeviceAllocator {
   static constexpr StreamId kNumDirect = 512;
   std::array<std::atomic<StreamBlocks*>, kNumDirect> direct_{};
   std::atomic<StreamId> num_direct_{kNumDirect}; // 0 while a pool has a filter
+  std::atomic<bool> has_pending_{false};
   // Counts slow allocations: the clock of the garbage collection.
   std::atomic<uint32_t> epoch_{0};
 
@@ -237,13 +225,9 @@ class C10_XPU_API DeviceAllocator {
   std::vector<std::shared_ptr<StreamBlocks>> streams_;
   std::deque<Pool> pools_{1}; // which do not move
   std::vector<Pool*> filtered_; // those with a filter; the last is asked first
-  std::map<const void*, Block*, std::less<>> segments_; // their first blocks
-  CountsByType current_{}; // the sums over all streams, as of settle()
-  CountsByType increased_{};
-  CountsByType peak_{};
-  CountsByType increased_base_{}; // as of the last reset
-  CountsByType current_base_{};
-  XPUCachingAllocator::DeviceStats counts_; // of the members num_*
+  std::deque<Block*> pending_; // freed by client code, but streams use them
+  std::vector<Block*> segments_; // their first blocks, in no order
+  XPUCachingAllocator::DeviceStats stats_; // those of blocks as of settle()
 };
 
 } // namespace c10::xpu::impl

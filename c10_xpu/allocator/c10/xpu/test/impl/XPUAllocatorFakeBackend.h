@@ -87,6 +87,9 @@ class FakeBackend final : public impl::MemoryBackend {
   optional<sycl::queue> externalQueue(XPUStream) override {
     return nullopt;
   }
+  void* outOfMemory(impl::DeviceAllocator&, size_t, XPUStream) override {
+    return nullptr;
+  }
 
   // ---- for tests ----
 

@@ -47,11 +47,11 @@ struct Device {
   }
 
   void* allocate(size_t size, StreamId stream = 0) {
-    Block* const block = core.allocate(size, fakeStream(stream));
-    if (block == nullptr) {
+    void* const ptr = core.allocate(size, fakeStream(stream));
+    if (ptr == nullptr) {
       core.throwOutOfMemory(size, c10::nullopt);
     }
-    return block->ptr;
+    return ptr;
   }
   void free(void* ptr) {
     DeviceAllocator::free(find(ptr), ptr);

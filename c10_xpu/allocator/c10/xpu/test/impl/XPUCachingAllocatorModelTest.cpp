@@ -393,11 +393,11 @@ class Model {
 
   void allocate(XPUStream stream, size_t size) {
     DeviceAllocator& device = *devices_[stream.device_index()];
-    Block* block = nullptr;
+    char* ptr = nullptr;
     bool none_left = false;
     try {
-      block = device.allocate(size, stream);
-      none_left = block == nullptr;
+      ptr = static_cast<char*>(device.allocate(size, stream));
+      none_left = ptr == nullptr;
       if (none_left) {
         ++model_[stream.device_index()].ooms;
         checkOutOfMemory(stream, size);
@@ -408,7 +408,6 @@ class Model {
     } catch (const c10::Error&) {
       return require(!backend_.clearFault(), "an error without a fault");
     }
-    char* const ptr = block->ptr;
     MempoolId_t pool = poolOf(stream);
     if (!checkFit(stream, pool, ptr, config_.roundSize(size))) {
       pool = checkLastResort(stream, ptr, size);

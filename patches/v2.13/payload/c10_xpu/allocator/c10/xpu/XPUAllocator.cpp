@@ -41,10 +41,6 @@ DataPtr XPUAllocator::allocate(size_t size) {
   return {ptr, ptr, raw_deleter(), stream.device()};
 }
 
-DeleterFnPtr XPUAllocator::raw_deleter() const {
-  return &XPUCachingAllocator::raw_delete;
-}
-
 void XPUAllocator::copy_data(void* dest, const void* src, size_t count) const {
   const XPUStream stream = getCurrentXPUStream();
   const auto copied = C10_XPU_CHECK(stream.queue().memcpy(dest, src, count));

@@ -1,9 +1,10 @@
 """A base that is an installed package: the checkout has the payload alone."""
 
+import re
 from pathlib import Path
 
 import pytest
-from project import Project, git, write
+from project import TEXT, Project, git, write
 from test_export import changed, kept
 
 WHEEL_BASE = """\
@@ -136,6 +137,26 @@ def test_a_change_is_renamed_on_both(project: Project, tmp_path: Path) -> None:
     ok(project, "apply")
     assert "device/devices" in git(project.checkout, "log", "--format=%B")
     assert f"{VARIANTS}/CMakeLists.txt" in kept(project)
+
+
+def test_a_change_that_only_it_has_is_left_out_elsewhere(project: Project, tmp_path: Path) -> None:
+    series = (project.folder / "patches/series.yaml").read_text()
+    more = "      - name: more\n        files: [c10_xpu/stream/c10/xpu/More.cpp]\n"
+    write(
+        project.folder,
+        {
+            "patches/series.yaml": series + more,
+            "patches/texts/stream/more.md": TEXT.format(title="Add more"),
+            "patches/v2.13/payload/c10_xpu/stream/c10/xpu/More.cpp": "int more;\n",
+        },
+    )
+    ok(project, "apply")
+    assert project.log()[0] == "Add more"
+    fork = ("--pytorch-src", str(tmp_path / "pytorch"))
+    project.ok("apply", *fork, source=False)
+    assert git(tmp_path / "pytorch", "log", "-1", "--format=%s") == "Add streams\n"
+    (row,) = re.findall("^stream/more .*$", project.ok("status", *fork, source=False), re.MULTILINE)
+    assert "skipped" in row
 
 
 def test_a_new_change_is_begun_on_it(project: Project) -> None:

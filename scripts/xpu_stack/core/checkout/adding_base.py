@@ -64,7 +64,7 @@ def target(work: Workspace, name: str, there: Stack) -> Target:
             differences=Differences(root),
         )
     series = Series.load(work.layout, root)
-    without = work.series.without if name == work.base.name else frozenset()
+    without = work.series.without if name == work.base.name else series.without
     say(f"the base {name} is {git} of {git.url}")
     if name != work.base.name and Path(git.url).is_dir():
         say("others cannot fetch it from there: push it, and put the address into base.yaml")

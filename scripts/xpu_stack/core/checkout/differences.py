@@ -22,7 +22,8 @@ def commit_of(work: Workspace, point: str | None) -> CommitId:
         return there.tip
     if point in commits:
         return commits[point]
-    change = work.series.changes(point)[-1].id  # of a stage: its last
+    here = [one.id for one in work.series.changes(point)]
+    *_, change = (one for one in here if one == point or one not in work.series.without)
     return commits[change] if change in commits else _made(work, there, change)
 
 

@@ -146,9 +146,12 @@ class Payload:
             file.kept_at for one in changes if one.id in self._exported for file in one.files
         }
         settled |= self._exported
+        # What has no file here is left out without a word.
+        empty = self.target.work.series.without - old.without_changes
+        without = old.without | (self.target.work.dropped - empty)
         return replace(
             old,
-            without=(old.without | self.target.work.dropped) - settled | self._without,
+            without=without - settled | self._without,
             moved={kept: to for kept, to in old.moved.items() if kept not in settled} | self._moved,
         )
 

@@ -16,13 +16,15 @@ base.yaml, and only what differs from that base in its folder:
 
 The base that another is like is like none itself.
 
+A change of which all files are of other bases is left out.
+
 Note [An installed package as a base]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 A base whose base.yaml has `package` is not a source tree. It is an installed
 package, such as a stock wheel, against which the payload is compiled. Its base
 commit has an empty tree, so the checkout holds the payload alone. It takes no
-patches from the base that it is like, as these edit the project's own files. A
-change that has files or a patch on other bases only is left out.
+patches from the base that it is like, as these edit the project's own files, so
+that a change which has only a patch there is left out, too.
 """
 
 import re

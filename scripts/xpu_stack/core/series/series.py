@@ -282,20 +282,20 @@ class _Reader:
             whole,
             author,
             self.base,
-            self.differences.without_changes | self._of_source_trees(whole, elsewhere),
+            self.differences.without_changes | self._of_other_bases(whole, elsewhere),
             elsewhere,
         )
 
-    def _of_source_trees(
+    def _of_other_bases(
         self, stages: tuple[Stage, ...], elsewhere: Mapping[str, str]
     ) -> frozenset[str]:
-        """The changes of which nothing is for an installed package, if the base is one."""
+        """The changes that are empty here and not elsewhere; one that is everywhere is new."""
         empty = {one.id for stage in stages for one in stage.changes if not one.is_begun}
-        like = self.differences.like
-        patched = {one for one in empty if self.layout.patch(like, one).exists()}
-        # one that is empty everywhere is new
-        left = empty & patched.union(elsewhere.values())
-        return frozenset(left if self.differences.of_package else ())
+        left = empty.intersection(elsewhere.values())
+        if self.differences.of_package:  # which takes no patches of the base that it is like
+            like = self.differences.like
+            left |= {one for one in empty if self.layout.patch(like, one).exists()}
+        return frozenset(left)
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})

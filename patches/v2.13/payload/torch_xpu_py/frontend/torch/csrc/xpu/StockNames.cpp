@@ -9,7 +9,6 @@
 #include <torch/csrc/xpu/Module.h>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 // torch_xpu_runtime._C: what the shared bindings have, and what PyTorch's own
@@ -18,16 +17,6 @@
 namespace py = pybind11;
 
 namespace torch::xpu {
-
-void bindGraph(py::module& module);
-void bindMemoryHistory(py::module& module);
-void bindMemPool(py::module& module);
-void bindPluggableAllocator(py::module& module);
-
-namespace XPUPluggableAllocator {
-std::shared_ptr<c10::xpu::XPUCachingAllocator::XPUAllocator>
-getCurrentAllocator();
-} // namespace XPUPluggableAllocator
 
 namespace {
 
@@ -86,10 +75,6 @@ void extendProperties(const py::object& type) {
 
 PYBIND11_MODULE(_C, module) {
   initModule(module.ptr());
-  bindMemoryHistory(module);
-  bindPluggableAllocator(module);
-  bindMemPool(module); // after the type of allocators
-  bindGraph(module);
   const auto set = [&module](const char* name, auto function, auto... extra) {
     module.attr(name) = py::cpp_function(
         torch::wrap_pybind_function(function), py::name(name), extra...);
@@ -105,7 +90,6 @@ PYBIND11_MODULE(_C, module) {
             [&] { return &c10::xpu::get_device_properties(index); });
       },
       py::return_value_policy::reference);
-  set("_xpu_getAllocator", &XPUPluggableAllocator::getCurrentAllocator);
   set("_xpu_getMemoryFraction", [](int64_t device) {
     const auto index = useDevice(device);
     return withoutGil([&] {

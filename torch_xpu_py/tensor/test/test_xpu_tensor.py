@@ -3,6 +3,7 @@
 what PyTorch does with tensors of any device."""
 
 import copy
+import gc
 import io
 import itertools
 import os
@@ -18,6 +19,7 @@ from torch.testing._internal.common_utils import run_tests, TestCase
 from xpu_host_memory import (
     has_host_memory,
     needs_host_memory,
+    on_cpu_and_xpu,
     run_as_on_a_gpu,
     storage_of,
 )
@@ -27,20 +29,6 @@ TIMEOUT = 300  # seconds
 
 needs_device = unittest.skipIf(COUNT == 0, "there is no device")
 needs_two = unittest.skipIf(COUNT < 2, "there is one device")
-
-
-def on_cpu_and_xpu(function, *tensors):
-    """The results of a function of tensors on both devices, as CPU tensors."""
-    expected = function(*tensors)
-    found = function(*(tensor.to("xpu") for tensor in tensors))
-    assert found.device.type == "xpu", found.device
-    return expected, found.cpu()
-
-
-def compressed_parts(tensor):
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
-    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
 
 
 @needs_device
@@ -124,6 +112,7 @@ class TestMemory(TestCase):
             x.record_stream("not a stream")
 
     def test_nothing_leaks(self):
+        gc.collect()  # what other tests left
         model = torch.nn.Linear(8, 8).to("xpu")
         optimizer = torch.optim.Adam(model.parameters())
         x = torch.ones(4, 8, device="xpu")
@@ -228,8 +217,6 @@ class TestFallback(TestCase):
             lambda x: torch.fft.fft(x).real,
             lambda x: torch.stack(torch.linalg.svd(x)[1].split(2)),
             lambda x: torch.einsum("ij,kj->ik", x, x),
-            lambda x: torch.nanmean(x, 1, out=x.new_empty(4)),
-            lambda x: torch.linalg.eigvals(x[:, :4], out=x.new_empty(4) + 0j),
         ):
             self.assertEqual(*on_cpu_and_xpu(function, x))
 
@@ -237,14 +224,12 @@ class TestFallback(TestCase):
         """float16 and bfloat16, also where the CPU's kernel does not take them."""
         torch.manual_seed(0)
         matrix = torch.rand(3, 3)
-        image, kernel = torch.rand(1, 1, 5, 5), torch.rand(1, 1, 3, 3)
         for function, *tensors in (
             (lambda x, y: x @ y, matrix, matrix.t()),
             (lambda x, y: y.clone().addmm_(x, y), matrix, matrix.t()),
             (lambda x, y: torch.mm(x, y, out=x.new_empty(0)), matrix, matrix.t()),
             (lambda x: x.prod(1), matrix),
             (lambda x: x.sort(1).values, matrix),
-            (torch.nn.functional.conv2d, image, kernel),
         ):
             expected = function(*tensors)
             for dtype in (torch.float16, torch.bfloat16):
@@ -313,20 +298,6 @@ class TestFallback(TestCase):
         out = torch.empty(0, dtype=torch.half, device="xpu")
         self.assertIs(torch.mm(x.xpu(), y, out=out), out)
         self.assertEqual(out.shape, (3, 3))
-
-    def test_training_with_float16(self):
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(18, 2)
-        ).xpu()
-        image = torch.rand(4, 1, 5, 5)
-        expected = copy.deepcopy(model).cpu()(image).sum()
-        with torch.autocast("xpu", torch.float16):
-            loss = model(image.xpu()).sum()
-        self.assertEqual(loss.float().cpu(), expected, atol=0.02, rtol=0)
-        (loss * 128).backward()
-        self.assertTrue(all(one.grad.isfinite().all() for one in model.parameters()))
-        self.assertEqual(model[0].weight.grad.dtype, torch.float32)
 
     def test_in_place(self):
         x = torch.arange(6.0).view(2, 3)
@@ -425,84 +396,6 @@ class TestFallback(TestCase):
         on_device.to_sparse().to_dense().backward(torch.ones(3, 3, device="xpu"))
         self.assertEqual(on_device.grad.to_dense().cpu(), (x != 0).float())
 
-    def test_compressed(self):
-        x = torch.tensor([[0.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 3.0]])
-        for layout in ("csr", "csc", "bsr", "bsc"):
-            blocks = [(1, 2)] if layout.startswith("b") else []
-            on_cpu = getattr(x, f"to_sparse_{layout}")(*blocks)
-            parts = compressed_parts(on_cpu)
-            on_device = on_cpu.to("xpu")
-            for made in (
-                on_device,
-                getattr(x.to("xpu"), f"to_sparse_{layout}")(*blocks),
-                torch.sparse_compressed_tensor(*parts, x.shape, layout=on_cpu.layout, device="xpu"),
-                torch.sparse_compressed_tensor(*(part.to("xpu") for part in parts), layout=on_cpu.layout),
-                on_device.clone(),
-                on_device.detach(),
-            ):
-                self.assertEqual((made.device, made.layout), (torch.device("xpu:0"), on_cpu.layout))
-                self.assertEqual(made.to_dense().cpu(), x)
-                for part, expected in zip(compressed_parts(made), parts):
-                    self.assertEqual(part.device, made.device)
-                    self.assertEqual(part.cpu(), expected)
-            self.assertEqual(on_device.cpu().to_dense(), x)
-            self.assertEqual(on_device.double().values().dtype, torch.float64)
-            on_device.values().mul_(2)
-            self.assertEqual(on_device.to_dense().cpu(), x * 2)
-            self.assertEqual(on_cpu.to_dense(), x)
-
-    def test_csr(self):
-        x = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
-        on_device = x.to_sparse_csr().to("xpu").requires_grad_()
-        weight = torch.ones(3, 2, device="xpu", requires_grad=True)
-        (on_device @ weight).sum().backward()
-        self.assertEqual(weight.grad.cpu(), x.t() @ torch.ones(2, 2))
-        self.assertEqual(on_device.grad.device.type, "xpu")
-        self.assertEqual(torch.zeros(2, 3, layout=torch.sparse_csr, device="xpu").to_dense().cpu(), torch.zeros(2, 3))
-        loaded = pickle.loads(pickle.dumps(on_device.detach()))
-        self.assertEqual((loaded.device, loaded.to_dense().cpu()), (on_device.device, x))
-        resized = torch.ones(2, 3, device="xpu").to_sparse_csr().resize_(1, 3)
-        self.assertEqual((resized.shape, resized._nnz()), ((1, 3), 3))
-        with torch.inference_mode():
-            self.assertEqual(x.to("xpu").to_sparse_csr().to_dense().cpu(), x)
-
-    def test_nested(self):
-        parts = [torch.arange(6.0).view(2, 3), torch.ones(4, 3)]
-        on_cpu = torch.nested.nested_tensor(parts)
-        for made in (
-            on_cpu.to("xpu"),
-            torch.nested.nested_tensor(parts, device="xpu"),
-            torch.nested.nested_tensor([part.to("xpu") for part in parts]),
-        ):
-            self.assertEqual(made.device, torch.device("xpu:0"))
-            self.assertEqual([part.cpu() for part in made.unbind()], parts)
-            self.assertEqual([part.cpu() for part in made.detach().unbind()], parts)
-            self.assertEqual(list(made.cpu().unbind()), parts)
-            self.assertEqual(made.half().unbind()[1].dtype, torch.float16)
-            made.mul_(2)
-            made.transpose(1, 2).unbind()[0].zero_()
-            self.assertEqual([part.cpu() for part in made.unbind()], [parts[0] * 0, parts[1] * 2])
-        self.assertEqual(list(on_cpu.unbind()), parts)
-        self.assertEqual(torch.nested.nested_tensor([], device="xpu").device.type, "xpu")
-
-    def test_nested_gradients(self):
-        parts = [torch.arange(6.0).view(2, 3), torch.ones(4, 3)]
-
-        def gradient(device):
-            x = torch.nested.nested_tensor(parts, device=device, requires_grad=True)
-            y = torch.nn.functional.linear(x, torch.ones(2, 3, device=device))
-            torch.nested.to_padded_tensor(y * 2, 0.0).sum().backward()
-            return [part.cpu() for part in (*y.detach().unbind(), *x.grad.unbind())]
-
-        self.assertEqual(gradient("xpu"), gradient("cpu"))
-
-    def test_a_view_of_a_nested_tensor_in_inference_mode(self):
-        x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], device="xpu")
-        with torch.inference_mode():
-            views = (x.transpose(1, 2), *x.unbind())
-            self.assertTrue((x * 2).is_inference())
-        self.assertEqual([view.is_inference() for view in views], [False] * 3)
-
     def test_quantized(self):
         x = torch.tensor([0.0, 0.5, 1.0])
         q = torch.quantize_per_tensor(x.to("xpu"), 0.5, 0, torch.qint8)
@@ -579,16 +472,6 @@ class TestRandom(TestCase):
         x = torch.rand(3, device="xpu")
         torch.xpu.set_rng_state(state)
         self.assertEqual(torch.rand(3, device="xpu"), x)
-
-    def test_the_cpus_generator_is_left_alone(self):
-        state = torch.get_rng_state()
-        x = torch.ones(100, device="xpu")
-        torch.nn.functional.dropout(x)
-        torch.nn.functional.dropout(x, 0.5, inplace=True)
-        torch.bernoulli(x / 2)
-        torch.multinomial(x, 3)
-        torch.nn.functional.rrelu(-x, training=True)
-        self.assertEqual(torch.get_rng_state(), state)
 
 
 @needs_device
@@ -719,62 +602,12 @@ class TestTensorsOfAnyDevice(TestCase):
         self.assertEqual(len(set(threads)), 2)
         self.assertEqual(threads, expected)
 
-    def test_autograd(self):
-        def gradients(device):
-            torch.manual_seed(0)
-            model = torch.nn.Sequential(
-                torch.nn.Conv2d(3, 8, 3, padding=1),
-                torch.nn.BatchNorm2d(8),
-                torch.nn.ReLU(),
-                torch.nn.ConvTranspose2d(8, 4, 2, groups=2),
-                torch.nn.GroupNorm(2, 4),
-                torch.nn.MaxPool2d(2),
-                torch.nn.Flatten(),
-                torch.nn.Linear(64, 5),
-            )
-            x = torch.randn(2, 3, 8, 8)
-            target = torch.tensor([1, 4])
-            model, x, target = model.to(device), x.to(device), target.to(device)
-            x.requires_grad_()
-            torch.nn.functional.cross_entropy(model(x), target).backward()
-            return [x.grad.cpu()] + [p.grad.cpu() for p in model.parameters()]
-
-        self.assertEqual(gradients("xpu"), gradients("cpu"))
-
     @needs_two
     def test_a_gradient_is_on_the_tensors_device(self):
         x = torch.ones(2, device="xpu:0")
         with self.assertRaisesRegex(RuntimeError, "grad.* located on"):
             x.grad = torch.ones(2, device="xpu:1")
         x.grad = torch.ones(2, device="xpu:0")
-
-    def test_recurrent_cells(self):
-        for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
-            for options in ({}, {"bias": False}, {"bidirectional": True}):
-                torch.manual_seed(0)
-                on_cpu = cell(4, 5, 2, **options)
-                on_xpu = copy.deepcopy(on_cpu).to("xpu")
-                x = torch.randn(3, 2, 4)
-                y = x.to("xpu").requires_grad_()
-                x.requires_grad_()
-                expected, found = on_cpu(x)[0], on_xpu(y)[0]
-                expected.pow(2).sum().backward()
-                found.pow(2).sum().backward()
-                self.assertEqual(found.cpu(), expected)
-                self.assertEqual(y.grad.cpu(), x.grad)
-                self.assertEqual(
-                    [p.grad.cpu() for p in on_xpu.parameters()],
-                    [p.grad for p in on_cpu.parameters()],
-                )
-
-    def test_attention(self):
-        torch.manual_seed(0)
-        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-        x = torch.randn(2, 5, 16)
-        mask = torch.ones(5, 5, dtype=torch.bool).triu(1)
-        expected = layer(x, src_mask=mask)
-        found = copy.deepcopy(layer).to("xpu")(x.to("xpu"), src_mask=mask.to("xpu"))
-        self.assertEqual(found.cpu(), expected)
 
     def test_optimizers(self):
         def train(name, device):

@@ -1,4 +1,5 @@
-"""For tests that depend on whether the memory of the device is host memory."""
+"""For tests that compare XPU with the CPU, and that depend on whether the memory of the device
+is host memory."""
 
 import os
 import subprocess
@@ -12,6 +13,14 @@ _TIMEOUT = 300  # seconds for one file
 
 def storage_of(tensor):
     return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
+
+
+def on_cpu_and_xpu(function, *tensors):
+    """The results of a function of tensors on both devices, as CPU tensors."""
+    expected = function(*tensors)
+    found = function(*(tensor.to("xpu") for tensor in tensors))
+    assert found.device.type == "xpu", found.device
+    return expected, found.cpu()
 
 
 def has_host_memory():

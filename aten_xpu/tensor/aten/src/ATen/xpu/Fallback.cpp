@@ -7,7 +7,6 @@
 #include <ATen/core/stack.h>
 #include <ATen/xpu/HostCall.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
-#include <ATen/xpu/detail/NestedTensor.h>
 #include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <ATen/xpu/detail/SparseCsr.h>
@@ -569,19 +568,17 @@ torch::CppFunction dispatchingFunction() {
   return torch::CppFunction::makeFromBoxedFunction<&dispatchingFallback>();
 }
 
-void registerDispatchingFallback(c10::DispatchKey cpu, c10::DispatchKey xpu) {
-  registerFallback(cpu, xpu, &dispatchingFunction);
-}
-
 void registerFallbacks() {
   static const bool once = [] {
     using c10::DispatchKey;
     registerFallback(DispatchKey::CPU, DispatchKey::XPU, &denseFunction);
-    registerDispatchingFallback(DispatchKey::SparseCPU, DispatchKey::SparseXPU);
-    registerDispatchingFallback(
-        DispatchKey::QuantizedCPU, DispatchKey::QuantizedXPU);
-    registerSparseCsrFallback();
-    registerNestedFallback();
+    const auto dispatching = [](DispatchKey cpu, DispatchKey xpu) {
+      registerFallback(cpu, xpu, &dispatchingFunction);
+    };
+    dispatching(DispatchKey::SparseCPU, DispatchKey::SparseXPU);
+    dispatching(DispatchKey::SparseCsrCPU, sparseCsrKey());
+    dispatching(DispatchKey::QuantizedCPU, DispatchKey::QuantizedXPU);
+    dispatching(DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorXPU);
     return true;
   }();
   (void)once;
@@ -590,8 +587,6 @@ void registerFallbacks() {
 } // namespace detail
 
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  detail::implementTensorOps(m);
-  detail::implementSpecialOps(m);
   // These make tensors of an XPU that may have none yet.
   for (const auto* name : {"tril_indices", "triu_indices"}) {
     m.impl(name, denseFunction());

@@ -217,7 +217,7 @@ Tensor newSparse(
     Device device,
     const detail::Convert& convert) {
   if (!like.is_sparse()) {
-    return detail::newSparseCsr(like, device, convert);
+    return detail::newSparseCsr(like, device, like.dtype(), convert);
   }
   auto tensor = at::detail::make_tensor<SparseTensorImpl>(
       c10::DispatchKeySet(keyFor(c10::DispatchKey::Sparse, device.type())),

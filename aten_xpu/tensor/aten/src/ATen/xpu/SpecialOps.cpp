@@ -2,7 +2,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/xpu/Fallback.h>
-#include <ATen/xpu/detail/Operators.h>
+#include <torch/library.h>
 
 #include <cstdint>
 #include <tuple>
@@ -150,33 +150,29 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gruCellBackward(
 
 } // namespace
 
-namespace detail {
-
-void implementSpecialOps(torch::Library& library) {
-  library.impl(
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl(
       "convolution_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolution>());
-  library.impl(
+  m.impl(
       "convolution_backward_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolutionBackward>());
-  library.impl(
+  m.impl(
       "native_group_norm_backward",
       torch::CppFunction::makeFromBoxedFunction<&groupNormBackward>());
   // These call a kernel past the dispatcher: from a table that XPU is not in,
   // or one for the CPU.
   for (const auto* name :
        {"mode.values", "conj_physical_", "nanmean.out", "linalg_eigvals.out"}) {
-    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
-  library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));
-  library.impl(
-      "_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstmCellBackward));
-  library.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
-  library.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));
+  m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstmCellBackward));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
+  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
   // The CPU's kernel would draw from the CPU's generator; composed of others,
   // its numbers come from the device's.
-  library.impl("native_dropout", &at::native::native_dropout_cpu);
+  m.impl("native_dropout", &at::native::native_dropout_cpu);
 }
 
-} // namespace detail
 } // namespace at::xpu

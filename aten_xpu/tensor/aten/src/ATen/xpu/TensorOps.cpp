@@ -241,25 +241,22 @@ void record_stream(Tensor& self, c10::Stream stream) {
 
 } // namespace
 
-namespace detail {
-
-void implementTensorOps(torch::Library& library) {
-  library.impl("empty.memory_format", TORCH_FN(empty));
-  library.impl("empty_strided", TORCH_FN(empty_strided));
-  library.impl("resize_", TORCH_FN(resize_));
-  library.impl("set_", TORCH_FN(set_empty));
-  library.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
-  library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
-  library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  library.impl("as_strided", &at::native::as_strided_tensorimpl);
-  library.impl("view", &at::native::view);
-  library.impl("_reshape_alias", &at::native::_reshape_alias);
-  library.impl("unfold", &at::native::unfold);
-  library.impl("copy_", TORCH_FN(copy_));
-  library.impl("_copy_from", TORCH_FN(_copy_from));
-  library.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
-  library.impl("record_stream", TORCH_FN(record_stream));
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("resize_", TORCH_FN(resize_));
+  m.impl("set_", TORCH_FN(set_empty));
+  m.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("as_strided", &at::native::as_strided_tensorimpl);
+  m.impl("view", &at::native::view);
+  m.impl("_reshape_alias", &at::native::_reshape_alias);
+  m.impl("unfold", &at::native::unfold);
+  m.impl("copy_", TORCH_FN(copy_));
+  m.impl("_copy_from", TORCH_FN(_copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
+  m.impl("record_stream", TORCH_FN(record_stream));
 }
 
-} // namespace detail
 } // namespace at::xpu

@@ -15,7 +15,4 @@ Tensor newNested(
     c10::DispatchKeySet keys,
     int64_t offset);
 
-/// Part of registerFallbacks.
-void registerNestedFallback();
-
 } // namespace at::xpu::detail

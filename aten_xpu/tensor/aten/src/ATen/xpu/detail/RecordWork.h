@@ -35,7 +35,7 @@ C10_EXPORT std::vector<WorkRecord> stopRecordingWork();
 C10_EXPORT uint64_t exchangeWorkCorrelation(uint64_t correlation);
 
 /// Records the work of a scope: its name, and the time that it takes.
-class RecordWork {
+class C10_EXPORT RecordWork {
  public:
   /// Who does the work. The time of the host's is the scope's; that of a stream
   /// is from when it gets to the scope's work until the work is done.

@@ -1,8 +1,11 @@
 #include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/SparseCsr.h>
 
 namespace at::xpu::detail {
+
+c10::DispatchKey sparseCsrKey() {
+  return c10::DispatchKey::SparseCsrXPU;
+}
 
 void setSparseCsr(
     const Tensor& to,
@@ -16,25 +19,19 @@ void setSparseCsr(
       from.sizes());
 }
 
-Tensor newSparseCsr(const Tensor& like, Device device, const Convert& convert) {
+Tensor newSparseCsr(
+    const Tensor& like,
+    Device device,
+    caffe2::TypeMeta dtype,
+    const Convert& convert) {
   auto tensor = at::detail::make_tensor<SparseCsrTensorImpl>(
       c10::DispatchKeySet(
-          device.is_cpu() ? c10::DispatchKey::SparseCsrCPU
-                          : c10::DispatchKey::SparseCsrXPU),
+          device.is_cpu() ? c10::DispatchKey::SparseCsrCPU : sparseCsrKey()),
       device,
       like.layout(),
-      like.dtype());
+      dtype);
   setSparseCsr(tensor, like, convert);
   return tensor;
-}
-
-void registerSparseCsrFallback() {
-  registerDispatchingFallback(
-      c10::DispatchKey::SparseCsrCPU, c10::DispatchKey::SparseCsrXPU);
-}
-
-TORCH_LIBRARY_IMPL(aten, SparseCsrXPU, m) {
-  m.impl("empty.memory_format", dispatchingFunction());
 }
 
 } // namespace at::xpu::detail

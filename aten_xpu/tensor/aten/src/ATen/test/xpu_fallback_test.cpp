@@ -1,0 +1,96 @@
+#include <c10/xpu/test/impl/XPUTestUtil.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Operators.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+
+#include <vector>
+
+using namespace c10::xpu::test;
+using c10::xpu::device_count;
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+namespace {
+
+const auto kOnXPU = at::TensorOptions(at::kXPU);
+
+int64_t allocatedBytes() {
+  return allocator::getDeviceStats(0).allocated_bytes[0].current;
+}
+
+class XPUFallbackTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    C10_XPU_NEEDS_DEVICES(1);
+    allocator::init(device_count());
+    at::xpu::detail::registerFallbacks();
+  }
+};
+
+} // namespace
+
+TEST_F(XPUFallbackTest, ResultsAreMemoryOfTheDevice) {
+  const auto before = allocatedBytes();
+  {
+    const auto x = at::ones({1024}, kOnXPU);
+    const auto y = at::cumsum(x, 0);
+    EXPECT_TRUE(y.is_xpu());
+    EXPECT_EQ(allocatedBytes() - before, 2 * 4096);
+    EXPECT_EQ(y[1023].item<float>(), 1024);
+  }
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUFallbackTest, AResultIsResizedAndAStorageReplaced) {
+  auto out = at::empty({0}, kOnXPU);
+  at::add_out(out, at::ones({3, 5}, kOnXPU), at::ones({5}, kOnXPU));
+  EXPECT_EQ(out.sizes(), at::IntArrayRef({3, 5}));
+  EXPECT_EQ(out.storage().nbytes(), 60);
+  EXPECT_EQ(out.sum().item<float>(), 30);
+  EXPECT_TRUE(out.storage().device().type() == at::kXPU);
+}
+
+TEST_F(XPUFallbackTest, WhatIsBelowOnTheStackIsTheCallers) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::cos", "");
+  torch::jit::Stack stack{at::ones({3}), at::zeros({3}, kOnXPU)};
+  op.callBoxed(&stack);
+  ASSERT_EQ(stack.size(), 2);
+  EXPECT_TRUE(stack[0].toTensor().device().is_cpu());
+  EXPECT_TRUE(stack[1].toTensor().is_xpu());
+  EXPECT_EQ(stack[1].toTensor().sum().item<float>(), 3);
+}
+
+TEST_F(XPUFallbackTest, ErrorsOfAKernelLeaveTheArguments) {
+  auto x = at::ones({3}, kOnXPU);
+  const auto before = allocatedBytes();
+  EXPECT_CONTAINS(errorOf([&] { at::mm(x, x); }), "must be a matrix");
+  EXPECT_EQ(allocatedBytes(), before);
+  EXPECT_EQ(x.sum().item<float>(), 3);
+  // The thread's allocations are the CPU's again.
+  EXPECT_TRUE(at::ones({100}).device().is_cpu());
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUFallbackTest, StatisticsWhileOperatorsRun) {
+  at::xpu::resetFallbackStatistics();
+  inThreads(3, [](int n) {
+    for (const auto i : c10::irange(100)) {
+      (void)i;
+      if (n == 0) {
+        at::xpu::fallbackStatistics();
+      } else {
+        at::ones({1}, kOnXPU);
+      }
+    }
+  });
+  uint64_t calls = 0;
+  for (const auto& count : at::xpu::fallbackStatistics()) {
+    calls += count.name.find("aten::fill_") == 0 ? count.calls : 0;
+  }
+  EXPECT_EQ(calls, 200);
+}

@@ -1,0 +1,119 @@
+#include <c10/xpu/test/impl/XPUTestUtil.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/HostCall.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/xpu/XPUCachingAllocator.h>
+
+using namespace c10::xpu::test;
+using at::Tensor;
+using at::xpu::HostCall;
+using c10::xpu::device_count;
+namespace allocator = c10::xpu::XPUCachingAllocator;
+
+namespace {
+
+int64_t allocatedBytes() {
+  return allocator::getDeviceStats(0).allocated_bytes[0].current;
+}
+
+Tensor onXPU(const Tensor& tensor) {
+  HostCall call(0);
+  return call.toDevice(tensor.clone());
+}
+
+Tensor onCPU(const Tensor& tensor) {
+  HostCall call(0);
+  return call.toHost(tensor);
+}
+
+/// Some of the elements of a vector, as a tensor that shares their memory.
+Tensor part(const Tensor& tensor, int64_t begin, int64_t count) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+  view.unsafeGetTensorImpl()->set_storage_offset(begin);
+  return view;
+}
+
+class XPUHostCallTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    C10_XPU_NEEDS_DEVICES(1);
+    allocator::init(device_count());
+  }
+};
+
+} // namespace
+
+TEST_F(XPUHostCallTest, ResultsAreMemoryOfTheDevice) {
+  const auto before = allocatedBytes();
+  {
+    const auto x = onXPU(at::ones({1024}));
+    EXPECT_TRUE(x.is_xpu());
+    EXPECT_EQ(allocatedBytes() - before, 4096);
+    EXPECT_EQ(onCPU(x).sum().item<float>(), 1024);
+  }
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUHostCallTest, MemoryOfTheCPUIsStillTheCPUs) {
+  const auto before = allocatedBytes();
+  // raw_deallocate frees memory of either allocator.
+  auto* const cpu = c10::GetCPUAllocator();
+  cpu->raw_deallocate(cpu->raw_allocate(100));
+  void* from_device = nullptr;
+  {
+    const HostCall call(0);
+    from_device = cpu->raw_allocate(100);
+  }
+  EXPECT_EQ(allocatedBytes() > before, at::xpu::isHostMemory(0));
+  cpu->raw_deallocate(from_device);
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUHostCallTest, AnAliasKeepsTheMemory) {
+  if (!at::xpu::isHostMemory(0)) {
+    GTEST_SKIP() << "the device's memory is not host memory";
+  }
+  const auto before = allocatedBytes();
+  auto x = onXPU(at::ones({1024}));
+  auto host = at::xpu::hostAlias(x.storage());
+  EXPECT_EQ(host.data_ptr().get(), x.data_ptr());
+  x = Tensor();
+  EXPECT_GT(allocatedBytes(), before);
+  auto back = at::xpu::deviceAlias(host, 0);
+  host = c10::Storage();
+  EXPECT_GT(allocatedBytes(), before);
+  EXPECT_EQ(back.nbytes(), 4096);
+  back = c10::Storage();
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUHostCallTest, ArgumentsThatOverlap) {
+  const auto x = onXPU(at::arange(8));
+  const auto first = part(x, 0, 4);
+  const auto second = part(x, 4, 4);
+  HostCall call(0);
+  call.expect(first);
+  call.expect(second);
+  auto host = call.toHost(first, /*written=*/true);
+  EXPECT_TRUE(host.storage().is_alias_of(call.toHost(second).storage()));
+  EXPECT_TRUE(call.toHost(first).is_same(host));
+  host.add_(call.toHost(second));
+  EXPECT_TRUE(call.toDevice(host).is_same(first));
+  call.finish();
+  const auto expected = at::tensor({4, 6, 8, 10, 4, 5, 6, 7}, at::kLong);
+  EXPECT_TRUE(onCPU(x).equal(expected));
+}
+
+TEST_F(XPUHostCallTest, AnArgumentIsResized) {
+  const auto x = onXPU(at::ones({2}));
+  HostCall call(0);
+  const auto host = call.toHost(x, /*written=*/true);
+  host.resize_({3, 5}).fill_(2);
+  call.finish();
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({3, 5}));
+  EXPECT_EQ(x.storage().nbytes(), 60);
+  EXPECT_EQ(onCPU(x).sum().item<float>(), 30);
+}

@@ -1,0 +1,119 @@
+# Owner(s): ["module: intel"]
+"""Operators on XPU that the fallback to the CPU's kernels cannot run as they are."""
+
+import copy
+import unittest
+
+import torch
+from torch.testing._internal.common_utils import run_tests, TestCase
+from xpu_host_memory import needs_host_memory, on_cpu_and_xpu, run_as_on_a_gpu
+
+needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
+
+
+@needs_device
+class TestSpecialOps(TestCase):
+    def test_kernels_past_the_dispatcher(self):
+        x = torch.tensor([[1.0, 2.0, 1.0], [3.0, 4.0, 4.0], [5.0, 6.0, 7.0]])
+        for function in (
+            lambda x: torch.nanmean(x, 1, out=x.new_empty(3)),
+            lambda x: torch.linalg.eigvals(x, out=x.new_empty(3) + 0j),
+            lambda x: torch.mode(x, 1)[0],
+            lambda x: (x + 1j).conj_physical_(),
+        ):
+            self.assertEqual(*on_cpu_and_xpu(function, x))
+
+    def test_convolution_with_narrow_types(self):
+        image, kernel = torch.rand(1, 1, 5, 5), torch.rand(1, 1, 3, 3)
+        expected = torch.nn.functional.conv2d(image, kernel)
+        for dtype in (torch.float16, torch.bfloat16):
+            # An operator is called in another way once its kernel has failed.
+            for _ in range(2):
+                result = torch.nn.functional.conv2d(image.to("xpu", dtype), kernel.to("xpu", dtype))
+                self.assertEqual(result.dtype, dtype)
+                self.assertEqual(result.float().cpu(), expected, atol=0.05, rtol=0)
+
+    def test_training_with_float16(self):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(18, 2)
+        ).xpu()
+        image = torch.rand(4, 1, 5, 5)
+        expected = copy.deepcopy(model).cpu()(image).sum()
+        with torch.autocast("xpu", torch.float16):
+            loss = model(image.xpu()).sum()
+        self.assertEqual(loss.float().cpu(), expected, atol=0.02, rtol=0)
+        (loss * 128).backward()
+        self.assertTrue(all(one.grad.isfinite().all() for one in model.parameters()))
+        self.assertEqual(model[0].weight.grad.dtype, torch.float32)
+
+    def test_autograd(self):
+        def gradients(device):
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(
+                torch.nn.Conv2d(3, 8, 3, padding=1),
+                torch.nn.BatchNorm2d(8),
+                torch.nn.ReLU(),
+                torch.nn.ConvTranspose2d(8, 4, 2, groups=2),
+                torch.nn.GroupNorm(2, 4),
+                torch.nn.MaxPool2d(2),
+                torch.nn.Flatten(),
+                torch.nn.Linear(64, 5),
+            )
+            x = torch.randn(2, 3, 8, 8)
+            target = torch.tensor([1, 4])
+            model, x, target = model.to(device), x.to(device), target.to(device)
+            x.requires_grad_()
+            torch.nn.functional.cross_entropy(model(x), target).backward()
+            return [x.grad.cpu()] + [p.grad.cpu() for p in model.parameters()]
+
+        self.assertEqual(gradients("xpu"), gradients("cpu"))
+
+    def test_recurrent_cells(self):
+        for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            for options in ({}, {"bias": False}, {"bidirectional": True}):
+                torch.manual_seed(0)
+                on_cpu = cell(4, 5, 2, **options)
+                on_xpu = copy.deepcopy(on_cpu).to("xpu")
+                x = torch.randn(3, 2, 4)
+                y = x.to("xpu").requires_grad_()
+                x.requires_grad_()
+                expected, found = on_cpu(x)[0], on_xpu(y)[0]
+                expected.pow(2).sum().backward()
+                found.pow(2).sum().backward()
+                self.assertEqual(found.cpu(), expected)
+                self.assertEqual(y.grad.cpu(), x.grad)
+                self.assertEqual(
+                    [p.grad.cpu() for p in on_xpu.parameters()],
+                    [p.grad for p in on_cpu.parameters()],
+                )
+
+    def test_attention(self):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        x = torch.randn(2, 5, 16)
+        mask = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        expected = layer(x, src_mask=mask)
+        found = copy.deepcopy(layer).to("xpu")(x.to("xpu"), src_mask=mask.to("xpu"))
+        self.assertEqual(found.cpu(), expected)
+
+    def test_the_cpus_generator_is_left_alone(self):
+        state = torch.get_rng_state()
+        x = torch.ones(100, device="xpu")
+        torch.nn.functional.dropout(x)
+        torch.nn.functional.dropout(x, 0.5, inplace=True)
+        torch.bernoulli(x / 2)
+        torch.multinomial(x, 3)
+        torch.nn.functional.rrelu(-x, training=True)
+        self.assertEqual(torch.get_rng_state(), state)
+
+
+@needs_device
+class TestAsOnAGpu(TestCase):
+    @needs_host_memory
+    def test_where_memory_has_to_be_copied(self):
+        run_as_on_a_gpu(self, __file__)
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -158,6 +158,14 @@ def test_stages_are_built_and_tested(project: Project, tmp_path: Path) -> None:
     assert "torch 2.14.0" in said
 
 
+def test_a_torch_with_cuda_has_no_python_tests(project: Project, tmp_path: Path) -> None:
+    (site,) = environment(tmp_path / "cuda", "2.14.1").glob("lib/python*/site-packages")
+    write(site, {"torch/lib/libtorch_cuda.so": ""})
+    given = env(tmp_path, "cuda")
+    said = project.ok("test", "--base", "v2.13", source=False, env=given)
+    assert "Python tests are left out: the package refuses a torch that has CUDA" in said
+
+
 @pytest.mark.parametrize(
     ("torch", "what"),
     [

@@ -19,8 +19,9 @@ from xpu_stack.core.system.layout import Layout
 
 _PROBE = """\
 import importlib.metadata, sys
-version = importlib.metadata.version(sys.argv[1])
-print(f"cp{sys.version_info[0]}{sys.version_info[1]}", version)
+torch = importlib.metadata.distribution(sys.argv[1])
+cuda = torch.locate_file("torch/lib/libtorch_cuda.so").exists()
+print(f"cp{sys.version_info[0]}{sys.version_info[1]}", torch.version, int(cuda))
 """
 
 
@@ -31,6 +32,7 @@ class Torch:
     python: Path
     version: str
     tag: str  # of the Python: cp311
+    cuda: bool  # it is a build with CUDA, which the package refuses
 
     @property
     def minor(self) -> str:
@@ -96,8 +98,8 @@ def _at(python: Path, name: str) -> Torch | None:
     told = _asked(python, name)
     if told is None:
         return None
-    tag, version = told.split()
-    return Torch(python, version, tag)
+    tag, version, cuda = told.split()
+    return Torch(python, version, tag, cuda == "1")
 
 
 def _install(layout: Layout, package: Package) -> None:

@@ -110,6 +110,9 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Rec
     if scripts and this.sanitizer is not Sanitizer.NONE:
         say("Python tests are left out: the interpreter is built without the sanitizer")
         scripts = {}
+    if scripts and this.torch and this.torch.cuda:
+        say("Python tests are left out: the package refuses a torch that has CUDA")
+        scripts = {}
     runs = {
         configuration: {
             name: change

@@ -25,6 +25,12 @@ c10::CachingAllocator::StatArray copyOf(const StatArray& from) {
   return to;
 }
 
+[[noreturn]] void raiseNotShared() {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "XPU memory is not shared with other processes: send a copy on the CPU");
+}
+
 } // namespace
 
 void XPUAllocator::init(DeviceIndex device_count) {
@@ -106,6 +112,18 @@ double getMemoryFraction(DeviceIndex device) {
 
 void enablePeerAccess(DeviceIndex device, DeviceIndex peer) {
   enable_peer_access(device, peer);
+}
+
+void markCaptureBegin(DeviceIndex /*device*/) {}
+
+void markCaptureEnd(DeviceIndex /*device*/) {}
+
+ShareableHandle shareIpcHandle(void* /*ptr*/) {
+  raiseNotShared();
+}
+
+std::shared_ptr<void> getIpcDevPtr(std::string /*handle*/) {
+  raiseNotShared();
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -4,6 +4,9 @@
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUStream.h>
 
+#include <cstddef>
+#include <memory>
+#include <string>
 #include <utility>
 
 namespace c10::xpu::XPUCachingAllocator {
@@ -41,5 +44,18 @@ struct C10_XPU_API XPUAllocator : public DeviceAllocator {
 C10_XPU_API void setMemoryFraction(double fraction, DeviceIndex device);
 C10_XPU_API double getMemoryFraction(DeviceIndex device);
 C10_XPU_API void enablePeerAccess(DeviceIndex device, DeviceIndex peer);
+
+// Since 2.14:
+/// Nothing to do: each stream is asked whether it records.
+C10_XPU_API void markCaptureBegin(DeviceIndex device);
+C10_XPU_API void markCaptureEnd(DeviceIndex device);
+
+struct ShareableHandle {
+  ptrdiff_t offset;
+  std::string handle;
+};
+/// These raise: memory is not shared with other processes.
+C10_XPU_API ShareableHandle shareIpcHandle(void* ptr);
+C10_XPU_API std::shared_ptr<void> getIpcDevPtr(std::string handle);
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#if __has_include(<ATen/xpu/MemPool.h>) // since 2.14
+#include <ATen/xpu/MemPool.h>
+using at::xpu::MemPool;
+#endif
 #include <ATen/xpu/XPUContext.h>
 #include <c10/xpu/PeerToPeerAccess.h>
 #include <c10/xpu/XPUCachingAllocator.h>

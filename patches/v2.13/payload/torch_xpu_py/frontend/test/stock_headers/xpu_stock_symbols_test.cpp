@@ -7,6 +7,10 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/xpu/EmptyTensor.h>
+#if __has_include(<ATen/xpu/MemPool.h>)
+#define SINCE_2_14
+#include <ATen/xpu/MemPool.h>
+#endif
 #include <ATen/xpu/XPUContext.h>
 #include <ATen/xpu/XPUEvent.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
@@ -173,7 +177,25 @@ const void* const kFunctions[] = {
         int,
         DeviceIndex,
         c10::MempoolId_t),
+#ifdef SINCE_2_14
+    FUNCTION(at::xpu::MemPool::graph_pool_handle, c10::MempoolId_t, bool),
+    FUNCTION(c10::xpu::device_synchronize, void, DeviceIndex),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::markCaptureBegin,
+        void,
+        DeviceIndex),
+    FUNCTION(c10::xpu::XPUCachingAllocator::markCaptureEnd, void, DeviceIndex),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::shareIpcHandle,
+        c10::xpu::XPUCachingAllocator::ShareableHandle,
+        void*),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::getIpcDevPtr,
+        std::shared_ptr<void>,
+        std::string),
+#else
     FUNCTION(c10::xpu::MemPool::graph_pool_handle, c10::MempoolId_t, bool),
+#endif
     FUNCTION(at::xpu::getCurrentDeviceProperties, c10::xpu::DeviceProp*),
     FUNCTION(at::xpu::getDeviceProperties, c10::xpu::DeviceProp*, DeviceIndex),
     FUNCTION(at::xpu::getGlobalIdxFromDevice, int32_t, DeviceIndex),
@@ -198,6 +220,16 @@ const void* const kFunctions[] = {
 };
 
 const void* const kMembers[] = {
+#ifdef SINCE_2_14
+    MEMBER(at::xpu::MemPool, id, c10::MempoolId_t, ()),
+    MEMBER(
+        at::xpu::MemPool,
+        allocator,
+        c10::xpu::XPUCachingAllocator::XPUAllocator*,
+        ()),
+    MEMBER(at::xpu::MemPool, use_count, int, ()),
+    MEMBER(at::xpu::MemPool, device, DeviceIndex, ()),
+#else
     MEMBER(c10::xpu::MemPool, id, c10::MempoolId_t, ()),
     MEMBER(
         c10::xpu::MemPool,
@@ -206,6 +238,7 @@ const void* const kMembers[] = {
         ()),
     MEMBER(c10::xpu::MemPool, use_count, int, ()),
     MEMBER(c10::xpu::MemPool, device, DeviceIndex, ()),
+#endif
     MEMBER(c10::xpu::XPUStream, priority, int, () const),
     MEMBER(c10::xpu::XPUStream, queue, sycl::queue&, () const),
     MEMBER(

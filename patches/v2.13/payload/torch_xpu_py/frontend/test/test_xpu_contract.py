@@ -187,6 +187,22 @@ def graphs(test):
     graph.reset()
 
 
+def accelerator_graphs(test):
+    graph = ACC.Graph()
+    with XPU.stream(XPU.Stream()):
+        try:
+            with graph:
+                held = torch.UntypedStorage(64, device="xpu")
+        except NotImplementedError as error:
+            test.assertRegex(str(error), GRAPHS)
+            return
+        graph.replay()
+        XPU.synchronize()
+    (segment,) = XPU.memory_snapshot(graph.pool())
+    test.assertEqual(segment["address"], held.data_ptr())
+    graph.reset()
+
+
 def make_callables(test):
     if not on_cpu():
         test.skipTest("there are no operators that a graph could record")
@@ -290,7 +306,7 @@ XPU_CASES = {
     "utilization": telemetry("utilization"),
 }
 ACC_CASES = {
-    "Graph": raises(ACC.Graph, RuntimeError, "Graph is not supported on device type: xpu"),
+    "Graph": accelerator_graphs,
     "current_accelerator": is_equal(lambda: ACC.current_accelerator(True), torch.device("xpu")),
     "current_device_idx": accelerator_devices,
     "current_device_index": accelerator_devices,

@@ -880,8 +880,9 @@ class TestGraphs(XpuTestCase):
                 use()
         with self.assertRaisesRegex(RuntimeError, "does not record"):
             graph.capture_end()
-        with self.assertRaisesRegex(NotImplementedError, "random numbers"):
-            graph.register_generator_state(torch.xpu.default_generators[0])
+        graph.register_generator_state(torch.Generator(device="xpu"))
+        with self.assertRaisesRegex(RuntimeError, "Expected a 'xpu' device"):
+            graph.register_generator_state(torch.Generator())
         graph.reset()  # nothing to forget
 
     def test_no_capture_before_the_first_use(self):

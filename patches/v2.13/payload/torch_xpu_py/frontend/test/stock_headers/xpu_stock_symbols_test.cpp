@@ -434,14 +434,33 @@ TEST_F(XPUStockClassesTest, Properties) {
 
 TEST_F(XPUStockClassesTest, Graph) {
   EXPECT_NE(at::xpu::graph_pool_handle(), at::xpu::graph_pool_handle());
-  try {
-    const at::xpu::XPUGraph graph;
-    FAIL() << "it was made";
-  } catch (const c10::NotImplementedError& error) {
-    EXPECT_NE(
-        std::string(error.what()).find("torch.xpu.XPUGraph"),
-        std::string::npos);
+  namespace allocator = c10::xpu::XPUCachingAllocator;
+  const auto& device = c10::xpu::get_raw_device(0);
+  at::xpu::XPUGraph graph;
+  if (!device.has(sycl::aspect::ext_oneapi_limited_graph)) {
+    EXPECT_THROW(graph.capture_begin(), c10::NotImplementedError);
+    return;
   }
+  const auto stream = c10::xpu::getStreamFromPool();
+  c10::xpu::setCurrentXPUStream(stream);
+  auto* const number = static_cast<int*>(allocator::raw_alloc(sizeof(int)));
+  const auto read = [&] {
+    int host = 0;
+    stream.queue().memcpy(&host, number, sizeof(int)).wait();
+    return host;
+  };
+  stream.queue().fill(number, 1, 1).wait();
+  graph.capture_begin();
+  EXPECT_TRUE(stream.is_capturing());
+  EXPECT_THROW(at::xpu::assertNotCapturing("A test"), c10::Error);
+  stream.queue().fill(number, 2, 1);
+  graph.capture_end();
+  EXPECT_EQ(read(), 1);
+  graph.replay();
+  EXPECT_EQ(read(), 2);
+  EXPECT_NE(graph.raw_xpu_graph_exec(), nullptr);
+  EXPECT_EQ(allocator::getPoolUseCount(0, graph.pool()), 1);
+  allocator::raw_delete(number);
 }
 
 TEST_F(XPUStockClassesTest, PluggableAllocator) {

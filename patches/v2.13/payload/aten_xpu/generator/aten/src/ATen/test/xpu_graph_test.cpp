@@ -1,9 +1,12 @@
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/xpu/XPUContext.h>
 #include <ATen/xpu/XPUEvent.h>
-#include <ATen/xpu/detail/Graph.h>
+#include <ATen/xpu/XPUGeneratorImpl.h>
+#include <ATen/xpu/XPUGraph.h>
+#include <ATen/xpu/XPUGraphsUtils.h>
 
 #include <array>
 #include <cstdio>
@@ -12,7 +15,7 @@
 // Real work, recorded by SYCL's graph extension.
 
 namespace allocator = c10::xpu::XPUCachingAllocator;
-using at::xpu::detail::XPUGraph;
+using at::xpu::XPUGraph;
 using namespace c10::xpu::test;
 
 namespace {
@@ -44,6 +47,10 @@ class XPUGraphTest : public ::testing::Test {
     queue().memcpy(host.data(), ptr, kSize).wait();
     return host[kSize - 1];
   }
+  static bool isCapturing() {
+    return at::xpu::currentStreamCaptureStatus() ==
+        c10::xpu::CaptureStatus::Recording;
+  }
   void set(int value) {
     queue().memset(from_, value, kSize);
   }
@@ -59,12 +66,12 @@ TEST_F(XPUGraphTest, RunsWhenItIsReplayed) {
   set(1);
   queue().memset(to_, 0, kSize).wait();
   XPUGraph graph;
-  EXPECT_FALSE(at::xpu::detail::is_current_stream_capturing());
+  EXPECT_FALSE(isCapturing());
   graph.capture_begin();
-  EXPECT_TRUE(at::xpu::detail::is_current_stream_capturing());
+  EXPECT_TRUE(isCapturing());
   queue().memcpy(to_, from_, kSize);
   graph.capture_end();
-  EXPECT_FALSE(at::xpu::detail::is_current_stream_capturing());
+  EXPECT_FALSE(isCapturing());
   EXPECT_EQ(read(to_), 0);
   for (const int value : {1, 2, 3}) {
     set(value);
@@ -173,6 +180,53 @@ TEST_F(XPUGraphTest, KeepsTheGraphIfAsked) {
   EXPECT_THROW(other.debug_dump(path), c10::Error);
 }
 
+// What a kernel would use is copied in its place.
+TEST_F(XPUGraphTest, DrawsOtherRandomNumbersAtEachReplay) {
+  const auto empty =
+      c10::Dispatcher::singleton().findOp({"aten::empty", "memory_format"});
+  if (!empty->hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
+    GTEST_SKIP() << "this stage has no tensors";
+  }
+  const auto own = at::xpu::detail::createXPUGenerator(0);
+  for (const auto& generator :
+       {at::xpu::detail::getDefaultXPUGenerator(0), own}) {
+    auto* const impl = at::check_generator<at::XPUGeneratorImpl>(generator);
+    XPUGraph graph;
+    if (generator == own) {
+      graph.register_generator_state(generator);
+    }
+    impl->set_current_seed(7);
+    impl->set_offset(8);
+    auto* const drawn = static_cast<int64_t*>(to_);
+    graph.capture_begin();
+    EXPECT_CONTAINS(
+        errorOf([&] { graph.register_generator_state(generator); }),
+        "before its capture");
+    for (const int i : {0, 1}) {
+      const auto state = impl->philox_xpu_state(5);
+      EXPECT_TRUE(state.captured_);
+      EXPECT_EQ(state.offset_intragraph_, 8 * i);
+      queue().memcpy(drawn + 2 * i, state.seed_.ptr, sizeof(int64_t));
+      queue().memcpy(drawn + 2 * i + 1, state.offset_.ptr, sizeof(int64_t));
+    }
+    graph.capture_end();
+    EXPECT_EQ(impl->get_offset(), 8);
+    EXPECT_FALSE(impl->philox_xpu_state(1).captured_); // 4 more
+    using Drawn = std::array<int64_t, 4>;
+    const auto replayed = [&] {
+      graph.replay();
+      Drawn host{};
+      queue().memcpy(host.data(), drawn, sizeof(host)).wait();
+      return host;
+    };
+    EXPECT_EQ(replayed(), (Drawn{7, 12, 7, 12}));
+    EXPECT_EQ(replayed(), (Drawn{7, 28, 7, 28}));
+    EXPECT_EQ(impl->get_offset(), 44);
+    impl->set_current_seed(9);
+    EXPECT_EQ(replayed(), (Drawn{9, 0, 9, 0}));
+  }
+}
+
 TEST_F(XPUGraphTest, MisuseIsAnError) {
   XPUGraph graph;
   EXPECT_CONTAINS(errorOf([&] { graph.replay(); }), "after its capture");
@@ -181,6 +235,12 @@ TEST_F(XPUGraphTest, MisuseIsAnError) {
   graph.capture_begin();
   XPUGraph other;
   EXPECT_CONTAINS(errorOf([&] { other.capture_begin(); }), "another XPUGraph");
+  {
+    const auto recording = c10::xpu::getCurrentXPUStream();
+    c10::xpu::setCurrentXPUStream(c10::xpu::getStreamFromPool());
+    EXPECT_CONTAINS(errorOf([&] { other.capture_begin(); }), "in use");
+    c10::xpu::setCurrentXPUStream(recording);
+  }
   EXPECT_CONTAINS(errorOf([&] { graph.replay(); }), "after its capture");
   const auto stream = c10::xpu::getCurrentXPUStream();
   c10::xpu::setCurrentXPUStream(c10::xpu::getStreamFromPool());

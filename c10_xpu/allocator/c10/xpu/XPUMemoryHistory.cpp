@@ -20,6 +20,7 @@ struct History {
   std::vector<TraceEvent::Action> skipped;
   std::vector<std::deque<TraceEntry>> by_device;
   std::unordered_map<int64_t, std::shared_ptr<GatheredContext>> in_use;
+  std::vector<std::function<void(const TraceEvent&)>> trackers;
 };
 
 // Never destroyed: memory is freed while the process ends.
@@ -28,6 +29,12 @@ History& all = *new History;
 void record(const TraceEvent& event) {
   using namespace std::chrono;
   std::unique_lock<std::mutex> lock(all.mutex);
+  for (const auto& tracker : all.trackers) {
+    tracker(event);
+  }
+  if (!all.enabled) {
+    return;
+  }
   const auto recorder = all.recorder;
   const auto when = all.when;
   const bool gathers = event.action == TraceEvent::FREE_REQUESTED
@@ -92,7 +99,13 @@ void recordHistory(
       all.in_use.clear();
     }
   }
-  setTrace(enabled ? &record : nullptr);
+  setTrace(enabled || !all.trackers.empty() ? &record : nullptr);
+}
+
+void attachTracker(std::function<void(const TraceEvent&)> tracker) {
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  all.trackers.push_back(std::move(tracker));
+  setTrace(&record);
 }
 
 std::vector<std::vector<TraceEntry>> traces() {

@@ -2,6 +2,7 @@
 
 #include <c10/xpu/XPUCachingAllocator.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -42,6 +43,9 @@ C10_XPU_API void recordHistory(
     RecordContext when,
     bool clear = true,
     const std::vector<TraceEvent::Action>& skipped = {});
+/// Calls `tracker` as a TraceFn is called, whether a history is recorded or
+/// not, until the process ends.
+C10_XPU_API void attachTracker(std::function<void(const TraceEvent&)> tracker);
 /// The recorded events by device, oldest first.
 C10_XPU_API std::vector<std::vector<TraceEntry>> traces();
 /// Where the block in use at an address was allocated, or null.

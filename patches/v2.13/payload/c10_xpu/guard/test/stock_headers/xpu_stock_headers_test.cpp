@@ -14,6 +14,7 @@ using at::xpu::MemPool;
 #include <c10/xpu/impl/XPUGuardImpl.h>
 
 #include <cstdlib>
+#include <memory>
 #include <sstream>
 #include <string>
 
@@ -88,6 +89,75 @@ TEST_F(XPUStockHeadersTest, Memory) {
   allocator::setMemoryFraction(0.5, 0);
   EXPECT_EQ(allocator::getMemoryFraction(0), 0.5);
   allocator::setMemoryFraction(1, 0);
+}
+
+namespace {
+
+struct Place : c10::GatheredContext {};
+
+std::shared_ptr<c10::GatheredContext> gatherPlace() {
+  return std::make_shared<Place>();
+}
+
+} // namespace
+
+TEST_F(XPUStockHeadersTest, MemoryHistory) {
+  using c10::CachingDeviceAllocator::RecordContext;
+  using Entry = c10::CachingDeviceAllocator::TraceEntry;
+  set_device(0);
+  setCurrentXPUStream(getStreamFromPool());
+  const auto* const queue = &getCurrentXPUStream().queue();
+  static int tracked; // a tracker stays
+  allocator::attachAllocatorTraceTracker([](const Entry& entry) {
+    EXPECT_EQ(entry.device_, 0);
+    ++tracked;
+  });
+  allocator::recordHistory(
+      true, &gatherPlace, 10, RecordContext::ALL, true, {"free_completed"});
+  void* const ptr = allocator::raw_alloc(1000);
+  const auto address = reinterpret_cast<size_t>(ptr);
+  auto now = allocator::snapshot();
+  bool found = false;
+  for (const auto& segment : now.segments) {
+    if (segment.address <= address &&
+        address < segment.address + segment.total_size) {
+      found = true;
+      EXPECT_EQ(segment.stream, queue);
+      size_t at = segment.address;
+      for (const auto& block : segment.blocks) {
+        if (at == address) {
+          EXPECT_EQ(block.requested_size, 1000);
+          EXPECT_TRUE(block.allocated);
+          EXPECT_TRUE(
+              std::dynamic_pointer_cast<Place>(block.context_when_allocated));
+        }
+        at += block.size;
+      }
+    }
+  }
+  EXPECT_TRUE(found);
+  allocator::raw_delete(ptr);
+  now = allocator::snapshot();
+  allocator::recordHistory(false, nullptr, 0, RecordContext::NEVER, true, {});
+  ASSERT_EQ(now.device_traces.size(), device_count());
+  const auto& trace = now.device_traces[0];
+  ASSERT_GE(trace.size(), 2);
+  const auto& alloc = trace[trace.size() - 2];
+  EXPECT_EQ(alloc.action_, Entry::ALLOC);
+  EXPECT_EQ(alloc.addr_, address);
+  EXPECT_EQ(alloc.size_, 1024);
+  EXPECT_EQ(alloc.stream_, queue);
+  EXPECT_TRUE(std::dynamic_pointer_cast<Place>(alloc.context_));
+  EXPECT_EQ(trace.back().action_, Entry::FREE_REQUESTED);
+  EXPECT_GE(trace.back().time_.t_, alloc.time_.t_);
+  EXPECT_GE(tracked, 3);
+  const int before = tracked;
+  allocator::raw_delete(allocator::raw_alloc(1000));
+  EXPECT_EQ(tracked, before + 3); // also without a history
+  EXPECT_THROW(
+      allocator::recordHistory(
+          true, nullptr, 1, RecordContext::ALL, true, {"none"}),
+      c10::Error);
 }
 
 TEST_F(XPUStockHeadersTest, MemPools) {

@@ -32,6 +32,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -176,6 +177,23 @@ const void* const kFunctions[] = {
         c10::xpu::XPUCachingAllocator::getPoolUseCount,
         int,
         DeviceIndex,
+        c10::MempoolId_t),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::recordHistory,
+        void,
+        bool,
+        c10::CachingDeviceAllocator::CreateContextFn,
+        size_t,
+        c10::CachingDeviceAllocator::RecordContext,
+        bool,
+        const std::vector<std::string>&),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::attachAllocatorTraceTracker,
+        void,
+        c10::CachingDeviceAllocator::AllocatorTraceTracker),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::snapshot,
+        c10::xpu::XPUCachingAllocator::SnapshotInfo,
         c10::MempoolId_t),
 #ifdef SINCE_2_14
     FUNCTION(at::xpu::MemPool::graph_pool_handle, c10::MempoolId_t, bool),

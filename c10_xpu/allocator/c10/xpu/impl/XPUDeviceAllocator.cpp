@@ -404,7 +404,7 @@ C10_ALWAYS_INLINE void* DeviceAllocator::obtain(
   void* ptr = nullptr;
   if (auto* own = blocks.pool.allocator) {
     try {
-      ptr = own->raw_alloc_with_stream(size, blocks.stream);
+      ptr = XPUCachingAllocator::allocateFrom(*own, size, blocks.stream);
     } catch (const OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
     }
   } else {

@@ -1,8 +1,12 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 
+#include <c10/util/ScopeExit.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
+
+#include <utility>
 
 namespace c10::xpu::XPUCachingAllocator {
 
@@ -38,7 +42,13 @@ void XPUAllocator::init(DeviceIndex device_count) {
 }
 
 void* XPUAllocator::raw_alloc(size_t size) {
-  return raw_alloc_with_stream(size, getCurrentXPUStream());
+  // The current stream without a check: allocateFrom may have set it for a
+  // device that only a test has.
+  const auto device = impl::threadDevice();
+  const auto id = impl::exchangeThreadStream(device, 0);
+  impl::exchangeThreadStream(device, id);
+  const Stream stream(Stream::UNSAFE, Device(kXPU, device), id);
+  return raw_alloc_with_stream(size, XPUStream(XPUStream::UNCHECKED, stream));
 }
 
 DataPtr XPUAllocator::allocate(size_t size) {
@@ -100,6 +110,17 @@ std::pair<size_t, size_t> XPUAllocator::getMemoryInfo(DeviceIndex device) {
       c10::str("SYCL does not tell how much memory of xpu:", int(device)),
       c10::str(" (", properties.name, ") is free"));
   return {*free, properties.global_mem_size};
+}
+
+void* allocateFrom(XPUAllocator& from, size_t nbytes, XPUStream stream) {
+  const auto device = stream.device_index();
+  const DeviceIndex before = std::exchange(impl::threadDevice(), device);
+  const auto id = impl::exchangeThreadStream(device, stream.id());
+  const auto back = c10::make_scope_exit([&] {
+    impl::exchangeThreadStream(device, id);
+    impl::threadDevice() = before;
+  });
+  return from.raw_alloc(nbytes);
 }
 
 void setMemoryFraction(double fraction, DeviceIndex device) {

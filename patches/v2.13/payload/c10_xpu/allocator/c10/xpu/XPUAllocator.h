@@ -40,6 +40,13 @@ struct C10_XPU_API XPUAllocator : public DeviceAllocator {
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) final;
 };
 
+/// Memory of an allocator whose class code outside may have derived from
+/// PyTorch's, so that it has only the virtual functions which that one has.
+C10_XPU_API void* allocateFrom(
+    XPUAllocator& from,
+    size_t nbytes,
+    XPUStream stream);
+
 // As PyTorch's own headers declare them, for code that was compiled with those.
 C10_XPU_API void setMemoryFraction(double fraction, DeviceIndex device);
 C10_XPU_API double getMemoryFraction(DeviceIndex device);

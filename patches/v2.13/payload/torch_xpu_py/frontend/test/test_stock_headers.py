@@ -139,7 +139,28 @@ class TestExample(TestCase):
             print(fill.contents(storage.data_ptr(), 100) == bytes([7]) * 100)
         """
 
-    def check(self, change, **environment):
+    STREAM = """
+        #include <pybind11/pybind11.h>
+        #include <torch/csrc/xpu/Stream.h>
+
+        int64_t id(pybind11::object object) {
+          return THXPStream_Check(object.ptr())
+              ? reinterpret_cast<THXPStream*>(object.ptr())->xpu_stream.id()
+              : -1;
+        }
+
+        PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+          module.def("id", &id);
+        }
+        """
+    USE_STREAM = """
+        import torch, fill
+
+        stream = torch.xpu.Stream()
+        print(fill.id(stream) == stream.stream_id, fill.id(None) == -1)
+        """
+
+    def check(self, change, program=PROGRAM, **environment):
         reason = reason_not_to_build()
         if reason:
             self.skipTest(reason)
@@ -148,11 +169,10 @@ class TestExample(TestCase):
                 pathlib.Path(folder, file.name).write_text(change(file.read_text()))
             command = [sys.executable, "setup.py", "build_ext", "--inplace"]
             self.run_in(folder, command, **environment)
-            command = [sys.executable, "-c", textwrap.dedent(self.PROGRAM)]
+            command = [sys.executable, "-c", textwrap.dedent(program)]
             mapping = torch.xpu.mapping()
-            self.assertEqual(
-                self.run_in(folder, command, TORCH_XPU_MAPPING=mapping).split(), ["True"]
-            )
+            printed = self.run_in(folder, command, TORCH_XPU_MAPPING=mapping).split()
+            self.assertEqual({*printed}, {"True"})
 
     def run_in(self, folder, command, **environment):
         variables = {**os.environ, "MAX_JOBS": "1", **environment}
@@ -164,6 +184,14 @@ class TestExample(TestCase):
 
     def test_paths_in_setup_py(self):
         self.check(lambda text: text)
+
+    def test_stream_of_python(self):
+        """C++ knows a torch.xpu.Stream by PyTorch's THXPStream."""
+
+        def change(text):
+            return textwrap.dedent(self.STREAM) if "PYBIND11_MODULE" in text else text
+
+        self.check(change, self.USE_STREAM)
 
     def test_paths_in_the_environment(self):
         """A setup.py that knows nothing of this runtime."""

@@ -16,6 +16,8 @@
 
 namespace py = pybind11;
 
+extern PyObject* THXPStreamClass;
+
 namespace torch::xpu {
 
 namespace {
@@ -99,6 +101,7 @@ PYBIND11_MODULE(_C, module) {
   // The runtime has no kernels, and so none for an architecture.
   set("_xpu_getArchFlags", []() -> py::object { return py::none(); });
   extendProperties(module.attr("_XpuDeviceProperties"));
+  THXPStreamClass = module.attr("_XpuStreamBase").ptr();
 }
 
 } // namespace torch::xpu

@@ -23,6 +23,7 @@ from torch._dynamo.device_interface import (
     get_registered_device_interfaces,
 )
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.export.passes import move_to_device_pass
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -433,6 +434,66 @@ class TestInductor(CompiledCase):
                 self.assertEqual(found, model(x), atol=1e-4, rtol=1e-4)
             self.assertIn("wait_for_stream(0)", code)
 
+    @torch._inductor.config.patch(cpp_wrapper=True)
+    def test_cpp_wrapper(self):
+        """Kernels, and operators with and without ``out``, in place, with several results,
+        lists and numbers, and of another type."""
+
+        def function(x, y):
+            z = torch.softmax((x.sin() + y).relu(), -1)
+            z.index_add_(0, torch.arange(4, device=x.device), y)
+            x.mul_(2)
+            z = z.scatter_reduce(0, y.argsort(0), x, "mean")
+            values, indices = x.sort(1)
+            parts = torch.ops.aten.split_with_sizes_copy(y, [16, 48], 1)
+            return z @ y.t(), torch.addmm(z, z[:, :4], z[:4], beta=2), values, indices, *parts
+
+        x, y = torch.randn(4, 64, device="xpu"), torch.randn(4, 64, device="xpu")
+        other = x.clone()
+        expected = function(other, y)
+        found, (code,) = self.compiled(function, x, y)
+        self.assertEqual(found, expected)
+        self.assertEqual(x, other)
+        self.assertEqual({result.device for result in found}, {x.device})
+        self.assertRegex(code, r"wait_for_stream\(0\);\n +cpp_fused")
+
+    @torch._inductor.config.patch(cpp_wrapper=True)
+    def test_cpp_wrapper_of_models(self):
+        self.train(convolutions(), [(4, 3, 8, 8), (3, 3, 8, 8)], "inductor")
+        model, x = Attention().to("xpu").eval(), torch.randn(4, 5, 16, device="xpu")
+        with torch.no_grad():
+            found, _ = self.compiled(model, x)
+            self.assertEqual(found, model(x), atol=1e-4, rtol=1e-4)
+
+    @needs_two
+    @torch._inductor.config.patch(cpp_wrapper=True)
+    def test_cpp_wrapper_on_the_second_device(self):
+        x = torch.arange(8.0, device="xpu:1")
+        found, (code,) = self.compiled(lambda x: x.cos() @ x, x)
+        self.assertEqual(found.device, x.device)
+        self.assertEqual(found, x.cos() @ x)
+        self.assertEqual(torch.xpu.current_device(), 0)
+
+    def test_aot(self):
+        """A model that is compiled for the CPU runs on the memory of XPU."""
+        model, x = convolutions().eval(), torch.randn(4, 3, 8, 8)
+        program = torch.export.export(model, (x,))
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "model.so")
+            options = {"aot_inductor.output_path": file}
+            file = torch._inductor.aot_compile(program.module(), (x,), options=options)
+            run = torch._export.aot_load(file, f"xpu:{COUNT - 1}")
+            on_xpu = x.to(f"xpu:{COUNT - 1}")
+            for _ in range(2):
+                found = run(on_xpu)
+                self.assertEqual(found.device, on_xpu.device)
+                self.assertEqual(found.cpu(), model(x), atol=1e-4, rtol=1e-4)
+        on_xpu = torch.export.export(model.to("xpu"), (x.to("xpu"),))
+        with self.assertRaisesRegex(Exception, "move_to_device_pass"):
+            torch._inductor.aot_compile(on_xpu.module(), (x.to("xpu"),))
+        moved = move_to_device_pass(on_xpu, "cpu")
+        self.assertEqual(moved.module()(x), found.cpu(), atol=1e-4, rtol=1e-4)
+
     def test_waits_for_the_stream(self):
         """The kernel reads what a long copy on the stream writes."""
 
@@ -476,6 +537,10 @@ class TestInductor(CompiledCase):
         self.assertEqual(order[0], "cpp_fused")
         self.assertEqual(order[-3:], ["cpp_fused", "wait_stream", "cpp_fused"])
         self.assertRegex(code, r"with stream1:(\n +.*){1,3}cpp_fused")
+        torch._dynamo.reset()
+        with torch._inductor.config.patch(cpp_wrapper=True):
+            with self.assertRaisesRegex(Exception, "streams or events"):
+                torch.compile(function)(x, torch.xpu.Stream())
 
     @needs_two
     def test_second_device(self):

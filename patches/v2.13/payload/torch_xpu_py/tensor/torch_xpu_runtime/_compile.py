@@ -12,6 +12,8 @@ import torch
 from torch._subclasses.fake_impls import register_op_impl
 from torch.nn.attention import SDPBackend
 
+from ._aoti import AOTIModelContainerRunnerXpu
+
 
 class _Finder:
     r"""A finder of modules that finds none."""
@@ -38,4 +40,5 @@ def _attention_of_fake_tensors(
 def install() -> None:
     r"""Tells them, inductor later."""
     sys.meta_path.insert(0, _Finder)
+    torch._C._aoti.AOTIModelContainerRunnerXpu = AOTIModelContainerRunnerXpu
     register_op_impl(torch.ops.aten._fused_sdp_choice.default)(_attention_of_fake_tensors)

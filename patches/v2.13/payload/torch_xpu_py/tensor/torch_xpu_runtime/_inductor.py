@@ -20,6 +20,9 @@ Public is ``register_backend_for_device``. Private to PyTorch, and used here alo
 - When ``CppScheduling`` flushes, and whether a graph has nodes on several streams.
 - The method of ``PythonWrapperCodegen`` that writes the calls of kernels. It knows
   "xpu" as a device with Triton.
+- The methods of ``CppWrapperCpu``, for ``cpp_wrapper``, that write the calls of operators.
+  They call functions of C for each device, which a build without XPU has not got. Here
+  they are called by the dispatcher.
 """
 
 import functools
@@ -29,12 +32,14 @@ import torch
 from torch._inductor import config, ir, scheduler
 from torch._inductor.codegen.common import register_backend_for_device
 from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.codegen.wrapper import (
     PythonWrapperCodegen,
     SubgraphPythonWrapperCodegen,
 )
 from torch._inductor.lowering import lowerings
 from torch._inductor.utils import device_need_guard, GPU_TYPES
+from torch._inductor.virtualized import V
 
 
 def wait_for_stream(device: int) -> None:
@@ -73,6 +78,8 @@ class _Scheduling(CppScheduling):
         )
 
     def ready_to_flush(self) -> bool:
+        if self._uses_streams and V.graph.cpp_wrapper:
+            raise RuntimeError("cpp_wrapper knows no streams or events of XPU")
         return super().ready_to_flush() or self._uses_streams
 
 
@@ -84,7 +91,7 @@ class _Wrapper:
     ) -> None:
         if device.type == "xpu":
             _check_host_memory(device.index)
-            self.writeline(f"wait_for_stream({device.index})")  # type: ignore[attr-defined]
+            self.writeline(f"wait_for_stream({device.index}){self.ending}")  # type: ignore[attr-defined]
             # Written as on the CPU: after the wait the pointers are all it takes.
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(  # type: ignore[misc]
@@ -113,6 +120,97 @@ class _GraphWrapper(_Wrapper, PythonWrapperCodegen):
         self.imports.writeline("from torch_xpu_runtime._inductor import wait_for_stream")
 
 
+class _CppWrapper(_Wrapper, CppWrapperCpu):
+    r"""Of ``cpp_wrapper``: C++ also calls the kernels and the operators."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: PythonWrapperCodegen | None,
+        partition_signatures: Any = None,
+    ) -> PythonWrapperCodegen:
+        return _CppWrapper()
+
+    @staticmethod
+    def get_device_include_path_jit(device: str) -> str:
+        return CppWrapperCpu.get_device_include_path_jit("cpu")
+
+    def write_header(self) -> None:
+        if V.graph.aot_mode:
+            raise RuntimeError(
+                "AOTInductor cannot compile for XPU: move the exported program to the CPU "
+                'with torch.export.passes.move_to_device_pass(program, "cpu")'
+            )
+        for device in V.graph.device_idxs:  # of a cache, for another device
+            self.header.writeline(
+                f"import torch_xpu_runtime._inductor as xpu; xpu._check_host_memory({device})"
+            )
+        super().write_header()
+        self.header.splice(_CPP_HEADER)
+
+    def generate_extern_kernel_out(self, node: ir.ExternKernelOut) -> None:
+        if not self._call_operator(node, []):
+            super().generate_extern_kernel_out(node)
+
+    def generate_extern_kernel_alloc(self, node: ir.ExternKernelAlloc) -> None:
+        if not self._call_operator(node, [node]):
+            super().generate_extern_kernel_alloc(node)
+
+    def generate_scatter_fallback(self, node: ir.ScatterFallback) -> None:
+        x, *tensors = node.inputs
+        dim, *value = node.constant_args
+        if not self._call_operator(node, [], [x, dim, *tensors, *value]):
+            super().generate_scatter_fallback(node)
+
+    def _call_operator(
+        self, node: Any, outputs: list[Any], given: list[Any] | None = None
+    ) -> bool:
+        r"""Writes the call, unless it is for another device. There are no outputs of an
+        operator that writes to its arguments."""
+        operator, device = node.op_overload, node.get_device()
+        if operator is None or device is None or device.type != "xpu":
+            return False
+        arguments = given or [*node.inputs, *node.constant_args]
+        for argument in operator._schema.arguments[len(arguments) :]:
+            default = node if argument.is_out else argument.default_value
+            arguments.append(node.kwargs.get(argument.name, default))
+        names = [output.get_name() for output in outputs]
+        self.generate_fallback_kernel_with_runtime_lookup_boxed(
+            operator, arguments, names, outputs
+        )
+        return True
+
+    def generate_fallback_kernel(self, node: ir.FallbackKernel) -> None:
+        operator, device = node.op_overload, node.get_device()
+        if device is None or device.type != "xpu":
+            super().generate_fallback_kernel(node)
+            return
+        self.generate_fallback_kernel_with_runtime_lookup(
+            node.get_name(),
+            node.python_kernel_name,
+            lambda: [*node.codegen_args(), *node.codegen_kwargs()],
+            operator,
+            node.export_extern_kernel_node(),
+            node.outputs or node.mutation_outputs,
+        )
+
+
+_CPP_HEADER = """
+#include <c10/core/DeviceGuard.h>
+
+struct AOTIXpuGuard : c10::DeviceGuard {
+  explicit AOTIXpuGuard(int device) : c10::DeviceGuard({c10::kXPU, c10::DeviceIndex(device)}) {}
+};
+#define aoti_torch_xpu_view_dtype aoti_torch_cpu_view_dtype
+
+static void wait_for_stream(int device) {
+  const c10::impl::VirtualGuardImpl guard(c10::kXPU);
+  guard.synchronizeStream(guard.getStream({c10::kXPU, c10::DeviceIndex(device)}));
+}
+"""
+
+
 def _of_contiguous(lowering: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(lowering)
     def lower(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
@@ -138,4 +236,4 @@ scheduler.BaseSchedulerNode.is_cpu = _is_compiled_for_host  # type: ignore[metho
 config.xpu_backend = "cpp"  # type: ignore[assignment]
 for _operator in (torch.ops.aten.argmax.default, torch.ops.aten.argmin.default):
     lowerings[_operator] = _of_contiguous(lowerings[_operator])
-register_backend_for_device("xpu", _Scheduling, _GraphWrapper)
+register_backend_for_device("xpu", _Scheduling, _GraphWrapper, _CppWrapper)

@@ -89,6 +89,26 @@ class TestProfiler(TestCase):
         }
         self.assertEqual(len(names & {f"stream {row}" for row in rows}), 2)
 
+    def test_ranges_have_what_is_submitted_in_them(self):
+        """Whoever submits it: PyTorch's copy stands for the work of an extension."""
+        host = torch.ones(1 << 22).pin_memory()
+        x = torch.empty(1 << 22, device="xpu")
+        stream = torch.xpu.Stream()
+        with profile(activities=BOTH) as prof:
+            with stream, torch.profiler.record_function("outer"):
+                with torch.profiler.record_function("inner"):
+                    x.copy_(host, non_blocking=True)
+        trace = trace_of(prof)
+        (copy,) = on_device(trace)
+        ranges = {
+            event["name"]: event for event in trace if event.get("cat") == "gpu_user_annotation"
+        }
+        self.assertEqual({*ranges}, {"outer", "inner"})
+        for event in ranges.values():
+            self.assertEqual((event["pid"], event["tid"]), (copy["pid"], copy["tid"]))
+            self.assertLessEqual(event["ts"], copy["ts"] + 1)  # microseconds
+            self.assertGreaterEqual(event["ts"] + event["dur"] + 1, copy["ts"] + copy["dur"])
+
     def test_only_where_it_is_asked_for(self):
         x = torch.ones(8, device="xpu")
         x.cos()  # before it begins

@@ -4,10 +4,12 @@
 #include <ATen/xpu/detail/RecordWork.h>
 
 #include <c10/util/irange.h>
+#include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
 
+#include <list>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,6 +23,8 @@ namespace at::xpu::detail {
 namespace {
 
 using libkineto::ActivityType;
+
+const std::string kRange; // Kineto knows the names of ranges
 
 class Session final : public libkineto::IActivityProfilerSession {
  public:
@@ -67,8 +71,10 @@ class Session final : public libkineto::IActivityProfilerSession {
             {stream, stream, device, "stream " + std::to_string(stream)},
             record.begin);
       }
-      logger.handleGenericActivity(
-          activity(record, linkedActivity(int32_t(record.correlation))));
+      const auto* linked = linkedActivity(int32_t(record.correlation));
+      if (linked || !record.name.empty()) {
+        logger.handleGenericActivity(activity(record, linked));
+      }
     }
   }
 
@@ -94,6 +100,23 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
+  // The ranges of torch.profiler.record_function, on the stream that is current
+  // at their begin. They have also what others submit to it: SYCL does not tell
+  // of that work itself, see docs/stock-torch.md.
+  void pushUserCorrelationId(uint64_t id) final {
+    if (c10::xpu::XPUCachingAllocator::initialized()) {
+      const auto outer = exchangeWorkCorrelation(id);
+      ranges_.emplace_back(
+          RecordWork::By::Stream, kRange, c10::xpu::getCurrentXPUStream());
+      exchangeWorkCorrelation(outer);
+    }
+  }
+  void popUserCorrelationId() final {
+    if (!ranges_.empty()) {
+      ranges_.pop_back();
+    }
+  }
+
  private:
   static libkineto::DeviceInfo deviceInfo(int64_t device) {
     // Below the CPU's processes.
@@ -108,11 +131,13 @@ class Session final : public libkineto::IActivityProfilerSession {
   const libkineto::GenericTraceActivity& activity(
       const WorkRecord& record,
       const libkineto::ITraceActivity* linked) {
+    const bool is_range = record.name.empty();
     buffer_->emplace_activity(
         buffer_->span,
-        record.nbytes ? ActivityType::GPU_MEMCPY
-                      : ActivityType::CONCURRENT_KERNEL,
-        record.name);
+        is_range            ? ActivityType::GPU_USER_ANNOTATION
+            : record.nbytes ? ActivityType::GPU_MEMCPY
+                            : ActivityType::CONCURRENT_KERNEL,
+        is_range ? linked->name() : record.name);
     auto& activity = *buffer_->activities.back();
     activity.startTime = record.begin;
     activity.endTime = record.end;
@@ -130,9 +155,11 @@ class Session final : public libkineto::IActivityProfilerSession {
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_ =
       std::make_unique<libkineto::CpuTraceBuffer>();
   static thread_local std::vector<uint64_t> outer_;
+  static thread_local std::list<RecordWork> ranges_;
 };
 
 thread_local std::vector<uint64_t> Session::outer_;
+thread_local std::list<RecordWork> Session::ranges_;
 
 class Profiler final : public libkineto::IActivityProfiler {
  public:
@@ -143,7 +170,9 @@ class Profiler final : public libkineto::IActivityProfiler {
 
   const std::set<ActivityType>& availableActivities() const final {
     static const std::set<ActivityType> types = {
-        ActivityType::GPU_MEMCPY, ActivityType::CONCURRENT_KERNEL};
+        ActivityType::GPU_MEMCPY,
+        ActivityType::GPU_USER_ANNOTATION,
+        ActivityType::CONCURRENT_KERNEL};
     return types;
   }
 

@@ -4,6 +4,7 @@ Each process has half of the points. DistributedDataParallel averages the gradie
 that both have the same model.
 """
 
+import gc
 import sys
 import tempfile
 
@@ -44,6 +45,10 @@ def fit(rank, store, kind):
             f"{kind}, {PROCESSES} processes: y = {found[0]:.1f} x + {found[1]:.1f}, "
             f"{'the same' if same else 'not the same'} in each"
         )
+    # A thread of gloo that still lets go of a tensor while Python ends aborts the process.
+    # The group waits for its threads when nothing refers to it any more, as the model does.
+    del model, optimizer
+    gc.collect()
     dist.destroy_process_group()
 
 

@@ -18,7 +18,15 @@ namespace {
 
 using impl::DeviceAllocator;
 
+auto& out_of_memory_observers = *new std::vector<OutOfMemoryObserver>;
+std::mutex observers_mutex;
+
+// What `init` makes. It is never destroyed: memory may be freed while the
+// process ends, when the SYCL runtime is gone already.
 struct SyclBackend final : impl::MemoryBackend {
+  std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards; // by first ordinal
+  std::vector<std::unique_ptr<DeviceAllocator>> devices;
+
   void* allocate(DeviceIndex device, size_t size) override {
     constexpr size_t align = impl::kMinBlockSize;
     auto& raw = get_raw_device(device);
@@ -89,26 +97,34 @@ struct SyclBackend final : impl::MemoryBackend {
     return external ? optional<sycl::queue>(stream.queue()) : nullopt;
   }
 
-  void* outOfMemory(DeviceAllocator&, size_t size, XPUStream stream) override;
+  void* outOfMemory(size_t size, XPUStream stream) override {
+    // Other ordinals over the same card may have cached what is needed.
+    const DeviceIndex device = stream.device_index();
+    DeviceAllocator& allocator = *devices[device];
+    for (const auto& other : devices) {
+      if (other.get() != &allocator && &other->card == &allocator.card) {
+        other->emptyCache();
+        if (void* const ptr = allocator.allocate(size, stream, true)) {
+          return ptr;
+        }
+      }
+    }
+    std::unique_lock<std::mutex> lock(observers_mutex);
+    const auto observers = out_of_memory_observers;
+    lock.unlock();
+    const auto free = get_free_memory(device);
+    for (const auto& observer : observers) {
+      observer(device, size, allocator.card.total, free.value_or(0));
+    }
+    allocator.throwOutOfMemory(size, free);
+  }
 };
 
-// What `init` makes. It is never destroyed: memory may be freed while the
-// process ends, when the SYCL runtime is gone already.
-struct State {
-  SyclBackend backend;
-  impl::SharedState shared{backend};
-  std::array<impl::Card, C10_COMPILE_TIME_MAX_XPUS> cards; // by first ordinal
-  std::vector<std::unique_ptr<DeviceAllocator>> devices;
-};
-
-std::atomic<State*> state{nullptr};
+std::atomic<SyclBackend*> state{nullptr};
 std::mutex init_mutex;
 
-auto& out_of_memory_observers = *new std::vector<OutOfMemoryObserver>;
-std::mutex observers_mutex;
-
 DeviceAllocator& at(int device) {
-  State* const s = state.load(std::memory_order_acquire);
+  auto* const s = state.load(std::memory_order_acquire);
   TORCH_CHECK(
       s, "Call c10::xpu::XPUCachingAllocator::init(device_count) first");
   const auto index = static_cast<DeviceIndex>(device);
@@ -118,15 +134,17 @@ DeviceAllocator& at(int device) {
 
 template <class Visitor>
 void forEachDevice(Visitor visit) {
-  State* const s = state.load(std::memory_order_acquire);
-  for (size_t i = 0; s && !is_in_bad_fork() && i < s->devices.size(); ++i) {
-    visit(*s->devices[i], static_cast<DeviceIndex>(i));
+  auto* const s = state.load(std::memory_order_acquire);
+  if (s != nullptr && !is_in_bad_fork()) {
+    for (const auto& allocator : s->devices) {
+      visit(*allocator);
+    }
   }
 }
 
 impl::Block* findBlock(const void* ptr) {
-  const State* const s = state.load(std::memory_order_acquire);
-  auto* const block = s == nullptr ? nullptr : s->shared.table.find(ptr);
+  const auto* const s = state.load(std::memory_order_acquire);
+  auto* const block = s == nullptr ? nullptr : s->table.find(ptr);
   TORCH_CHECK(
       block,
       c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
@@ -135,34 +153,10 @@ impl::Block* findBlock(const void* ptr) {
 
 DeviceIndex ownerOf(void* ptr) {
   DeviceIndex owner = -1;
-  forEachDevice([&](DeviceAllocator& allocator, DeviceIndex i) {
-    owner = allocator.owns(ptr) ? i : owner;
+  forEachDevice([&](DeviceAllocator& allocator) {
+    owner = allocator.owns(ptr) ? allocator.device : owner;
   });
   return owner;
-}
-
-void* SyclBackend::outOfMemory(
-    DeviceAllocator& allocator,
-    size_t size,
-    XPUStream stream) {
-  // Other ordinals over the same card may have cached what is needed.
-  const DeviceIndex device = stream.device_index();
-  for (DeviceIndex i = 0; i < device_count(); ++i) {
-    if (i != device && get_root_device(i) == get_root_device(device)) {
-      at(i).emptyCache();
-      if (void* const ptr = allocator.allocate(size, stream, true)) {
-        return ptr;
-      }
-    }
-  }
-  std::unique_lock<std::mutex> lock(observers_mutex);
-  const auto observers = out_of_memory_observers;
-  lock.unlock();
-  const auto free = get_free_memory(device);
-  for (const auto& observer : observers) {
-    observer(device, size, allocator.card().total, free.value_or(0));
-  }
-  allocator.throwOutOfMemory(size, free);
 }
 
 struct NativeAllocator final : XPUAllocator {
@@ -188,9 +182,7 @@ struct NativeAllocator final : XPUAllocator {
   }
 
   void emptyCache(MempoolId_t mempool_id) override {
-    forEachDevice([&](auto& allocator, DeviceIndex) {
-      allocator.emptyCache(mempool_id);
-    });
+    forEachDevice([&](auto& each) { each.emptyCache(mempool_id); });
   }
 };
 
@@ -230,12 +222,12 @@ void init(int device_count) {
     return;
   }
   const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
-  auto s = std::make_unique<State>();
-  s->shared.config = impl::AllocatorConfig::parse(text == nullptr ? "" : text);
+  auto s = std::make_unique<SyclBackend>();
+  s->config = impl::AllocatorConfig::parse(text == nullptr ? "" : text);
   for (DeviceIndex i = 0; i < xpu::device_count(); ++i) {
     auto& card = s->cards[get_root_device(i)];
     card.total = get_device_properties(i).global_mem_size;
-    s->devices.push_back(std::make_unique<DeviceAllocator>(s->shared, card, i));
+    s->devices.push_back(std::make_unique<DeviceAllocator>(*s, card, i));
   }
   state = s.release();
   set_pointer_owner_lookup(&ownerOf);
@@ -245,18 +237,22 @@ bool initialized() {
   return state.load(std::memory_order_acquire) != nullptr;
 }
 
+void setTrace(TraceFn trace) {
+  impl::trace_fn = trace;
+}
+
 void setMemoryFraction(double fraction, int device) {
   TORCH_CHECK(
       fraction >= 0 && fraction <= 1, // false for NaN
       c10::str("The memory fraction for XPU device ", device, " is ", fraction),
       ", but must be from 0 to 1");
-  auto& card = at(device).card();
+  auto& card = at(device).card;
   card.limit = static_cast<size_t>(fraction * static_cast<double>(card.total));
   card.fraction = fraction;
 }
 
 double getMemoryFraction(int device) {
-  return at(device).card().fraction;
+  return at(device).card.fraction;
 }
 
 void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
@@ -289,9 +285,7 @@ void resetAccumulatedStats(int device) {
 
 std::vector<SegmentInfo> snapshot(const MempoolId_t& mempool_id) {
   std::vector<SegmentInfo> result;
-  forEachDevice([&](auto& allocator, DeviceIndex) {
-    allocator.snapshot(result, mempool_id);
-  });
+  forEachDevice([&](auto& each) { each.snapshot(result, mempool_id); });
   return result;
 }
 

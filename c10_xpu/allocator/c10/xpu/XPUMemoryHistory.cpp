@@ -1,9 +1,9 @@
 #include <c10/xpu/XPUMemoryHistory.h>
 
-#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -17,7 +17,7 @@ struct History {
   CreateContextFn recorder = nullptr;
   size_t max_entries = 0;
   RecordContext when = RecordContext::NEVER;
-  std::vector<TraceEvent::Action> skipped;
+  std::set<TraceEvent::Action> skipped;
   std::vector<std::deque<TraceEntry>> by_device;
   std::unordered_map<int64_t, std::shared_ptr<GatheredContext>> in_use;
   std::vector<std::function<void(const TraceEvent&)>> trackers;
@@ -35,7 +35,6 @@ void record(const TraceEvent& event) {
   if (!all.enabled) {
     return;
   }
-  const auto recorder = all.recorder;
   const auto when = all.when;
   const bool gathers = event.action == TraceEvent::FREE_REQUESTED
       ? when >= RecordContext::ALL
@@ -43,7 +42,8 @@ void record(const TraceEvent& event) {
           (event.action == TraceEvent::ALLOC ||
            event.action == TraceEvent::OOM);
   std::shared_ptr<GatheredContext> context;
-  if (gathers && recorder != nullptr) { // others hold locks, or have no caller
+  const auto recorder = gathers ? all.recorder : nullptr;
+  if (recorder != nullptr) { // other events hold locks, or have no caller
     lock.unlock();
     context = recorder();
     lock.lock();
@@ -56,9 +56,7 @@ void record(const TraceEvent& event) {
   } else if (event.action == TraceEvent::FREE_COMPLETED) {
     all.in_use.erase(event.addr);
   }
-  const auto& skipped = all.skipped;
-  if (std::find(skipped.begin(), skipped.end(), event.action) !=
-      skipped.end()) {
+  if (all.skipped.count(event.action) != 0) {
     return;
   }
   const auto device = static_cast<size_t>(event.device);
@@ -91,7 +89,7 @@ void recordHistory(
     all.recorder = context_recorder;
     all.max_entries = max_entries;
     all.when = when;
-    all.skipped = skipped;
+    all.skipped = {skipped.begin(), skipped.end()};
     if (clear) {
       all.by_device.clear();
     }
@@ -111,7 +109,6 @@ void attachTracker(std::function<void(const TraceEvent&)> tracker) {
 std::vector<std::vector<TraceEntry>> traces() {
   const std::lock_guard<std::mutex> guard(all.mutex);
   std::vector<std::vector<TraceEntry>> result;
-  result.reserve(all.by_device.size());
   for (const auto& entries : all.by_device) {
     result.emplace_back(entries.begin(), entries.end());
   }

@@ -50,14 +50,13 @@ class PluggableAllocator final : public XPUAllocator {
       return;
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto found = blocks_.find(ptr);
+    const auto block = blocks_.extract(ptr);
+    lock.unlock();
     TORCH_CHECK(
-        found != blocks_.end(),
+        block,
         c10::str("invalid XPU pointer: ", ptr, " was not allocated"),
         " by the pluggable XPU allocator");
-    const auto [size, stream] = found->second;
-    blocks_.erase(found);
-    lock.unlock();
+    const auto [size, stream] = block.mapped();
     free_(ptr, size, stream.device_index(), &stream.queue());
   }
 
@@ -78,8 +77,8 @@ inline void changeCurrentAllocator(
   TORCH_CHECK(allocator, "The XPU allocator cannot be null");
   set(allocator.get());
   // Its memory may be freed while the process ends.
-  static auto& kept = *new std::vector<std::shared_ptr<XPUAllocator>>;
-  kept.push_back(allocator);
+  [[maybe_unused]] static auto& kept =
+      *new std::shared_ptr<XPUAllocator>(allocator);
 }
 
 } // namespace c10::xpu::XPUCachingAllocator

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
-#include <thread>
 #include <vector>
 
 // The blocks of the XPU caching allocator, found by size or by address.
@@ -70,23 +69,6 @@ struct alignas(64) Block {
   }
 };
 
-/// Held for some ten nanoseconds, hardly ever by two threads at once; to lock a
-/// std::mutex would cost a third of an allocation.
-class SpinLock {
- public:
-  void lock() {
-    while (locked_.test_and_set(std::memory_order_acquire)) {
-      std::this_thread::yield();
-    }
-  }
-  void unlock() {
-    locked_.clear(std::memory_order_release);
-  }
-
- private:
-  std::atomic_flag locked_ = ATOMIC_FLAG_INIT;
-};
-
 /// The free blocks of one pool of one stream, in bins of equal width with a
 /// bitmap of those that are not empty. The last one has all that is larger.
 class FreeBlocks {
@@ -139,9 +121,6 @@ class FreeBlocks {
   static uint64_t after(uint64_t bits, size_t index) {
     return bits & ~(bit(index) | (bit(index) - 1));
   }
-  static size_t lowest(uint64_t bits) {
-    return static_cast<size_t>(__builtin_ctzll(bits));
-  }
 
   size_t binOf(size_t size) const {
     return std::min(size >> bin_shift_, kNumBins - 1);
@@ -170,10 +149,10 @@ class FreeBlocks {
       if (later == 0) {
         return 0;
       }
-      word = lowest(later);
+      word = __builtin_ctzll(later);
       bits = words_[word];
     }
-    return word * 64 + lowest(bits);
+    return word * 64 + __builtin_ctzll(bits);
   }
 
   const int bin_shift_;
@@ -195,28 +174,26 @@ class BlockTable {
   }
 
   Block* find(const void* ptr) const {
-    const Entry* const leaf = leafOf(ptr).load(std::memory_order_acquire);
-    return leaf ? leaf[indexOf(ptr)].load(std::memory_order_acquire) : nullptr;
+    const auto [number, index] = placeOf(ptr);
+    const Entry* const leaf = leaves_[number].load(std::memory_order_acquire);
+    return leaf ? leaf[index].load(std::memory_order_acquire) : nullptr;
   }
 
   /// `block` is about to be allocated. May throw std::bad_alloc.
   void insert(Block* block) {
-    auto& slot = leafOf(block->ptr);
-    Entry* leaf = slot.load(std::memory_order_acquire);
+    const auto [number, index] = placeOf(block->ptr);
+    Entry* leaf = leaves_[number].load(std::memory_order_acquire);
     if (leaf == nullptr) {
       // NOLINTBEGIN(cppcoreguidelines-no-malloc): calloc touches no page
       auto* made = static_cast<Entry*>(std::calloc(kLeafSize, sizeof(Entry)));
       if (made == nullptr) {
         throw std::bad_alloc();
       }
-      if (slot.compare_exchange_strong(leaf, made)) {
-        leaf = made;
-      } else {
-        std::free(made);
-      }
+      const bool is_first = leaves_[number].compare_exchange_strong(leaf, made);
+      is_first ? void(leaf = made) : std::free(made);
       // NOLINTEND(cppcoreguidelines-no-malloc)
     }
-    Entry& entry = leaf[indexOf(block->ptr)];
+    Entry& entry = leaf[index];
     if (entry.load(std::memory_order_relaxed) != block) {
       entry.store(block, std::memory_order_release);
     }
@@ -227,15 +204,13 @@ class BlockTable {
   static constexpr size_t kLeafSize = size_t{1} << 23; // 4 GiB of addresses
   static constexpr size_t kNumLeaves = size_t{1} << 18; // higher bits are alike
 
-  static size_t indexOf(const void* ptr) {
-    return reinterpret_cast<uintptr_t>(ptr) / kMinBlockSize % kLeafSize;
-  }
-  std::atomic<Entry*>& leafOf(const void* ptr) const {
-    const auto address = reinterpret_cast<uintptr_t>(ptr) / kMinBlockSize;
-    return leaves_[address / kLeafSize % kNumLeaves];
+  // The numbers of a leaf and of an entry in it.
+  static std::pair<size_t, size_t> placeOf(const void* ptr) {
+    const auto unit = reinterpret_cast<uintptr_t>(ptr) / kMinBlockSize;
+    return {unit / kLeafSize % kNumLeaves, unit % kLeafSize};
   }
 
-  mutable std::vector<std::atomic<Entry*>> leaves_{kNumLeaves};
+  std::vector<std::atomic<Entry*>> leaves_{kNumLeaves};
 };
 
 } // namespace c10::xpu::impl

@@ -1,27 +1,38 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 #include <c10/util/Optional.h>
+#include <c10/util/ScopeExit.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/util/llvmMathExtras.h>
 #include <c10/xpu/XPUAllocator.h>
 #include <c10/xpu/XPUMemoryStats.h>
 #include <c10/xpu/XPUStream.h>
 #include <c10/xpu/impl/XPUBlock.h>
+#include <c10/xpu/impl/XPUTrace.h>
 
 #include <sycl/queue.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <sstream>
+#include <thread>
 #include <vector>
 
 // The core of the XPU caching allocator: the memory of one device. A test can
 // put a model in place of the SYCL runtime, which it knows as MemoryBackend.
 
 namespace c10::xpu::impl {
+
+using namespace XPUCachingAllocator;
 
 /// A point in a stream. Returns whether the stream has passed it; with `wait`,
 /// waits for that first, unless a host task must end, which may wait for us.
@@ -49,24 +60,8 @@ struct StreamUse {
 };
 struct StreamUses : SmallVector<StreamUse, 2> {};
 
-class DeviceAllocator;
-
-/// What the allocator asks of the SYCL runtime. Errors are c10::Error.
-struct MemoryBackend {
-  virtual ~MemoryBackend() = default;
-  /// 512-byte aligned; null if there is not enough memory.
-  virtual void* allocate(DeviceIndex device, size_t size) = 0;
-  virtual void deallocate(DeviceIndex device, void* ptr) = 0;
-  /// A fence after everything that is enqueued; null if all of it is done.
-  virtual Fence fence(const StreamUse& use) = 0;
-  /// A copy of the queue of an external stream.
-  virtual optional<sycl::queue> externalQueue(XPUStream stream) = 0;
-  /// What an allocation returns that finds no memory.
-  virtual void* outOfMemory(DeviceAllocator&, size_t size, XPUStream) = 0;
-};
-
 /// The settings of PYTORCH_XPU_ALLOC_CONF: key:value pairs between commas.
-struct C10_XPU_API AllocatorConfig {
+struct AllocatorConfig {
   static constexpr size_t kUnlimited = ~size_t{0};
   /// No larger request can succeed, and rounding cannot overflow.
   static constexpr size_t kMaxRequest = size_t{1} << 60;
@@ -82,7 +77,42 @@ struct C10_XPU_API AllocatorConfig {
   double garbage_collection_threshold = 0;
 
   /// Raises an error that names the allowed keys or values.
-  static AllocatorConfig parse(std::string text);
+  static AllocatorConfig parse(std::string text) {
+    text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+    AllocatorConfig config;
+    std::istringstream options(text);
+    for (std::string option; std::getline(options, option, ',');) {
+      std::istringstream pair(option);
+      std::string key;
+      double number = 0;
+      std::getline(pair, key, ':');
+      if (!(pair >> number && pair.eof() && number < 1e12)) {
+        number = 0; // which is never allowed
+      }
+      const bool is_whole = number > 0 && number == std::trunc(number);
+      const size_t whole = is_whole ? size_t(number) : 0;
+      const auto require = [&](bool valid, const char* allowed) {
+        const auto quoted = c10::str("'", option, "' must be ", allowed);
+        TORCH_CHECK(valid, "PYTORCH_XPU_ALLOC_CONF: ", quoted);
+      };
+      if (key == "max_split_size_mb") {
+        config.max_split_size = whole << 20;
+        require(whole > kLargeBuffer >> 20, "a whole number greater than 20");
+      } else if (key == "roundup_power2_divisions") {
+        config.roundup_power2_divisions = whole;
+        require(llvm::isPowerOf2_64(whole), "a power of two (1, 2, 4, 8, ...)");
+      } else if (key == "garbage_collection_threshold") {
+        config.garbage_collection_threshold = number;
+        require(number > 0 && number < 1, "greater than 0 and less than 1");
+      } else {
+        require(
+            option.empty(),
+            "max_split_size_mb, roundup_power2_divisions or "
+            "garbage_collection_threshold, with a colon and a value");
+      }
+    }
+    return config;
+  }
 
   /// The size of the block for a request of `size` bytes, at most kMaxRequest.
   size_t roundSize(size_t size) const {
@@ -95,11 +125,24 @@ struct C10_XPU_API AllocatorConfig {
   }
 };
 
-/// What the allocators of all devices share.
-struct SharedState {
-  MemoryBackend& backend;
-  AllocatorConfig config{};
-  BlockTable table{};
+class DeviceAllocator;
+
+/// What the allocators of all devices share, and what they ask of the SYCL
+/// runtime. Errors are c10::Error.
+struct MemoryBackend {
+  virtual ~MemoryBackend() = default;
+  /// 512-byte aligned; null if there is not enough memory.
+  virtual void* allocate(DeviceIndex device, size_t size) = 0;
+  virtual void deallocate(DeviceIndex device, void* ptr) = 0;
+  /// A fence after everything that is enqueued; null if all of it is done.
+  virtual Fence fence(const StreamUse& use) = 0;
+  /// A copy of the queue of an external stream.
+  virtual optional<sycl::queue> externalQueue(XPUStream stream) = 0;
+  /// What an allocation returns that finds no memory.
+  virtual void* outOfMemory(size_t size, XPUStream stream) = 0;
+
+  AllocatorConfig config;
+  BlockTable table;
 };
 
 /// The memory of a card, which several ordinals may share. In bytes.
@@ -134,81 +177,847 @@ struct Pool {
   std::function<bool(XPUStream)> filter = nullptr;
 };
 
-class C10_XPU_API DeviceAllocator {
+// Note [Exact peaks]
+// ~~~~~~~~~~~~~~~~~~
+// A peak of a device is the maximum over time of a sum over its streams. With a
+// shared counter every allocation of every thread would write the same cache
+// line. Instead each stream is granted part of what lies between the sum and
+// the known peak, and counts down what room is left of its grant. As long as no
+// room is below zero, the sum is not above the peak. An operation that leaves
+// one below zero ends with settle(): with all streams locked the sum is known,
+// the peak is raised to it if it is higher, and what lies between the two is
+// granted anew.
+
+using Guard = std::lock_guard<std::recursive_mutex>;
+using StreamLock = std::lock_guard<StreamBlocks>;
+
+enum Counter : size_t {
+  kAllocation,
+  kActive,
+  kInactiveSplit,
+  kAllocatedBytes,
+  kActiveBytes,
+  kInactiveSplitBytes,
+  kRequestedBytes,
+  kOversizeAllocation,
+  kSegment,
+  kReservedBytes,
+  kOversizeSegment,
+  kNumCounters
+};
+using Counts = std::array<int64_t, kNumCounters>;
+using CountsByType = std::array<Counts, 3>; // by StatType
+
+constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
+
+inline size_t typeOf(bool is_small) {
+  return size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+}
+
+// Calls visit(stat, counter, type) for all statistics.
+template <class Visitor>
+void forEachStat(DeviceStats& stats, Visitor visit) {
+  const auto visitTypes = [&](StatArray& array, Counter counter) {
+    for (size_t type = 0; type < array.size(); ++type) {
+      visit(array[type], counter, type);
+    }
+  };
+  visitTypes(stats.allocation, kAllocation);
+  visitTypes(stats.active, kActive);
+  visitTypes(stats.inactive_split, kInactiveSplit);
+  visitTypes(stats.allocated_bytes, kAllocatedBytes);
+  visitTypes(stats.active_bytes, kActiveBytes);
+  visitTypes(stats.inactive_split_bytes, kInactiveSplitBytes);
+  visitTypes(stats.requested_bytes, kRequestedBytes);
+  visit(stats.oversize_allocations, kOversizeAllocation, kAggregate);
+  visitTypes(stats.segment, kSegment);
+  visitTypes(stats.reserved_bytes, kReservedBytes);
+  visit(stats.oversize_segments, kOversizeSegment, kAggregate);
+}
+
+inline std::atomic<TraceFn> trace_fn{nullptr};
+
+inline void checkPool(bool ok, MempoolId_t id, const char* problem) {
+  const auto name = c10::str("The XPU pool (", id.first, ", ", id.second, ") ");
+  TORCH_CHECK(ok, name, problem);
+}
+
+// Whether a request about one private pool, or {0, 0} for all, is about this.
+inline bool isOf(const Pool& pool, MempoolId_t asked) {
+  return asked == MempoolId_t() || asked == pool.id;
+}
+
+inline void link(Block* left, Block* right) {
+  left->next = right;
+  if (right != nullptr) {
+    right->prev = left;
+  }
+}
+
+/// The blocks of one stream of one device, or of all its external queues, in
+/// one pool.
+struct StreamBlocks {
+  DeviceAllocator& device;
+  Pool& pool;
+  const XPUStream stream; // for external queues, the device's default
+  const StreamId id; // or kExternalStreams
+  const size_t max_split_size; // of the settings
+
+  // A lock that guards what follows. It is held for some ten nanoseconds,
+  // hardly ever by two threads at once; a std::mutex would cost a third of an
+  // allocation.
+  std::atomic_flag locked = ATOMIC_FLAG_INIT;
+  // See Note [Exact peaks]. What the blocks amount to is `granted` - `room`.
+  CountsByType granted{};
+  CountsByType room{};
+  bool is_over = false; // some room is below zero
+  CountsByType increased{}; // of each pool: by increases since settle()
+  // The large ones, and the small ones, with one size to a bin.
+  std::array<FreeBlocks, 2> free_blocks{FreeBlocks(16), FreeBlocks(9)};
+  std::deque<Block> blocks{}; // which do not move
+  Block* unused = nullptr;
+
+  // Tells those who record what the allocator does.
+  void trace(TraceEvent::Action action, const void* ptr, size_t size) const {
+    const auto at = reinterpret_cast<uintptr_t>(ptr);
+    const TraceFn fn = trace_fn.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(fn != nullptr)) {
+      fn({action,
+          stream.device_index(),
+          int64_t(at),
+          int64_t(size),
+          id,
+          pool.id});
+    }
+    if (action == TraceEvent::ALLOC) {
+      impl::trace(&TraceHooks::trace_gpu_memory_allocation, at);
+    } else if (action == TraceEvent::FREE_REQUESTED) {
+      impl::trace(&TraceHooks::trace_gpu_memory_deallocation, at);
+    }
+  }
+
+  void lock() {
+    while (locked.test_and_set(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+  }
+  void unlock();
+
+  // The caller of the following holds the lock.
+
+  // Adds what a block contributes to the counters, or takes it away. A block
+  // that is free and not split contributes nothing.
+  C10_ALWAYS_INLINE
+  void add(Counts& counts, int64_t times, const Block& block) const {
+    const int64_t bytes = times * static_cast<int64_t>(block.size);
+    if (block.state == BlockState::Free) {
+      counts[kInactiveSplit] += block.isSplit() ? times : 0;
+      counts[kInactiveSplitBytes] += block.isSplit() ? bytes : 0;
+      return;
+    }
+    counts[kActive] += times;
+    counts[kActiveBytes] += bytes;
+    if (block.state == BlockState::Allocated) {
+      counts[kAllocation] += times;
+      counts[kAllocatedBytes] += bytes;
+      counts[kRequestedBytes] +=
+          times * static_cast<int64_t>(block.client.requested_size);
+      counts[kOversizeAllocation] += block.size >= max_split_size ? times : 0;
+    }
+  }
+
+  // Inline and unrolled, so that the counts stay in registers.
+  C10_ALWAYS_INLINE void charge(bool is_small, const Counts& by) {
+    const size_t pool = typeOf(is_small);
+    int64_t signs = 0;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kNumCounters; ++i) {
+      signs |= room[pool][i] -= by[i];
+      signs |= room[kAggregate][i] -= by[i];
+      increased[pool][i] += std::max<int64_t>(by[i], 0);
+    }
+    is_over |= signs < 0;
+  }
+
+  void addSegment(Counts& counts, int64_t times, size_t size) const {
+    counts[kSegment] += times;
+    counts[kReservedBytes] += times * static_cast<int64_t>(size);
+    counts[kOversizeSegment] += size >= max_split_size ? times : 0;
+  }
+
+  int64_t amount(size_t type, Counter counter) const {
+    return granted[type][counter] - room[type][counter];
+  }
+
+  Block* newBlock(char* ptr, size_t size, bool is_small) {
+    Block* block = unused;
+    if (block == nullptr) {
+      block = &blocks.emplace_back();
+      block->owner = this;
+    } else {
+      unused = block->free_list.next;
+    }
+    block->ptr = ptr;
+    block->size = size;
+    block->is_small = is_small;
+    block->state = BlockState::Free;
+    return block;
+  }
+
+  void recycle(Block* block) {
+    block->state = BlockState::Unused;
+    block->prev = block->next = nullptr;
+    block->free_list = {nullptr, std::exchange(unused, block)};
+  }
+
+  // Makes a block free and merges it with its neighbours.
+  void free(Block* block, uint32_t now) {
+    FreeBlocks& free = free_blocks[block->is_small];
+    Counts by{};
+    add(by, -1, *block);
+    block->state = BlockState::Free;
+    for (Block* neighbour : {block->prev, block->next}) {
+      if (neighbour != nullptr && neighbour->state == BlockState::Free) {
+        add(by, -1, *neighbour);
+        free.erase(neighbour);
+        Block* const second = neighbour == block->prev ? block : neighbour;
+        block = neighbour == block->prev ? neighbour : block;
+        block->size += second->size;
+        link(block, second->next);
+        recycle(second);
+      }
+    }
+    block->freed_at = now;
+    add(by, 1, *block);
+    free.insert(block);
+    charge(block->is_small, by);
+  }
+
+  // Client code freed the block, but streams may still use it.
+  void setPending(Block* block) {
+    auto*& uses = block->client.uses;
+    uses = uses == nullptr ? new StreamUses : uses;
+    Counts by{};
+    add(by, -1, *block);
+    block->state = BlockState::PendingFree;
+    add(by, 1, *block);
+    charge(block->is_small, by);
+  }
+
+  C10_ALWAYS_INLINE
+  void checkAllocated(const Block* block, const void* ptr) const {
+    TORCH_CHECK(
+        block->ptr == ptr && block->state == BlockState::Allocated,
+        c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
+  }
+};
+
+class DeviceAllocator {
  public:
-  DeviceAllocator(SharedState& shared, Card& card, DeviceIndex device)
-      : shared_(shared), card_(card), device_(device) {}
+  DeviceAllocator(MemoryBackend& backend, Card& card, DeviceIndex device)
+      : card(card), device(device), backend_(backend) {}
+
+  Card& card;
+  const DeviceIndex device;
 
   /// At least `size` bytes, not 0. Where there is not enough memory even after
   /// the cache was given back: null for `may_fail`, else it is outOfMemory.
-  void* allocate(size_t size, XPUStream stream, bool may_fail = false);
+  void* allocate(size_t requested, XPUStream stream, bool may_fail = false) {
+    const StreamId id = stream.id();
+    StreamBlocks* blocks = id >= 0 && id < num_direct_
+        ? direct_[id].load(std::memory_order_acquire)
+        : nullptr;
+    std::unique_lock<std::recursive_mutex> guard; // see Note [Private pools]
+    if (C10_UNLIKELY(blocks == nullptr)) {
+      guard = std::unique_lock<std::recursive_mutex>(mutex_);
+      blocks = &blocksOf(stream);
+    }
+    if (C10_UNLIKELY(has_pending_.load(std::memory_order_relaxed))) {
+      processPending(/*wait=*/false, /*most=*/1);
+    }
+    Block* block = nullptr;
+    if (C10_LIKELY(requested <= AllocatorConfig::kMaxRequest)) {
+      const size_t size = backend_.config.roundSize(requested);
+      block = allocateCached(*blocks, size, requested);
+      if (C10_UNLIKELY(block == nullptr)) {
+        block = allocateSlow(*blocks, size, requested);
+      }
+    }
+    if (C10_UNLIKELY(block == nullptr)) {
+      return may_fail ? nullptr : backend_.outOfMemory(requested, stream);
+    }
+    if (C10_UNLIKELY(blocks->id == kExternalStreams)) {
+      recordStream(block, block->ptr, stream); // see Note [Stream uses]
+    }
+    block->owner->trace(TraceEvent::ALLOC, block->ptr, block->size);
+    reportToProfiler(block->ptr, static_cast<int64_t>(block->size));
+    return block->ptr;
+  }
+
   /// Frees the block that starts at `ptr`, of whichever device.
-  static void free(Block* block, void* ptr);
-  static void recordStream(Block* block, void* ptr, XPUStream stream);
+  static void free(Block* block, void* ptr) {
+    StreamBlocks& blocks = *block->owner;
+    // That it was asked for is traced before the memory can be someone else's.
+    const bool traced = trace_fn.load(std::memory_order_relaxed) != nullptr ||
+        c10::impl::GPUTrace::get_trace() != nullptr;
+    int64_t size = 0;
+    bool later = false;
+    {
+      const StreamLock guard(blocks);
+      blocks.checkAllocated(block, ptr);
+      size = static_cast<int64_t>(block->size);
+      later = traced || block->client.uses != nullptr;
+      later ? blocks.setPending(block)
+            : blocks.free(block, blocks.device.epoch_);
+    }
+    if (C10_UNLIKELY(later)) {
+      const auto finish =
+          c10::make_scope_exit([&] { blocks.device.freeLater(block); });
+      blocks.trace(TraceEvent::FREE_REQUESTED, ptr, size_t(size));
+    }
+    blocks.device.reportToProfiler(ptr, -size);
+  }
+
+  static void recordStream(Block* block, void* ptr, XPUStream stream) {
+    StreamBlocks& blocks = *block->owner;
+    auto& backend = blocks.device.backend_;
+    StreamUse use{stream, backend.externalQueue(stream), nullptr};
+    const StreamLock guard(blocks);
+    blocks.checkAllocated(block, ptr);
+    if (stream.id() == blocks.id && stream == blocks.stream) {
+      return;
+    }
+    auto*& uses = block->client.uses;
+    uses = uses == nullptr ? new StreamUses : uses;
+    if (std::find(uses->begin(), uses->end(), use) == uses->end()) {
+      uses->push_back(std::move(use));
+    }
+  }
 
   /// Of one private pool, or for {0, 0} all; not of private pools in use.
-  void emptyCache(MempoolId_t pool = {});
-  XPUCachingAllocator::DeviceStats stats();
-  void resetPeakStats();
-  void resetAccumulatedStats();
-  /// Adds the segments of one private pool, or for {0, 0} all.
-  void snapshot(
-      std::vector<XPUCachingAllocator::SegmentInfo>& result,
-      MempoolId_t pool = {});
-  /// Whether an address lies in a segment of this device.
-  bool owns(const void* ptr);
-  Card& card() {
-    return card_;
+  void emptyCache(MempoolId_t pool = {}) {
+    const Guard guard(mutex_);
+    processPending(/*wait=*/true);
+    releaseIdle(0, pool);
   }
-  [[noreturn]] void throwOutOfMemory(size_t size, optional<size_t> free);
+
+  C10_NOINLINE DeviceStats stats() {
+    const Guard guard(mutex_);
+    settle();
+    DeviceStats stats = stats_;
+    stats.max_split_size = static_cast<int64_t>(backend_.config.max_split_size);
+    return stats;
+  }
+
+  void resetPeakStats() {
+    const Guard guard(mutex_);
+    forEachStat(stats_, [](Stat& stat, auto...) { stat.peak = 0; });
+    settle();
+  }
+
+  void resetAccumulatedStats() {
+    const Guard guard(mutex_);
+    settle();
+    forEachStat(
+        stats_, [](Stat& stat, auto...) { stat.allocated = stat.freed = 0; });
+    stats_.num_alloc_retries = stats_.num_ooms = 0;
+  }
+
+  /// Adds the segments of one private pool, or for {0, 0} all.
+  void snapshot(std::vector<SegmentInfo>& result, MempoolId_t pool = {}) {
+    const Guard guard(mutex_);
+    std::sort(segments_.begin(), segments_.end(), [](auto& a, auto& b) {
+      return a.first->ptr < b.first->ptr;
+    });
+    for (const auto& [first, size] : segments_) {
+      StreamBlocks& blocks = *first->owner;
+      if (!isOf(blocks.pool, pool)) {
+        continue;
+      }
+      SegmentInfo segment;
+      segment.device = device;
+      segment.address = reinterpret_cast<int64_t>(first->ptr);
+      segment.total_size = static_cast<int64_t>(size);
+      segment.stream = blocks.id;
+      segment.owner_private_pool_id = blocks.pool.id;
+      const StreamLock guard(blocks);
+      segment.is_large = !first->is_small;
+      for (const Block* block = first; block != nullptr; block = block->next) {
+        BlockInfo info;
+        info.size = static_cast<int64_t>(block->size);
+        info.active = block->state != BlockState::Free;
+        info.allocated = block->state == BlockState::Allocated;
+        if (info.allocated) {
+          info.requested_size = int64_t(block->client.requested_size);
+          segment.allocated_size += info.size;
+        }
+        segment.requested_size += info.requested_size;
+        segment.active_size += info.active ? info.size : 0;
+        segment.blocks.push_back(info);
+      }
+      result.push_back(std::move(segment));
+    }
+  }
+
+  /// Whether an address lies in a segment of this device.
+  bool owns(const void* ptr) {
+    const Guard guard(mutex_);
+    return std::any_of(segments_.begin(), segments_.end(), [&](auto& segment) {
+      const char* const start = segment.first->ptr;
+      return start <= ptr && ptr < start + segment.second;
+    });
+  }
+
+  [[noreturn]] void throwOutOfMemory(size_t size, optional<size_t> free) {
+    if (const TraceFn fn = trace_fn) {
+      fn({TraceEvent::OOM, device, 0, static_cast<int64_t>(size), 0, {}});
+    }
+    reportToProfiler(nullptr, static_cast<int64_t>(size));
+    const Guard guard(mutex_);
+    ++stats_.num_ooms;
+    const DeviceStats now = stats();
+    const size_t limit = card.limit;
+    const auto mib = [](auto bytes) {
+      std::ostringstream text;
+      text.precision(2);
+      text << std::fixed << static_cast<double>(bytes) / (1 << 20) << " MiB";
+      return text.str();
+    };
+    TORCH_CHECK_WITH(
+        OutOfMemoryError,
+        false,
+        c10::str("XPU out of memory. Tried to allocate ", mib(size)),
+        c10::str(" (xpu:", int{device}, "; ", mib(card.total)),
+        " total capacity; ",
+        mib(now.allocated_bytes[kAggregate].current),
+        " already allocated; ",
+        free ? mib(*free) : "unknown",
+        " free; ",
+        mib(now.reserved_bytes[kAggregate].current),
+        " reserved in total by PyTorch; limit ",
+        limit == AllocatorConfig::kUnlimited ? "not set" : mib(limit),
+        "). If much more is reserved than allocated, try max_split_size_mb in "
+        "PYTORCH_XPU_ALLOC_CONF");
+  }
 
   // See XPUCachingAllocator.h.
-  void createOrIncrefPool(
+
+  Pool& createOrIncrefPool(
       MempoolId_t id,
-      XPUCachingAllocator::XPUAllocator* allocator,
-      bool use_on_oom);
+      XPUAllocator* allocator = nullptr,
+      bool use_on_oom = false) {
+    const Guard guard(mutex_);
+    checkPool(id != MempoolId_t(), id, "is not private");
+    Pool* pool = findPool(id);
+    for (size_t i = 1; pool == nullptr && i < pools_.size(); ++i) {
+      pool = pools_[i].isGone() ? &pools_[i] : nullptr;
+    }
+    if (pool == nullptr) {
+      pool = &pools_.emplace_back();
+    }
+    if (pool->isGone()) {
+      const bool own = allocator != GetAllocator(kXPU); // not the native one
+      *pool = {id, own ? allocator : nullptr, use_on_oom};
+    }
+    ++pool->use_count;
+    return *pool;
+  }
+
   void beginAllocateToPool(
       MempoolId_t id,
-      std::function<bool(XPUStream)> filter);
-  void endAllocateToPool(MempoolId_t id);
-  void releasePool(MempoolId_t id);
-  int getPoolUseCount(MempoolId_t id);
+      std::function<bool(XPUStream)> filter) {
+    const Guard guard(mutex_);
+    const Pool* const old = findPool(id);
+    checkPool(!old || !old->filter, id, "is being allocated to already");
+    Pool& pool = createOrIncrefPool(id);
+    pool.filter = std::move(filter);
+    filtered_.push_back(&pool);
+    num_direct_ = 0;
+  }
+
+  void endAllocateToPool(MempoolId_t id) {
+    const Guard guard(mutex_);
+    Pool& pool = poolInUse(id);
+    checkPool(bool(pool.filter), id, "is not being allocated to");
+    filtered_.erase(std::find(filtered_.begin(), filtered_.end(), &pool));
+    pool.filter = nullptr;
+    num_direct_ = filtered_.empty() ? kNumDirect : 0;
+  }
+
+  void releasePool(MempoolId_t id) {
+    const Guard guard(mutex_);
+    Pool& pool = poolInUse(id);
+    checkPool(pool.use_count > 1 || !pool.filter, id, "is being allocated to");
+    --pool.use_count;
+  }
+
+  int getPoolUseCount(MempoolId_t id) {
+    const Guard guard(mutex_);
+    const Pool* const pool = findPool(id);
+    return pool == nullptr ? 0 : pool->use_count;
+  }
 
  private:
   friend struct StreamBlocks;
-  friend class StreamLock;
 
-  StreamBlocks& blocksOf(const XPUStream& stream);
-  C10_HIDDEN Block* allocateCached(
-      StreamBlocks&,
-      size_t size,
-      size_t requested);
-  C10_HIDDEN Block* allocateSlow(StreamBlocks&, size_t size, size_t requested);
-  C10_HIDDEN Block* allocateSegment(
-      StreamBlocks&,
-      size_t size,
-      size_t requested);
-  C10_HIDDEN size_t segmentSize(size_t size) const;
-  C10_HIDDEN void* obtain(const StreamBlocks&, size_t size);
-  void freeLater(Block* block);
-  void processPending(bool wait, size_t most = ~size_t{0});
-  template <class Filter>
-  void releaseIdle(size_t target, Filter filter);
-  void release(Block* segment);
+  // A block from the cache; null if none fits.
+  Block* allocateCached(StreamBlocks& blocks, size_t size, size_t requested) {
+    const StreamLock guard(blocks);
+    Block* const block = blocks.free_blocks[size <= kSmallSize].find(size);
+    if (C10_UNLIKELY(block == nullptr)) {
+      return nullptr;
+    }
+    // An oversize block serves only requests of about its size.
+    const size_t most = blocks.max_split_size;
+    if (C10_UNLIKELY(block->size >= most) &&
+        (size < most || block->size - size >= kLargeBuffer)) {
+      return nullptr;
+    }
+    return take(blocks, block, size, requested);
+  }
 
-  Pool* findPool(MempoolId_t id);
-  Pool& poolInUse(MempoolId_t id);
-  C10_HIDDEN void countSegment(
-      StreamBlocks&,
+  // Allocates a free block, unless it is oversize without what is beyond
+  // `size`. The lock of the stream is held.
+  C10_ALWAYS_INLINE Block* take(
+      StreamBlocks& blocks,
+      Block* block,
       size_t size,
-      bool is_small,
-      int64_t by);
-  C10_HIDDEN void settle() noexcept;
-  C10_HIDDEN void reportToProfiler(void* ptr, int64_t size);
+      size_t requested,
+      Counts by = {}) {
+    FreeBlocks& free = blocks.free_blocks[block->is_small];
+    const bool whole =
+        block->size == size || block->size >= blocks.max_split_size;
+    backend_.table.insert(block); // raises before anything is changed,
+    Block* const rest = whole // as does this
+        ? nullptr
+        : blocks.newBlock(
+              block->ptr + size, block->size - size, block->is_small);
+    if (by[kSegment] == 0) { // a new segment is in no list
+      blocks.add(by, -1, *block);
+      free.erase(block);
+    }
+    if (rest != nullptr) {
+      link(rest, block->next);
+      link(block, rest);
+      block->size = size;
+      blocks.add(by, 1, *rest);
+      free.insert(rest);
+    }
+    block->state = BlockState::Allocated;
+    block->client = {requested, nullptr};
+    blocks.add(by, 1, *block);
+    blocks.charge(block->is_small, by);
+    return block;
+  }
 
-  SharedState& shared_;
-  Card& card_;
-  const DeviceIndex device_;
+  // Several times what is needed, up to a part of what is reserved, so that
+  // segments are few, and their blocks merge to serve other sizes.
+  C10_ALWAYS_INLINE size_t segmentSize(size_t size) const {
+    if (size <= kSmallSize) {
+      return kSmallBuffer;
+    }
+    const size_t most = backend_.config.max_split_size;
+    const size_t wanted = most == AllocatorConfig::kUnlimited
+        ? std::min(reserved_ / 8, kMaxGrowth) / size * size
+        : size;
+    const size_t rounded = roundUp(std::max(wanted, size), kRoundLarge);
+    // A segment that rounding makes oversize could not serve the request.
+    return size < most && rounded >= most ? size : rounded;
+  }
+
+  // Memory from the pool's allocator or the runtime; null if it or the limit of
+  // the card refuses.
+  C10_ALWAYS_INLINE void* obtain(const StreamBlocks& blocks, size_t size) {
+    size_t reserved = card.reserved;
+    do {
+      if (reserved + size > card.limit) {
+        return nullptr;
+      }
+    } while (!card.reserved.compare_exchange_weak(reserved, reserved + size));
+    auto undo = c10::make_scope_exit([&] { card.reserved -= size; });
+    void* ptr = nullptr;
+    if (blocks.pool.allocator != nullptr) {
+      try {
+        ptr = allocateFrom(*blocks.pool.allocator, size, blocks.stream);
+      } catch (const OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
+      }
+    } else {
+      ptr = backend_.allocate(device, size);
+    }
+    if (ptr != nullptr) {
+      undo.release();
+    }
+    return ptr;
+  }
+
+  // A block at the start of a new segment, after garbage is collected.
+  C10_ALWAYS_INLINE
+  Block* allocateSegment(StreamBlocks& blocks, size_t size, size_t requested) {
+    const double part = backend_.config.garbage_collection_threshold;
+    if (part > 0) {
+      const auto all = std::min(card.limit.load(), card.total);
+      releaseIdle(size_t(part * double(all)));
+    }
+    const bool is_small = size <= kSmallSize;
+    size_t segment = segmentSize(size);
+    void* ptr = obtain(blocks, segment);
+    const size_t least = is_small ? segment : roundUp(size, kRoundLarge);
+    if (ptr == nullptr && segment > least) {
+      segment = least;
+      ptr = obtain(blocks, segment);
+    }
+    if (ptr == nullptr) {
+      return nullptr;
+    }
+    blocks.trace(TraceEvent::SEGMENT_ALLOC, ptr, segment);
+    ++stats_.num_device_alloc;
+    ++blocks.pool.num_segments;
+    reserved_ += segment;
+    const StreamLock guard(blocks);
+    Block* const block =
+        blocks.newBlock(static_cast<char*>(ptr), segment, is_small);
+    Counts by{};
+    blocks.addSegment(by, 1, segment);
+    take(blocks, block, size, requested, by);
+    segments_.emplace_back(block, segment);
+    return block;
+  }
+
+  C10_ALWAYS_INLINE
+  Block* allocateSlow(StreamBlocks& blocks, size_t size, size_t requested) {
+    const Guard guard(mutex_);
+    epoch_.store(epoch_ + 1, std::memory_order_relaxed);
+    for (const int attempt : {0, 1, 2}) {
+      if (has_pending_) {
+        processPending(/*wait=*/attempt != 0);
+      }
+      if (attempt != 0) { // first the cache of the stream, then of the device
+        releaseIdle(0, {}, attempt == 1 ? &blocks : nullptr);
+      }
+      Block* block = allocateCached(blocks, size, requested); // was freed since
+      if (block == nullptr) {
+        block = allocateSegment(blocks, size, requested);
+      }
+      if (block != nullptr) {
+        return block;
+      }
+      stats_.num_alloc_retries += attempt == 0 ? 1 : 0;
+    }
+    Block* block = nullptr; // the last resort: a private pool that allows it
+    for (const auto& each : streams_) {
+      if (block == nullptr && &blocks.pool == &pools_.front() &&
+          each->pool.use_on_oom && each->id == blocks.id) {
+        block = allocateCached(*each, size, requested);
+      }
+    }
+    return block;
+  }
+
+  // Completes a free, now or once no stream uses the block any more.
+  C10_NOINLINE void freeLater(Block* block) {
+    const Guard guard(mutex_);
+    pending_.push_front(block);
+    try {
+      processPending(/*wait=*/false, /*most=*/1);
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+      // The block stays pending. A later allocation submits the fence again,
+      // and raises if that fails.
+    }
+  }
+
+  C10_NOINLINE StreamBlocks& blocksOf(const XPUStream& stream) {
+    const bool external = backend_.externalQueue(stream).has_value();
+    const StreamId id = external ? kExternalStreams : stream.id();
+    const auto found = std::find_if(
+        filtered_.rbegin(), filtered_.rend(), [&](const Pool* each) {
+          return each->filter(stream);
+        });
+    Pool& pool = found == filtered_.rend() ? pools_.front() : **found;
+    for (const auto& blocks : streams_) {
+      if (blocks->id == id && &blocks->pool == &pool) {
+        return *blocks;
+      }
+    }
+    const Stream usual(Stream::DEFAULT, Device(kXPU, device));
+    const XPUStream own = external ? XPUStream(usual) : stream;
+    const size_t max_split_size = backend_.config.max_split_size;
+    streams_.emplace_back(
+        new StreamBlocks{*this, pool, own, id, max_split_size});
+    if (id >= 0 && id < kNumDirect && &pool == &pools_.front()) {
+      direct_[id].store(streams_.back().get(), std::memory_order_release);
+    }
+    return *streams_.back();
+  }
+
+  // Frees, of the `most` first pending blocks, those that no stream uses any
+  // more. Submits the fences that are missing.
+  C10_NOINLINE void processPending(bool wait, size_t most = ~size_t{0}) {
+    const Guard guard(mutex_);
+    const auto passed = [&](StreamUse& use) {
+      const bool idle = !use.fence && !(use.fence = backend_.fence(use));
+      return idle || use.fence(wait);
+    };
+    has_pending_ = true; // also if a fence raises
+    for (auto n = std::min(most, pending_.size()); n != 0; --n) {
+      Block* const block = pending_.front();
+      pending_.pop_front();
+      pending_.push_back(block);
+      StreamUses& uses = *block->client.uses;
+      for (auto use = uses.end(); use != uses.begin();) {
+        use = passed(*--use) ? uses.erase(use) : use;
+      }
+      if (uses.empty()) {
+        pending_.pop_back();
+        delete &uses;
+        block->owner->trace(
+            TraceEvent::FREE_COMPLETED, block->ptr, block->size);
+        const StreamLock guard(*block->owner);
+        block->owner->free(block, epoch_);
+      }
+    }
+    has_pending_ = !pending_.empty();
+  }
+
+  // Gives back segments, those idle for longest first, until no more than
+  // `target` bytes of the card are reserved.
+  void releaseIdle(
+      size_t target,
+      MempoolId_t pool = {},
+      const StreamBlocks* blocks = nullptr) {
+    std::vector<std::pair<int32_t, Block*>> idle;
+    for (const auto& segment : segments_) {
+      Block* const first = segment.first;
+      StreamBlocks& owner = *first->owner;
+      const StreamLock guard(owner);
+      if (first->isFreeSegment() && owner.pool.use_count == 0 &&
+          isOf(owner.pool, pool) && (blocks == nullptr || blocks == &owner)) {
+        idle.emplace_back(first->freed_at - epoch_, first);
+      }
+    }
+    std::sort(idle.begin(), idle.end());
+    for (const auto& entry : idle) {
+      if (card.reserved > target) {
+        release(entry.second);
+      }
+    }
+  }
+
+  // A block is free for reuse on its stream once client code has freed it, but
+  // may go back to the runtime only when the stream has done the work that used
+  // it.
+  void release(Block* segment) {
+    StreamBlocks& blocks = *segment->owner;
+    FreeBlocks& free_blocks = blocks.free_blocks[segment->is_small];
+    {
+      const StreamLock guard(blocks);
+      if (!segment->isFreeSegment()) {
+        return;
+      }
+      free_blocks.erase(segment);
+      segment->state = BlockState::PendingFree;
+    }
+    auto put_back = c10::make_scope_exit([&] {
+      const StreamLock guard(blocks);
+      segment->state = BlockState::Free;
+      free_blocks.insert(segment);
+    });
+    if (blocks.id != kExternalStreams) { // see Note [Stream uses]
+      const Fence fence = backend_.fence({blocks.stream, nullopt, nullptr});
+      if (fence && !fence(/*wait=*/true)) {
+        return;
+      }
+    }
+    void* const ptr = segment->ptr;
+    const size_t size = segment->size;
+    if (auto* own = blocks.pool.allocator) {
+      own->raw_delete(ptr);
+    } else {
+      backend_.deallocate(device, ptr);
+    }
+    put_back.release();
+    segments_.erase(
+        std::find(
+            segments_.begin(), segments_.end(), std::pair(segment, size)));
+    card.reserved -= size;
+    reserved_ -= size;
+    --blocks.pool.num_segments;
+    ++stats_.num_device_free;
+    blocks.trace(TraceEvent::SEGMENT_FREE, ptr, size);
+    const StreamLock guard(blocks);
+    Counts by{};
+    blocks.addSegment(by, -1, size);
+    blocks.charge(segment->is_small, by);
+    blocks.recycle(segment);
+  }
+
+  Pool* findPool(MempoolId_t id) {
+    const auto pool = std::find_if(
+        pools_.begin(), pools_.end(), [&](auto& p) { return p.id == id; });
+    return pool == pools_.end() ? nullptr : &*pool;
+  }
+
+  Pool& poolInUse(MempoolId_t id) {
+    Pool* const pool = findPool(id);
+    checkPool(pool != nullptr && pool->use_count > 0, id, "is not in use");
+    return *pool;
+  }
+
+  // See Note [Exact peaks]. Only streams that have blocks are granted room.
+  C10_NOINLINE void settle() noexcept {
+    const Guard guard(mutex_);
+    for (const auto& blocks : streams_) {
+      blocks->lock();
+    }
+    const auto shares = [](const auto& blocks) {
+      return blocks->amount(kAggregate, kActive) != 0;
+    };
+    const auto count = std::count_if(streams_.begin(), streams_.end(), shares);
+    forEachStat(stats_, [&](Stat& stat, Counter counter, size_t type) {
+      int64_t now = 0;
+      int64_t increase = 0;
+      for (const auto& blocks : streams_) {
+        now += blocks->amount(type, counter);
+        for (size_t pool = 1; pool < blocks->increased.size(); ++pool) {
+          increase += type == kAggregate || type == pool
+              ? blocks->increased[pool][counter]
+              : 0;
+        }
+      }
+      stat.allocated += increase;
+      stat.freed += increase - (now - stat.current);
+      stat.current = now;
+      stat.peak = std::max(stat.peak, now);
+      const auto share = (stat.peak - now) / std::max<int64_t>(count, 1);
+      for (const auto& blocks : streams_) {
+        const int64_t amount = blocks->amount(type, counter);
+        blocks->room[type][counter] = shares(blocks) ? share : 0;
+        blocks->granted[type][counter] = amount + blocks->room[type][counter];
+      }
+    });
+    for (const auto& blocks : streams_) {
+      blocks->increased = {};
+      blocks->is_over = false;
+      blocks->unlock();
+    }
+  }
+
+  void reportToProfiler(void* ptr, int64_t size) {
+    if (C10_LIKELY(!ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE)) ||
+        !memoryProfilingEnabled()) {
+      return;
+    }
+    const DeviceStats now = stats();
+    const int64_t allocated = now.allocated_bytes[kAggregate].current;
+    const int64_t reserved = now.reserved_bytes[kAggregate].current;
+    const Device where(kXPU, device);
+    if (ptr != nullptr) {
+      reportMemoryUsageToProfiler(ptr, size, allocated, reserved, where);
+    } else {
+      reportOutOfMemoryToProfiler(size, allocated, reserved, where);
+    }
+  }
+
+  MemoryBackend& backend_;
 
   // The runtime's own streams have small ids. Written under the mutex, read
   // without.
@@ -222,12 +1031,22 @@ class C10_XPU_API DeviceAllocator {
   // Guards everything below. Not taken on a hit; taken before the locks of
   // streams. Recursive, since giving memory back frees pending blocks.
   std::recursive_mutex mutex_;
-  std::vector<std::shared_ptr<StreamBlocks>> streams_;
+  std::vector<std::unique_ptr<StreamBlocks>> streams_;
   std::deque<Pool> pools_{1}; // which do not move
   std::vector<Pool*> filtered_; // those with a filter; the last is asked first
   std::deque<Block*> pending_; // freed by client code, but streams use them
-  std::vector<Block*> segments_; // their first blocks, in no order
-  XPUCachingAllocator::DeviceStats stats_; // those of blocks as of settle()
+  // Their first blocks and sizes, in no order.
+  std::vector<std::pair<Block*, size_t>> segments_;
+  size_t reserved_ = 0; // the sum of the sizes
+  DeviceStats stats_; // every Stat as of settle()
 };
+
+inline void StreamBlocks::unlock() { // see Note [Exact peaks]
+  const bool was_over = std::exchange(is_over, false);
+  locked.clear(std::memory_order_release);
+  if (C10_UNLIKELY(was_over)) {
+    device.settle();
+  }
+}
 
 } // namespace c10::xpu::impl

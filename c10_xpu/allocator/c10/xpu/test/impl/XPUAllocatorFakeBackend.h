@@ -29,6 +29,10 @@ class FakeBackend final : public impl::MemoryBackend {
  public:
   enum class Fault { None, Allocate, Deallocate, Fence, Complete, Wait };
 
+  explicit FakeBackend(const impl::AllocatorConfig& options = {}) {
+    config = options;
+  }
+
   /// Bytes that each device can really give.
   size_t capacity = size_t{64} << 30;
 
@@ -87,7 +91,7 @@ class FakeBackend final : public impl::MemoryBackend {
   optional<sycl::queue> externalQueue(XPUStream) override {
     return nullopt;
   }
-  void* outOfMemory(impl::DeviceAllocator&, size_t, XPUStream) override {
+  void* outOfMemory(size_t, XPUStream) override {
     return nullptr;
   }
 

@@ -37,7 +37,7 @@ constexpr int64_t mib(int64_t count) {
 // One device over the fake runtime.
 struct Device {
   explicit Device(const std::string& config = "")
-      : shared{backend, AllocatorConfig::parse(config)}, core(shared, card, 0) {
+      : backend(AllocatorConfig::parse(config)), core(backend, card, 0) {
     card.total = size_t{64} << 30;
   }
   Device(const Device&) = delete;
@@ -60,7 +60,7 @@ struct Device {
     DeviceAllocator::recordStream(find(ptr), ptr, fakeStream(stream));
   }
   Block* find(void* ptr) {
-    Block* const block = shared.table.find(ptr);
+    Block* const block = backend.table.find(ptr);
     TORCH_CHECK(block != nullptr, "no block");
     return block;
   }
@@ -86,7 +86,6 @@ struct Device {
   }
 
   FakeBackend backend;
-  SharedState shared;
   Card card;
   DeviceAllocator core;
 };

@@ -120,12 +120,12 @@ class Model {
  public:
   explicit Model(const Case& setup)
       : setup_(setup), config_(AllocatorConfig::parse(setup.config)) {
-    shared_.config = config_;
+    backend_.config = config_;
     backend_.capacity = setup.memory / 8 * 7; // less than the limit
     for (const auto i : c10::irange(kDevices)) {
       cards_[i].total = setup.memory;
       devices_.push_back(
-          std::make_unique<DeviceAllocator>(shared_, cards_[cardOf(i)], i));
+          std::make_unique<DeviceAllocator>(backend_, cards_[cardOf(i)], i));
     }
   }
 
@@ -386,7 +386,7 @@ class Model {
   }
 
   Block* find(void* ptr) {
-    Block* const block = shared_.table.find(ptr);
+    Block* const block = backend_.table.find(ptr);
     TORCH_CHECK(block != nullptr, "unknown pointer");
     return block;
   }
@@ -813,7 +813,6 @@ class Model {
   FakeBackend backend_;
   OwnAllocator own_{backend_};
   uint64_t num_pools_ = 0;
-  SharedState shared_{backend_};
   std::array<Card, kDevices> cards_;
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;
   std::array<size_t, kDevices> limits_{

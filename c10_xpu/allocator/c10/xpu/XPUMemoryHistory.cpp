@@ -109,6 +109,7 @@ void attachTracker(std::function<void(const TraceEvent&)> tracker) {
 std::vector<std::vector<TraceEntry>> traces() {
   const std::lock_guard<std::mutex> guard(all.mutex);
   std::vector<std::vector<TraceEntry>> result;
+  result.reserve(all.by_device.size());
   for (const auto& entries : all.by_device) {
     result.emplace_back(entries.begin(), entries.end());
   }

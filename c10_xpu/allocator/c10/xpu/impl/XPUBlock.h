@@ -99,8 +99,9 @@ class FreeBlocks {
     }
     const size_t bin = binOf(block->size);
     bins_[bin] = next;
-    if (next == nullptr && (words_[bin / 64] &= ~bit(bin)) == 0) {
-      summary_ &= ~bit(bin / 64);
+    if (next == nullptr) {
+      words_[bin / 64] &= ~bit(bin);
+      summary_ &= words_[bin / 64] == 0 ? ~bit(bin / 64) : ~uint64_t{0};
     }
   }
 

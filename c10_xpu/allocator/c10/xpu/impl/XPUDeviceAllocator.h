@@ -535,7 +535,7 @@ class DeviceAllocator {
         continue;
       }
       SegmentInfo segment;
-      segment.device = device;
+      segment.device = static_cast<int>(device);
       segment.address = reinterpret_cast<int64_t>(first->ptr);
       segment.total_size = static_cast<int64_t>(size);
       segment.stream = blocks.id;

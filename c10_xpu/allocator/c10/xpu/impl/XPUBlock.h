@@ -101,7 +101,9 @@ class FreeBlocks {
     bins_[bin] = next;
     if (next == nullptr) {
       words_[bin / 64] &= ~bit(bin);
-      summary_ &= words_[bin / 64] == 0 ? ~bit(bin / 64) : ~uint64_t{0};
+      if (words_[bin / 64] == 0) {
+        summary_ &= ~bit(bin / 64);
+      }
     }
   }
 

@@ -129,6 +129,15 @@ class Model {
     }
   }
 
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  ~Model() { // a run that fails leaves blocks in use behind
+    try {
+      finish();
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+    }
+  }
+
   // The error, or nothing.
   static std::optional<std::string> check(const Case& setup, const Run& run) {
     Model model(setup);

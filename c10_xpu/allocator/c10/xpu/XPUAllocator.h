@@ -26,9 +26,4 @@ struct C10_XPU_API XPUAllocator : public Allocator {
   DeleterFnPtr raw_deleter() const final;
 };
 
-/// Memory of an allocator that a private pool was given.
-inline void* allocateFrom(XPUAllocator& from, size_t nbytes, XPUStream stream) {
-  return from.raw_alloc_with_stream(nbytes, stream);
-}
-
 } // namespace c10::xpu::XPUCachingAllocator

@@ -1,5 +1,6 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 
+#include <c10/util/llvmMathExtras.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
@@ -10,16 +11,20 @@
 #include <sycl/usm.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <iomanip>
+#include <sstream>
 
 namespace c10::xpu::XPUCachingAllocator {
 
 namespace {
 
 using impl::DeviceAllocator;
+using impl::deviceAllocator;
 
+std::mutex mutex; // for init, and of the observers
 auto& out_of_memory_observers = *new std::vector<OutOfMemoryObserver>;
-std::mutex observers_mutex;
 
 // What `init` makes. It is never destroyed: memory may be freed while the
 // process ends, when the SYCL runtime is gone already.
@@ -29,11 +34,10 @@ struct SyclBackend final : impl::MemoryBackend {
 
   void* allocate(DeviceIndex device, size_t size) override {
     constexpr size_t align = impl::kMinBlockSize;
-    auto& raw = get_raw_device(device);
-    auto& context = get_device_context();
     void* ptr = nullptr;
     try {
-      ptr = sycl::aligned_alloc_device(align, size, raw, context);
+      ptr = sycl::aligned_alloc_device(
+          align, size, get_raw_device(device), get_device_context());
     } catch (const sycl::exception& error) {
       // Lack of memory is a null pointer or this code.
       if (error.code() != sycl::errc::memory_allocation) {
@@ -97,66 +101,91 @@ struct SyclBackend final : impl::MemoryBackend {
     return external ? optional<sycl::queue>(stream.queue()) : nullopt;
   }
 
-  void* outOfMemory(size_t size, XPUStream stream) override {
-    // Other ordinals over the same card may have cached what is needed.
-    const DeviceIndex device = stream.device_index();
-    DeviceAllocator& allocator = *devices[device];
-    for (const auto& other : devices) {
-      if (other.get() != &allocator && &other->card == &allocator.card) {
-        other->emptyCache();
-        if (void* const ptr = allocator.allocate(size, stream, true)) {
-          return ptr;
-        }
-      }
-    }
-    std::unique_lock<std::mutex> lock(observers_mutex);
+  std::string outOfMemory(DeviceAllocator& device, size_t size) override {
+    const size_t total = device.card.total;
+    const auto free = get_free_memory(device.device);
+    std::unique_lock<std::mutex> lock(mutex);
     const auto observers = out_of_memory_observers;
     lock.unlock();
-    const auto free = get_free_memory(device);
     for (const auto& observer : observers) {
-      observer(device, size, allocator.card.total, free.value_or(0));
+      observer(device.device, size, total, free.value_or(0));
     }
-    allocator.throwOutOfMemory(size, free);
+    const DeviceStats now = device.stats();
+    const auto mib = [](size_t bytes) { return double(bytes) / (1 << 20); };
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(2)
+         << "XPU out of memory. Tried to allocate " << mib(size)
+         << " MiB (xpu:" << int{device.device} << "; " << mib(total)
+         << " MiB total capacity; "
+         << mib(now.allocated_bytes[impl::kAggregate].current)
+         << " MiB already allocated; ";
+    free ? text << mib(*free) << " MiB free; " : text << "unknown free; ";
+    text
+        << mib(now.reserved_bytes[impl::kAggregate].current)
+        << " MiB reserved in total by PyTorch; limit "
+        << mib(std::min(total, device.card.limit.load()))
+        << " MiB). If much more is reserved than allocated, try max_split_size_mb "
+           "in PYTORCH_XPU_ALLOC_CONF";
+    return text.str();
   }
 };
 
 std::atomic<SyclBackend*> state{nullptr};
-std::mutex init_mutex;
 
-DeviceAllocator& at(int device) {
-  auto* const s = state.load(std::memory_order_acquire);
-  TORCH_CHECK(
-      s, "Call c10::xpu::XPUCachingAllocator::init(device_count) first");
-  const auto index = static_cast<DeviceIndex>(device);
-  impl::checkIndex(index == device ? index : DeviceIndex(-1)); // or forked
-  return *s->devices[device];
-}
-
-template <class Visitor>
-void forEachDevice(Visitor visit) {
-  auto* const s = state.load(std::memory_order_acquire);
-  if (s != nullptr && !is_in_bad_fork()) {
-    for (const auto& allocator : s->devices) {
-      visit(*allocator);
+// Raises an error that names the allowed keys and values.
+impl::AllocatorConfig parseConfig(std::string text) {
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  impl::AllocatorConfig config;
+  std::istringstream options(text);
+  for (std::string option; std::getline(options, option, ',');) {
+    std::istringstream pair(option);
+    std::string key;
+    double number = 0;
+    std::getline(pair, key, ':');
+    pair >> number;
+    number = pair.eof() && number > 0 && number < 1e12 ? number : 0; // wrong
+    const size_t whole = number == std::trunc(number) ? size_t(number) : 0;
+    if (key == "max_split_size_mb" && whole > impl::kLargeBuffer >> 20) {
+      config.max_split_size = whole << 20;
+    } else if (
+        key == "roundup_power2_divisions" && llvm::isPowerOf2_64(whole)) {
+      config.roundup_power2_divisions = whole;
+    } else if (
+        key == "garbage_collection_threshold" && number > 0 && number < 1) {
+      config.garbage_collection_threshold = number;
+    } else {
+      TORCH_CHECK(
+          option.empty(),
+          c10::str("PYTORCH_XPU_ALLOC_CONF: '", option, "' is none of "),
+          "max_split_size_mb:(a whole number greater than 20), "
+          "roundup_power2_divisions:(1, 2, 4, 8, ...), "
+          "garbage_collection_threshold:(greater than 0, less than 1)");
     }
   }
+  return config;
+}
+
+// None before init, and in a forked child.
+auto allDevices() {
+  auto* const s = state.load(std::memory_order_acquire);
+  using Devices = c10::ArrayRef<std::unique_ptr<DeviceAllocator>>;
+  return s == nullptr || is_in_bad_fork() ? Devices() : Devices(s->devices);
 }
 
 impl::Block* findBlock(const void* ptr) {
   const auto* const s = state.load(std::memory_order_acquire);
   auto* const block = s == nullptr ? nullptr : s->table.find(ptr);
-  TORCH_CHECK(
-      block,
-      c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
+  impl::checkAllocated(block != nullptr, ptr);
   return block;
 }
 
 DeviceIndex ownerOf(void* ptr) {
-  DeviceIndex owner = -1;
-  forEachDevice([&](DeviceAllocator& allocator) {
-    owner = allocator.owns(ptr) ? allocator.device : owner;
-  });
-  return owner;
+  for (const auto& each : allDevices()) {
+    if (each->owns(ptr)) {
+      return each->device;
+    }
+  }
+  return -1;
 }
 
 struct NativeAllocator final : XPUAllocator {
@@ -164,12 +193,12 @@ struct NativeAllocator final : XPUAllocator {
     if (size == 0) {
       return nullptr;
     }
-    return at(stream.device_index()).allocate(size, stream);
+    return deviceAllocator(stream.device_index()).allocate(size, stream);
   }
 
   void raw_delete(void* ptr) override {
     if (C10_LIKELY(ptr != nullptr && impl::known_count != impl::kForked)) {
-      impl::DeviceAllocator::free(findBlock(ptr), ptr);
+      DeviceAllocator::free(findBlock(ptr), ptr);
     }
   }
 
@@ -177,24 +206,19 @@ struct NativeAllocator final : XPUAllocator {
     // An empty tensor has no block. Memory with another deleter is not ours.
     if (ptr.get() && ptr.get_deleter() == raw_deleter() && !is_in_bad_fork()) {
       void* const start = ptr.get_context();
-      impl::DeviceAllocator::recordStream(findBlock(start), start, stream);
+      DeviceAllocator::recordStream(findBlock(start), start, stream);
     }
   }
 
   void emptyCache(MempoolId_t mempool_id) override {
-    forEachDevice([&](auto& each) { each.emptyCache(mempool_id); });
+    for (const auto& each : allDevices()) {
+      each->emptyCache(mempool_id);
+    }
   }
 };
 
 NativeAllocator native_allocator;
 REGISTER_ALLOCATOR(kXPU, &native_allocator);
-
-DeviceAllocator& poolsOf(DeviceIndex device) {
-  TORCH_CHECK(
-      get() == &native_allocator,
-      "Only the native XPU allocator has private pools");
-  return at(device);
-}
 
 } // namespace
 
@@ -217,13 +241,13 @@ void init(int device_count) {
       device_count >= 0 && device_count <= xpu::device_count(),
       c10::str("init of the XPU caching allocator for ", device_count),
       c10::str(" devices of ", int{xpu::device_count()}));
-  const std::lock_guard<std::mutex> guard(init_mutex);
+  const std::lock_guard<std::mutex> guard(mutex);
   if (state != nullptr) {
     return;
   }
   const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
   auto s = std::make_unique<SyclBackend>();
-  s->config = impl::AllocatorConfig::parse(text == nullptr ? "" : text);
+  s->config = parseConfig(text == nullptr ? "" : text);
   for (DeviceIndex i = 0; i < xpu::device_count(); ++i) {
     auto& card = s->cards[get_root_device(i)];
     card.total = get_device_properties(i).global_mem_size;
@@ -246,21 +270,20 @@ void setMemoryFraction(double fraction, int device) {
       fraction >= 0 && fraction <= 1, // false for NaN
       c10::str("The memory fraction for XPU device ", device, " is ", fraction),
       ", but must be from 0 to 1");
-  auto& card = at(device).card;
+  auto& card = deviceAllocator(device).card;
   card.limit = static_cast<size_t>(fraction * static_cast<double>(card.total));
   card.fraction = fraction;
 }
 
 double getMemoryFraction(int device) {
-  return at(device).card.fraction;
+  return deviceAllocator(device).card.fraction;
 }
 
 void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
   std::vector<SegmentInfo> segments;
-  at(device).snapshot(segments);
+  deviceAllocator(device).snapshot(segments);
   if (*largest_block == 0) {
-    *largest_block =
-        get_free_memory(static_cast<DeviceIndex>(device)).value_or(0);
+    *largest_block = get_free_memory(DeviceIndex(device)).value_or(0);
   }
   for (const auto& segment : segments) {
     for (const auto& block : segment.blocks) {
@@ -272,105 +295,45 @@ void cacheInfo(int device, size_t* cached_and_free, size_t* largest_block) {
 }
 
 DeviceStats getDeviceStats(int device) {
-  return at(device).stats();
+  return deviceAllocator(device).stats();
 }
 
 void resetPeakStats(int device) {
-  at(device).resetPeakStats();
+  deviceAllocator(device).resetPeakStats();
 }
 
 void resetAccumulatedStats(int device) {
-  at(device).resetAccumulatedStats();
+  deviceAllocator(device).resetAccumulatedStats();
 }
 
 std::vector<SegmentInfo> snapshot(const MempoolId_t& mempool_id) {
   std::vector<SegmentInfo> result;
-  forEachDevice([&](auto& each) { each.snapshot(result, mempool_id); });
+  for (const auto& each : allDevices()) {
+    each->snapshot(result, mempool_id);
+  }
   return result;
 }
 
 void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
-  const std::lock_guard<std::mutex> guard(observers_mutex);
+  const std::lock_guard<std::mutex> guard(mutex);
   out_of_memory_observers.push_back(std::move(observer));
-}
-
-void createOrIncrefPool(
-    DeviceIndex device,
-    MempoolId_t mempool_id,
-    XPUAllocator* allocator) {
-  poolsOf(device).createOrIncrefPool(mempool_id, allocator, false);
-}
-
-void beginAllocateToPool(
-    DeviceIndex device,
-    MempoolId_t mempool_id,
-    std::function<bool(sycl::queue*)> filter) {
-  poolsOf(device).beginAllocateToPool(mempool_id, [filter](XPUStream stream) {
-    return filter(&stream.queue());
-  });
-}
-
-void endAllocateToPool(DeviceIndex device, MempoolId_t mempool_id) {
-  poolsOf(device).endAllocateToPool(mempool_id);
-}
-
-void releasePool(DeviceIndex device, MempoolId_t mempool_id) {
-  poolsOf(device).releasePool(mempool_id);
-}
-
-int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id) {
-  return poolsOf(device).getPoolUseCount(mempool_id);
 }
 
 } // namespace c10::xpu::XPUCachingAllocator
 
-namespace c10::xpu {
+namespace c10::xpu::impl {
 
-MempoolId_t MemPool::graph_pool_handle(bool is_user_created) {
-  static std::atomic<CaptureId_t> user_created{0};
-  static std::atomic<CaptureId_t> captured{0};
-  return is_user_created ? MempoolId_t{0, ++user_created}
-                         : MempoolId_t{++captured, 0};
+bool isNative(const Allocator* allocator) {
+  return allocator == &native_allocator;
 }
 
-MemPool::MemPool(
-    XPUCachingAllocator::XPUAllocator* allocator,
-    bool is_user_created,
-    bool use_on_oom)
-    : allocator_(allocator),
-      is_user_created_(is_user_created),
-      id_(graph_pool_handle(is_user_created)),
-      device_(current_device()) {
-  auto& device = XPUCachingAllocator::poolsOf(device_);
-  device.createOrIncrefPool(id_, allocator_, use_on_oom);
+DeviceAllocator& deviceAllocator(int device) {
+  auto* const s = state.load(std::memory_order_acquire);
+  TORCH_CHECK(
+      s, "Call c10::xpu::XPUCachingAllocator::init(device_count) first");
+  const auto index = static_cast<DeviceIndex>(device);
+  impl::checkIndex(index == device ? index : DeviceIndex(-1)); // or forked
+  return *s->devices[device];
 }
 
-MemPool::~MemPool() {
-  if (is_in_bad_fork()) {
-    return;
-  }
-  try {
-    XPUCachingAllocator::releasePool(device_, id_);
-    XPUCachingAllocator::emptyCache(id_);
-  } catch (const std::exception& error) {
-    TORCH_WARN("A private pool of XPU memory was not released: ", error.what());
-  }
-}
-
-MempoolId_t MemPool::id() {
-  return id_;
-}
-
-XPUCachingAllocator::XPUAllocator* MemPool::allocator() {
-  return allocator_;
-}
-
-int MemPool::use_count() {
-  return XPUCachingAllocator::getPoolUseCount(device_, id_);
-}
-
-DeviceIndex MemPool::device() {
-  return device_;
-}
-
-} // namespace c10::xpu
+} // namespace c10::xpu::impl

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <c10/core/Allocator.h>
 #include <c10/xpu/XPUAllocator.h>
 #include <c10/xpu/XPUMacros.h>
 #include <c10/xpu/XPUMemoryStats.h>
@@ -15,10 +14,9 @@
 /// work that is enqueued there after a block was freed and allocated again runs
 /// after the work that used it before. For other streams there is recordStream.
 ///
-/// All functions may be called from any thread. Errors are c10::Error; lack of
-/// memory is c10::OutOfMemoryError. After an error the allocator is as it was
-/// before the call. In a forked child of a process that used XPU, allocating
-/// raises, and freeing does nothing: the memory is the parent's.
+/// All functions may be called from any thread. Errors are c10::Error, for lack
+/// of memory c10::OutOfMemoryError, and change nothing. In a forked child of a
+/// process that used XPU, allocating raises, and freeing does nothing.
 
 namespace c10::xpu::XPUCachingAllocator {
 
@@ -33,12 +31,11 @@ inline XPUAllocator* get() {
 /// Raises if `init` was called, since the native one may own memory then.
 C10_XPU_API void set(XPUAllocator* allocator);
 
-/// 512-byte aligned memory for the stream, on its device; for 0 bytes nullptr.
+/// 512-byte aligned memory for the stream, or for the current one of the
+/// current device; for 0 bytes nullptr.
 inline void* raw_alloc_with_stream(size_t nbytes, XPUStream stream) {
   return get()->raw_alloc_with_stream(nbytes, stream);
 }
-
-/// The same for the current stream of the current device.
 inline void* raw_alloc(size_t nbytes) {
   return raw_alloc_with_stream(nbytes, getCurrentXPUStream());
 }
@@ -56,10 +53,10 @@ inline void recordStream(const DataPtr& ptr, XPUStream stream) {
   get()->recordStream(ptr, stream);
 }
 
-/// Gives the segments that no block is allocated from back to the runtime, of
-/// all devices. Waits until the work that uses them is done; those whose work
-/// waits for a host task, which might wait for the caller, stay cached, and so
-/// do those of private pools in use. With an id: of that pool alone.
+/// Gives free segments, of all devices or one private pool, back to the runtime
+/// once the work that uses them is done. Those whose work waits for a host
+/// task, which might wait for the caller, stay, as do those of private pools in
+/// use.
 inline void emptyCache(MempoolId_t mempool_id = {}) {
   get()->emptyCache(mempool_id);
 }
@@ -100,58 +97,4 @@ using OutOfMemoryObserver = std::function<
     void(int device, size_t requested, size_t total, size_t free)>;
 C10_XPU_API void attachOutOfMemoryObserver(OutOfMemoryObserver observer);
 
-// A private pool is memory of a device that only requests sent to it get. Its
-// segments stay while it is in use, also if nothing is allocated from them.
-// Afterwards emptyCache gives the free ones back, as does an allocation that
-// would end in an OutOfMemoryError. Pools are named by a device and an id; to
-// name one that is not in use is an error.
-
-/// Uses a pool, which it makes if need be. Its segments come from `allocator`,
-/// which must outlive them, or for null from the SYCL runtime.
-C10_XPU_API void createOrIncrefPool(
-    DeviceIndex device,
-    MempoolId_t mempool_id,
-    XPUAllocator* allocator = nullptr);
-/// Uses a pool, and sends it the requests for which `filter` is true until
-/// endAllocateToPool; of several such pools, the last one gets them. A filter
-/// must not allocate: it is called with locks held.
-C10_XPU_API void beginAllocateToPool(
-    DeviceIndex device,
-    MempoolId_t mempool_id,
-    std::function<bool(sycl::queue*)> filter);
-C10_XPU_API void endAllocateToPool(DeviceIndex device, MempoolId_t mempool_id);
-/// Ends one use.
-C10_XPU_API void releasePool(DeviceIndex device, MempoolId_t mempool_id);
-/// 0 for a pool that does not exist.
-C10_XPU_API int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id);
-
 } // namespace c10::xpu::XPUCachingAllocator
-
-namespace c10::xpu {
-
-/// Uses a new pool of the current device while it lives. With `use_on_oom`, it
-/// also gets what would otherwise end in an OutOfMemoryError.
-struct C10_XPU_API MemPool {
-  MemPool(
-      XPUCachingAllocator::XPUAllocator* allocator = nullptr,
-      bool is_user_created = true,
-      bool use_on_oom = false);
-  MemPool(const MemPool&) = delete;
-  MemPool& operator=(const MemPool&) = delete;
-  ~MemPool();
-
-  MempoolId_t id();
-  XPUCachingAllocator::XPUAllocator* allocator();
-  int use_count();
-  DeviceIndex device();
-  /// An id that no pool has: {0, n} if `is_user_created`, else {n, 0}.
-  static MempoolId_t graph_pool_handle(bool is_user_created = true);
-
- private: // laid out as in PyTorch, whose headers programs may be compiled with
-  XPUCachingAllocator::XPUAllocator* allocator_;
-  [[maybe_unused]] bool is_user_created_;
-  MempoolId_t id_;
-  DeviceIndex device_;
-};
-
-} // namespace c10::xpu

@@ -15,18 +15,13 @@ namespace c10::xpu {
 using CaptureId_t = unsigned long long; // as PyTorch's
 using MempoolId_t = std::pair<CaptureId_t, CaptureId_t>;
 
-} // namespace c10::xpu
+namespace XPUCachingAllocator {
 
-namespace c10::xpu::XPUCachingAllocator {
-
-/// One statistic: its value now, its highest value since the last
-/// resetPeakStats, and the sums of all increases and of all decreases since the
-/// last resetAccumulatedStats.
 struct Stat {
   int64_t current = 0;
-  int64_t peak = 0;
-  int64_t allocated = 0;
-  int64_t freed = 0;
+  int64_t peak = 0; // the highest value since resetPeakStats
+  int64_t allocated = 0; // all increases since resetAccumulatedStats
+  int64_t freed = 0; // all decreases
 };
 
 enum struct StatType : uint64_t {
@@ -110,4 +105,6 @@ struct TraceEvent {
 using TraceFn = void (*)(const TraceEvent&);
 C10_XPU_API void setTrace(TraceFn trace);
 
-} // namespace c10::xpu::XPUCachingAllocator
+} // namespace XPUCachingAllocator
+
+} // namespace c10::xpu

@@ -61,6 +61,9 @@ struct alignas(64) Block {
 
   Block() : free_list{nullptr, nullptr} {}
 
+  bool isAllocated(const void* at) const {
+    return ptr == at && state == BlockState::Allocated;
+  }
   bool isSplit() const {
     return prev != nullptr || next != nullptr;
   }
@@ -147,15 +150,12 @@ class FreeBlocks {
   size_t nextNotEmpty(size_t bin) const {
     size_t word = bin / 64;
     uint64_t bits = after(words_[word], bin);
-    if (bits == 0) {
-      const uint64_t later = after(summary_, word);
-      if (later == 0) {
-        return 0;
-      }
+    const uint64_t later = after(summary_, word);
+    if (bits == 0 && later != 0) {
       word = __builtin_ctzll(later);
       bits = words_[word];
     }
-    return word * 64 + __builtin_ctzll(bits);
+    return bits == 0 ? 0 : word * 64 + __builtin_ctzll(bits);
   }
 
   const int bin_shift_;

@@ -7,7 +7,6 @@
 #include <c10/util/SmallVector.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/util/llvmMathExtras.h>
-#include <c10/xpu/XPUAllocator.h>
 #include <c10/xpu/XPUMemoryStats.h>
 #include <c10/xpu/XPUStream.h>
 #include <c10/xpu/impl/XPUBlock.h>
@@ -18,12 +17,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -76,44 +73,6 @@ struct AllocatorConfig {
   /// are given back before new ones are asked for. 0: off.
   double garbage_collection_threshold = 0;
 
-  /// Raises an error that names the allowed keys or values.
-  static AllocatorConfig parse(std::string text) {
-    text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
-    AllocatorConfig config;
-    std::istringstream options(text);
-    for (std::string option; std::getline(options, option, ',');) {
-      std::istringstream pair(option);
-      std::string key;
-      double number = 0;
-      std::getline(pair, key, ':');
-      if (!(pair >> number && pair.eof() && number < 1e12)) {
-        number = 0; // which is never allowed
-      }
-      const bool is_whole = number > 0 && number == std::trunc(number);
-      const size_t whole = is_whole ? size_t(number) : 0;
-      const auto require = [&](bool valid, const char* allowed) {
-        const auto quoted = c10::str("'", option, "' must be ", allowed);
-        TORCH_CHECK(valid, "PYTORCH_XPU_ALLOC_CONF: ", quoted);
-      };
-      if (key == "max_split_size_mb") {
-        config.max_split_size = whole << 20;
-        require(whole > kLargeBuffer >> 20, "a whole number greater than 20");
-      } else if (key == "roundup_power2_divisions") {
-        config.roundup_power2_divisions = whole;
-        require(llvm::isPowerOf2_64(whole), "a power of two (1, 2, 4, 8, ...)");
-      } else if (key == "garbage_collection_threshold") {
-        config.garbage_collection_threshold = number;
-        require(number > 0 && number < 1, "greater than 0 and less than 1");
-      } else {
-        require(
-            option.empty(),
-            "max_split_size_mb, roundup_power2_divisions or "
-            "garbage_collection_threshold, with a colon and a value");
-      }
-    }
-    return config;
-  }
-
   /// The size of the block for a request of `size` bytes, at most kMaxRequest.
   size_t roundSize(size_t size) const {
     if (roundup_power2_divisions != 0 &&
@@ -138,8 +97,8 @@ struct MemoryBackend {
   virtual Fence fence(const StreamUse& use) = 0;
   /// A copy of the queue of an external stream.
   virtual optional<sycl::queue> externalQueue(XPUStream stream) = 0;
-  /// What an allocation returns that finds no memory.
-  virtual void* outOfMemory(size_t size, XPUStream stream) = 0;
+  /// Tells who wants to know, and returns what the error says.
+  virtual std::string outOfMemory(DeviceAllocator& device, size_t size) = 0;
 
   AllocatorConfig config;
   BlockTable table;
@@ -148,9 +107,11 @@ struct MemoryBackend {
 /// The memory of a card, which several ordinals may share. In bytes.
 struct Card {
   size_t total = 0;
+  std::mutex mutex; // held while more is reserved
   std::atomic<size_t> reserved{0};
   std::atomic<size_t> limit{AllocatorConfig::kUnlimited};
   std::atomic<double> fraction{1}; // of the total, which the limit is
+  std::vector<DeviceAllocator*> devices; // its ordinals
 };
 
 // Note [Private pools]
@@ -163,12 +124,17 @@ struct Card {
 // Blocks are never destroyed, and so neither are pools: the next new pool gets
 // what is left of one that has no uses and no segments any more.
 
+struct PoolMemory { // without functions: of the SYCL runtime
+  std::function<void*(size_t size, XPUStream stream)> allocate; // may be null
+  std::function<void(void* ptr)> deallocate;
+};
+
 struct Pool {
   MempoolId_t id;
-  XPUCachingAllocator::XPUAllocator* allocator = nullptr; // the SYCL runtime
   bool use_on_oom = false; // by requests for the first pool
   int use_count = 0; // while it is not 0, the segments stay
   size_t num_segments = 0;
+  PoolMemory memory{};
 
   bool isGone() const {
     return use_count == 0 && num_segments == 0;
@@ -180,13 +146,11 @@ struct Pool {
 // Note [Exact peaks]
 // ~~~~~~~~~~~~~~~~~~
 // A peak of a device is the maximum over time of a sum over its streams. With a
-// shared counter every allocation of every thread would write the same cache
-// line. Instead each stream is granted part of what lies between the sum and
-// the known peak, and counts down what room is left of its grant. As long as no
-// room is below zero, the sum is not above the peak. An operation that leaves
-// one below zero ends with settle(): with all streams locked the sum is known,
-// the peak is raised to it if it is higher, and what lies between the two is
-// granted anew.
+// shared counter, all threads would write the same cache line. Instead each
+// stream is granted part of what lies between the sum and the known peak, and
+// counts down its room: while none is below zero, the sum is not above the
+// peak. An operation that leaves one below zero ends with settle(), which locks
+// all streams, raises the peak to the sum, and grants anew.
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 using StreamLock = std::lock_guard<StreamBlocks>;
@@ -209,10 +173,6 @@ using Counts = std::array<int64_t, kNumCounters>;
 using CountsByType = std::array<Counts, 3>; // by StatType
 
 constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
-
-inline size_t typeOf(bool is_small) {
-  return size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
-}
 
 // Calls visit(stat, counter, type) for all statistics.
 template <class Visitor>
@@ -242,11 +202,6 @@ inline void checkPool(bool ok, MempoolId_t id, const char* problem) {
   TORCH_CHECK(ok, name, problem);
 }
 
-// Whether a request about one private pool, or {0, 0} for all, is about this.
-inline bool isOf(const Pool& pool, MempoolId_t asked) {
-  return asked == MempoolId_t() || asked == pool.id;
-}
-
 inline void link(Block* left, Block* right) {
   left->next = right;
   if (right != nullptr) {
@@ -254,18 +209,16 @@ inline void link(Block* left, Block* right) {
   }
 }
 
-/// The blocks of one stream of one device, or of all its external queues, in
-/// one pool.
+/// The blocks of a stream, or of all external queues, of a device in a pool.
 struct StreamBlocks {
   DeviceAllocator& device;
   Pool& pool;
   const XPUStream stream; // for external queues, the device's default
   const StreamId id; // or kExternalStreams
-  const size_t max_split_size; // of the settings
+  const AllocatorConfig& config;
 
-  // A lock that guards what follows. It is held for some ten nanoseconds,
-  // hardly ever by two threads at once; a std::mutex would cost a third of an
-  // allocation.
+  // Guards what follows. Held for some ten nanoseconds, hardly ever by two
+  // threads at once; a std::mutex would cost a third of an allocation.
   std::atomic_flag locked = ATOMIC_FLAG_INIT;
   // See Note [Exact peaks]. What the blocks amount to is `granted` - `room`.
   CountsByType granted{};
@@ -282,12 +235,8 @@ struct StreamBlocks {
     const auto at = reinterpret_cast<uintptr_t>(ptr);
     const TraceFn fn = trace_fn.load(std::memory_order_acquire);
     if (C10_UNLIKELY(fn != nullptr)) {
-      fn({action,
-          stream.device_index(),
-          int64_t(at),
-          int64_t(size),
-          id,
-          pool.id});
+      const int gpu = stream.device_index();
+      fn({action, gpu, int64_t(at), int64_t(size), id, pool.id});
     }
     if (action == TraceEvent::ALLOC) {
       impl::trace(&TraceHooks::trace_gpu_memory_allocation, at);
@@ -322,13 +271,15 @@ struct StreamBlocks {
       counts[kAllocatedBytes] += bytes;
       counts[kRequestedBytes] +=
           times * static_cast<int64_t>(block.client.requested_size);
-      counts[kOversizeAllocation] += block.size >= max_split_size ? times : 0;
+      counts[kOversizeAllocation] +=
+          block.size >= config.max_split_size ? times : 0;
     }
   }
 
   // Inline and unrolled, so that the counts stay in registers.
   C10_ALWAYS_INLINE void charge(bool is_small, const Counts& by) {
-    const size_t pool = typeOf(is_small);
+    const auto pool =
+        size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
     int64_t signs = 0;
 #pragma GCC unroll 16
     for (size_t i = 0; i < kNumCounters; ++i) {
@@ -342,7 +293,7 @@ struct StreamBlocks {
   void addSegment(Counts& counts, int64_t times, size_t size) const {
     counts[kSegment] += times;
     counts[kReservedBytes] += times * static_cast<int64_t>(size);
-    counts[kOversizeSegment] += size >= max_split_size ? times : 0;
+    counts[kOversizeSegment] += size >= config.max_split_size ? times : 0;
   }
 
   int64_t amount(size_t type, Counter counter) const {
@@ -403,26 +354,25 @@ struct StreamBlocks {
     add(by, 1, *block);
     charge(block->is_small, by);
   }
-
-  C10_ALWAYS_INLINE
-  void checkAllocated(const Block* block, const void* ptr) const {
-    TORCH_CHECK(
-        block->ptr == ptr && block->state == BlockState::Allocated,
-        c10::str("invalid XPU pointer: ", ptr, " is not an allocated block"));
-  }
 };
+
+inline void checkAllocated(bool ok, const void* ptr) {
+  const char* const problem = " is not an allocated block";
+  TORCH_CHECK(ok, c10::str("invalid XPU pointer: ", ptr, problem));
+}
 
 class DeviceAllocator {
  public:
   DeviceAllocator(MemoryBackend& backend, Card& card, DeviceIndex device)
-      : card(card), device(device), backend_(backend) {}
+      : card(card), device(device), backend_(backend) {
+    card.devices.push_back(this);
+  }
 
   Card& card;
   const DeviceIndex device;
 
-  /// At least `size` bytes, not 0. Where there is not enough memory even after
-  /// the cache was given back: null for `may_fail`, else it is outOfMemory.
-  void* allocate(size_t requested, XPUStream stream, bool may_fail = false) {
+  /// At least `requested` bytes, which must not be 0.
+  void* allocate(size_t requested, XPUStream stream, bool is_retry = false) {
     const StreamId id = stream.id();
     StreamBlocks* blocks = id >= 0 && id < num_direct_
         ? direct_[id].load(std::memory_order_acquire)
@@ -444,7 +394,14 @@ class DeviceAllocator {
       }
     }
     if (C10_UNLIKELY(block == nullptr)) {
-      return may_fail ? nullptr : backend_.outOfMemory(requested, stream);
+      if (!is_retry && card.devices.size() > 1) {
+        guard = {}; // the other ordinals have locks of their own
+        for (DeviceAllocator* const each : card.devices) {
+          each->emptyCache();
+        }
+        return allocate(requested, stream, /*is_retry=*/true);
+      }
+      raiseOutOfMemory(*blocks, requested);
     }
     if (C10_UNLIKELY(blocks->id == kExternalStreams)) {
       recordStream(block, block->ptr, stream); // see Note [Stream uses]
@@ -464,7 +421,7 @@ class DeviceAllocator {
     bool later = false;
     {
       const StreamLock guard(blocks);
-      blocks.checkAllocated(block, ptr);
+      checkAllocated(block->isAllocated(ptr), ptr);
       size = static_cast<int64_t>(block->size);
       later = traced || block->client.uses != nullptr;
       later ? blocks.setPending(block)
@@ -483,7 +440,7 @@ class DeviceAllocator {
     auto& backend = blocks.device.backend_;
     StreamUse use{stream, backend.externalQueue(stream), nullptr};
     const StreamLock guard(blocks);
-    blocks.checkAllocated(block, ptr);
+    checkAllocated(block->isAllocated(ptr), ptr);
     if (stream.id() == blocks.id && stream == blocks.stream) {
       return;
     }
@@ -505,6 +462,7 @@ class DeviceAllocator {
     const Guard guard(mutex_);
     settle();
     DeviceStats stats = stats_;
+    stats.num_ooms = num_ooms_;
     stats.max_split_size = static_cast<int64_t>(backend_.config.max_split_size);
     return stats;
   }
@@ -518,9 +476,8 @@ class DeviceAllocator {
   void resetAccumulatedStats() {
     const Guard guard(mutex_);
     settle();
-    forEachStat(
-        stats_, [](Stat& stat, auto...) { stat.allocated = stat.freed = 0; });
-    stats_.num_alloc_retries = stats_.num_ooms = 0;
+    forEachStat(stats_, [](Stat& s, auto...) { s.allocated = s.freed = 0; });
+    stats_.num_alloc_retries = num_ooms_ = 0;
   }
 
   /// Adds the segments of one private pool, or for {0, 0} all.
@@ -531,7 +488,7 @@ class DeviceAllocator {
     });
     for (const auto& [first, size] : segments_) {
       StreamBlocks& blocks = *first->owner;
-      if (!isOf(blocks.pool, pool)) {
+      if (pool != MempoolId_t() && pool != blocks.pool.id) {
         continue;
       }
       SegmentInfo segment;
@@ -546,13 +503,13 @@ class DeviceAllocator {
         BlockInfo info;
         info.size = static_cast<int64_t>(block->size);
         info.active = block->state != BlockState::Free;
+        segment.active_size += info.active ? info.size : 0;
         info.allocated = block->state == BlockState::Allocated;
         if (info.allocated) {
-          info.requested_size = int64_t(block->client.requested_size);
           segment.allocated_size += info.size;
+          info.requested_size = int64_t(block->client.requested_size);
+          segment.requested_size += info.requested_size;
         }
-        segment.requested_size += info.requested_size;
-        segment.active_size += info.active ? info.size : 0;
         segment.blocks.push_back(info);
       }
       result.push_back(std::move(segment));
@@ -568,43 +525,11 @@ class DeviceAllocator {
     });
   }
 
-  [[noreturn]] void throwOutOfMemory(size_t size, optional<size_t> free) {
-    if (const TraceFn fn = trace_fn) {
-      fn({TraceEvent::OOM, device, 0, static_cast<int64_t>(size), 0, {}});
-    }
-    reportToProfiler(nullptr, static_cast<int64_t>(size));
-    const Guard guard(mutex_);
-    ++stats_.num_ooms;
-    const DeviceStats now = stats();
-    const size_t limit = card.limit;
-    const auto mib = [](auto bytes) {
-      std::ostringstream text;
-      text.precision(2);
-      text << std::fixed << static_cast<double>(bytes) / (1 << 20) << " MiB";
-      return text.str();
-    };
-    TORCH_CHECK_WITH(
-        OutOfMemoryError,
-        false,
-        c10::str("XPU out of memory. Tried to allocate ", mib(size)),
-        c10::str(" (xpu:", int{device}, "; ", mib(card.total)),
-        " total capacity; ",
-        mib(now.allocated_bytes[kAggregate].current),
-        " already allocated; ",
-        free ? mib(*free) : "unknown",
-        " free; ",
-        mib(now.reserved_bytes[kAggregate].current),
-        " reserved in total by PyTorch; limit ",
-        limit == AllocatorConfig::kUnlimited ? "not set" : mib(limit),
-        "). If much more is reserved than allocated, try max_split_size_mb in "
-        "PYTORCH_XPU_ALLOC_CONF");
-  }
-
-  // See XPUCachingAllocator.h.
+  // Private pools: see c10/xpu/XPUMemPool.h.
 
   Pool& createOrIncrefPool(
       MempoolId_t id,
-      XPUAllocator* allocator = nullptr,
+      PoolMemory memory = {},
       bool use_on_oom = false) {
     const Guard guard(mutex_);
     checkPool(id != MempoolId_t(), id, "is not private");
@@ -616,8 +541,7 @@ class DeviceAllocator {
       pool = &pools_.emplace_back();
     }
     if (pool->isGone()) {
-      const bool own = allocator != GetAllocator(kXPU); // not the native one
-      *pool = {id, own ? allocator : nullptr, use_on_oom};
+      *pool = {id, use_on_oom, 0, 0, std::move(memory)};
     }
     ++pool->use_count;
     return *pool;
@@ -653,8 +577,7 @@ class DeviceAllocator {
 
   int getPoolUseCount(MempoolId_t id) {
     const Guard guard(mutex_);
-    const Pool* const pool = findPool(id);
-    return pool == nullptr ? 0 : pool->use_count;
+    return findPool(id) == nullptr ? 0 : findPool(id)->use_count;
   }
 
  private:
@@ -668,7 +591,7 @@ class DeviceAllocator {
       return nullptr;
     }
     // An oversize block serves only requests of about its size.
-    const size_t most = blocks.max_split_size;
+    const size_t most = blocks.config.max_split_size;
     if (C10_UNLIKELY(block->size >= most) &&
         (size < most || block->size - size >= kLargeBuffer)) {
       return nullptr;
@@ -685,13 +608,12 @@ class DeviceAllocator {
       size_t requested,
       Counts by = {}) {
     FreeBlocks& free = blocks.free_blocks[block->is_small];
-    const bool whole =
-        block->size == size || block->size >= blocks.max_split_size;
     backend_.table.insert(block); // raises before anything is changed,
-    Block* const rest = whole // as does this
-        ? nullptr
-        : blocks.newBlock(
-              block->ptr + size, block->size - size, block->is_small);
+    Block* rest = nullptr;
+    if (block->size != size && block->size < blocks.config.max_split_size) {
+      const size_t left = block->size - size; // as does this
+      rest = blocks.newBlock(block->ptr + size, left, block->is_small);
+    }
     if (by[kSegment] == 0) { // a new segment is in no list
       blocks.add(by, -1, *block);
       free.erase(block);
@@ -727,27 +649,19 @@ class DeviceAllocator {
 
   // Memory from the pool's allocator or the runtime; null if it or the limit of
   // the card refuses.
-  C10_ALWAYS_INLINE void* obtain(const StreamBlocks& blocks, size_t size) {
-    size_t reserved = card.reserved;
-    do {
-      if (reserved + size > card.limit) {
-        return nullptr;
-      }
-    } while (!card.reserved.compare_exchange_weak(reserved, reserved + size));
-    auto undo = c10::make_scope_exit([&] { card.reserved -= size; });
-    void* ptr = nullptr;
-    if (blocks.pool.allocator != nullptr) {
-      try {
-        ptr = allocateFrom(*blocks.pool.allocator, size, blocks.stream);
-      } catch (const OutOfMemoryError&) { // NOLINT(bugprone-empty-catch)
-      }
-    } else {
-      ptr = backend_.allocate(device, size);
+  C10_ALWAYS_INLINE char* obtain(const StreamBlocks& blocks, size_t size) {
+    std::unique_lock<std::mutex> guard(card.mutex, std::defer_lock);
+    if (card.devices.size() > 1) {
+      guard.lock();
     }
-    if (ptr != nullptr) {
-      undo.release();
+    if (card.reserved + size > card.limit) {
+      return nullptr;
     }
-    return ptr;
+    const auto& own = blocks.pool.memory.allocate;
+    void* const ptr =
+        own ? own(size, blocks.stream) : backend_.allocate(device, size);
+    card.reserved += ptr == nullptr ? 0 : size;
+    return static_cast<char*>(ptr);
   }
 
   // A block at the start of a new segment, after garbage is collected.
@@ -760,7 +674,7 @@ class DeviceAllocator {
     }
     const bool is_small = size <= kSmallSize;
     size_t segment = segmentSize(size);
-    void* ptr = obtain(blocks, segment);
+    char* ptr = obtain(blocks, segment);
     const size_t least = is_small ? segment : roundUp(size, kRoundLarge);
     if (ptr == nullptr && segment > least) {
       segment = least;
@@ -774,8 +688,7 @@ class DeviceAllocator {
     ++blocks.pool.num_segments;
     reserved_ += segment;
     const StreamLock guard(blocks);
-    Block* const block =
-        blocks.newBlock(static_cast<char*>(ptr), segment, is_small);
+    Block* const block = blocks.newBlock(ptr, segment, is_small);
     Counts by{};
     blocks.addSegment(by, 1, segment);
     take(blocks, block, size, requested, by);
@@ -795,9 +708,7 @@ class DeviceAllocator {
         releaseIdle(0, {}, attempt == 1 ? &blocks : nullptr);
       }
       Block* block = allocateCached(blocks, size, requested); // was freed since
-      if (block == nullptr) {
-        block = allocateSegment(blocks, size, requested);
-      }
+      block = block ? block : allocateSegment(blocks, size, requested);
       if (block != nullptr) {
         return block;
       }
@@ -813,6 +724,14 @@ class DeviceAllocator {
     return block;
   }
 
+  [[noreturn]] void raiseOutOfMemory(const StreamBlocks& blocks, size_t size) {
+    blocks.trace(TraceEvent::OOM, nullptr, size);
+    reportToProfiler(nullptr, static_cast<int64_t>(size));
+    ++num_ooms_;
+    const auto text = backend_.outOfMemory(*this, size);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+  }
+
   // Completes a free, now or once no stream uses the block any more.
   C10_NOINLINE void freeLater(Block* block) {
     const Guard guard(mutex_);
@@ -820,30 +739,27 @@ class DeviceAllocator {
     try {
       processPending(/*wait=*/false, /*most=*/1);
     } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
-      // The block stays pending. A later allocation submits the fence again,
-      // and raises if that fails.
+      // It stays pending: a later allocation tries again, and raises.
     }
   }
 
   C10_NOINLINE StreamBlocks& blocksOf(const XPUStream& stream) {
     const bool external = backend_.externalQueue(stream).has_value();
     const StreamId id = external ? kExternalStreams : stream.id();
-    const auto found = std::find_if(
-        filtered_.rbegin(), filtered_.rend(), [&](const Pool* each) {
-          return each->filter(stream);
-        });
-    Pool& pool = found == filtered_.rend() ? pools_.front() : **found;
+    Pool* pool = &pools_.front();
+    for (Pool* const each : filtered_) {
+      pool = each->filter(stream) ? each : pool;
+    }
     for (const auto& blocks : streams_) {
-      if (blocks->id == id && &blocks->pool == &pool) {
+      if (blocks->id == id && &blocks->pool == pool) {
         return *blocks;
       }
     }
     const Stream usual(Stream::DEFAULT, Device(kXPU, device));
     const XPUStream own = external ? XPUStream(usual) : stream;
-    const size_t max_split_size = backend_.config.max_split_size;
-    streams_.emplace_back(
-        new StreamBlocks{*this, pool, own, id, max_split_size});
-    if (id >= 0 && id < kNumDirect && &pool == &pools_.front()) {
+    const auto& config = backend_.config;
+    streams_.emplace_back(new StreamBlocks{*this, *pool, own, id, config});
+    if (id >= 0 && id < kNumDirect && pool == &pools_.front()) {
       direct_[id].store(streams_.back().get(), std::memory_order_release);
     }
     return *streams_.back();
@@ -890,7 +806,8 @@ class DeviceAllocator {
       StreamBlocks& owner = *first->owner;
       const StreamLock guard(owner);
       if (first->isFreeSegment() && owner.pool.use_count == 0 &&
-          isOf(owner.pool, pool) && (blocks == nullptr || blocks == &owner)) {
+          (pool == MempoolId_t() || pool == owner.pool.id) &&
+          (blocks == nullptr || blocks == &owner)) {
         idle.emplace_back(first->freed_at - epoch_, first);
       }
     }
@@ -902,9 +819,8 @@ class DeviceAllocator {
     }
   }
 
-  // A block is free for reuse on its stream once client code has freed it, but
-  // may go back to the runtime only when the stream has done the work that used
-  // it.
+  // A block that client code has freed may be used again on its stream at once,
+  // but may go back to the runtime only when the stream has done its work.
   void release(Block* segment) {
     StreamBlocks& blocks = *segment->owner;
     FreeBlocks& free_blocks = blocks.free_blocks[segment->is_small];
@@ -929,11 +845,8 @@ class DeviceAllocator {
     }
     void* const ptr = segment->ptr;
     const size_t size = segment->size;
-    if (auto* own = blocks.pool.allocator) {
-      own->raw_delete(ptr);
-    } else {
-      backend_.deallocate(device, ptr);
-    }
+    const PoolMemory& own = blocks.pool.memory;
+    own.allocate ? own.deallocate(ptr) : backend_.deallocate(device, ptr);
     put_back.release();
     segments_.erase(
         std::find(
@@ -1019,12 +932,12 @@ class DeviceAllocator {
 
   MemoryBackend& backend_;
 
-  // The runtime's own streams have small ids. Written under the mutex, read
-  // without.
+  // For streams of the runtime, by id. Written under the mutex, read without.
   static constexpr StreamId kNumDirect = 512;
   std::array<std::atomic<StreamBlocks*>, kNumDirect> direct_{};
   std::atomic<StreamId> num_direct_{kNumDirect}; // 0 while a pool has a filter
   std::atomic<bool> has_pending_{false};
+  std::atomic<int64_t> num_ooms_{0};
   // Counts slow allocations: the clock of the garbage collection.
   std::atomic<uint32_t> epoch_{0};
 
@@ -1048,5 +961,11 @@ inline void StreamBlocks::unlock() { // see Note [Exact peaks]
     device.settle();
   }
 }
+
+// Of the caching allocator, which is the current one unless set() replaced it.
+
+bool isNative(const Allocator* allocator);
+/// Raises before init, in a forked child, and for an index of no device.
+DeviceAllocator& deviceAllocator(int device);
 
 } // namespace c10::xpu::impl

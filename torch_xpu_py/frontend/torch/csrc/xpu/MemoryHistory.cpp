@@ -1,6 +1,6 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/XPUMemoryHistory.h>
+#include <c10/xpu/XPUMemoryTools.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/python_compat.h>
 #include <torch/csrc/xpu/Bindings.h>

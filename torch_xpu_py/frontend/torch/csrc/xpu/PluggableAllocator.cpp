@@ -1,5 +1,5 @@
 #include <c10/xpu/XPUCachingAllocator.h>
-#include <c10/xpu/XPUPluggableAllocator.h>
+#include <c10/xpu/XPUMemoryTools.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/xpu/Bindings.h>
 #include <torch/csrc/xpu/Stream.h>

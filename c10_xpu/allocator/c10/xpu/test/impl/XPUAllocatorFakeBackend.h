@@ -91,8 +91,8 @@ class FakeBackend final : public impl::MemoryBackend {
   optional<sycl::queue> externalQueue(XPUStream) override {
     return nullopt;
   }
-  void* outOfMemory(size_t, XPUStream) override {
-    return nullptr;
+  std::string outOfMemory(impl::DeviceAllocator&, size_t) override {
+    return "out of memory";
   }
 
   // ---- for tests ----

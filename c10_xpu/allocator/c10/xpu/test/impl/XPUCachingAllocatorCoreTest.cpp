@@ -34,10 +34,16 @@ constexpr int64_t mib(int64_t count) {
   return count << 20;
 }
 
+AllocatorConfig splitUpTo(size_t size) {
+  AllocatorConfig config;
+  config.max_split_size = size;
+  return config;
+}
+
 // One device over the fake runtime.
 struct Device {
-  explicit Device(const std::string& config = "")
-      : backend(AllocatorConfig::parse(config)), core(backend, card, 0) {
+  explicit Device(const AllocatorConfig& config = {})
+      : backend(config), core(backend, card, 0) {
     card.total = size_t{64} << 30;
   }
   Device(const Device&) = delete;
@@ -47,11 +53,7 @@ struct Device {
   }
 
   void* allocate(size_t size, StreamId stream = 0) {
-    void* const ptr = core.allocate(size, fakeStream(stream));
-    if (ptr == nullptr) {
-      core.throwOutOfMemory(size, c10::nullopt);
-    }
-    return ptr;
+    return core.allocate(size, fakeStream(stream));
   }
   void free(void* ptr) {
     DeviceAllocator::free(find(ptr), ptr);
@@ -125,63 +127,21 @@ size_t randomSize(std::mt19937_64& random) {
 
 // ---- configuration ----
 
-TEST(XPUCachingAllocatorCoreTest, ConfigDefaults) {
-  const AllocatorConfig config = AllocatorConfig::parse("");
-  EXPECT_EQ(config.max_split_size, AllocatorConfig::kUnlimited);
-  EXPECT_EQ(config.roundup_power2_divisions, 0);
-  EXPECT_EQ(config.garbage_collection_threshold, 0);
-}
-
-TEST(XPUCachingAllocatorCoreTest, ConfigReadsAllKeys) {
-  const AllocatorConfig config = AllocatorConfig::parse(
-      " max_split_size_mb:21, roundup_power2_divisions : 8,"
-      "garbage_collection_threshold:0.75,");
-  EXPECT_EQ(config.max_split_size, 21 * kMiB);
-  EXPECT_EQ(config.roundup_power2_divisions, 8);
-  EXPECT_EQ(config.garbage_collection_threshold, 0.75);
-}
-
-TEST(XPUCachingAllocatorCoreTest, ConfigNamesWhatIsAllowed) {
-  const std::vector<std::pair<const char*, const char*>> wrong = {
-      {"max_split_mb:100", "max_split_size_mb"},
-      {"Max_split_size_mb:100", "roundup_power2_divisions"},
-      {":100", "garbage_collection_threshold"},
-      {"max_split_size_mb", "greater than 20"},
-      {"max_split_size_mb:", "greater than 20"},
-      {"max_split_size_mb:20", "greater than 20"},
-      {"max_split_size_mb:-1", "greater than 20"},
-      {"max_split_size_mb:64MB", "greater than 20"},
-      {"roundup_power2_divisions:0", "power of two"},
-      {"roundup_power2_divisions:3", "power of two"},
-      {"roundup_power2_divisions:4.5", "power of two"},
-      {"garbage_collection_threshold:0", "less than 1"},
-      {"garbage_collection_threshold:1", "less than 1"},
-      {"garbage_collection_threshold:nan", "less than 1"},
-      {"garbage_collection_threshold:0.5x", "less than 1"},
-  };
-  for (const auto& [text, allowed] : wrong) {
-    const std::string error =
-        errorOf([text = text] { AllocatorConfig::parse(text); });
-    EXPECT_CONTAINS(error, allowed) << text;
-    EXPECT_CONTAINS(error, "PYTORCH_XPU_ALLOC_CONF");
-  }
-}
-
 TEST(XPUCachingAllocatorCoreTest, RoundsSizes) {
   const AllocatorConfig plain;
   EXPECT_EQ(plain.roundSize(1), 512);
   EXPECT_EQ(plain.roundSize(512), 512);
   EXPECT_EQ(plain.roundSize(513), 1024);
   EXPECT_EQ(plain.roundSize(64 * kMiB), 64 * kMiB);
-  const AllocatorConfig quarters =
-      AllocatorConfig::parse("roundup_power2_divisions:4");
+  AllocatorConfig quarters;
+  quarters.roundup_power2_divisions = 4;
   EXPECT_EQ(quarters.roundSize(1200), 1536); // too small for divisions
   EXPECT_EQ(quarters.roundSize(4096), 4096);
   EXPECT_EQ(quarters.roundSize(4097), 5120);
   EXPECT_EQ(quarters.roundSize(7169), 8192);
-  EXPECT_EQ(
-      AllocatorConfig::parse("roundup_power2_divisions:1").roundSize(3 * kMiB),
-      4 * kMiB);
+  AllocatorConfig powers;
+  powers.roundup_power2_divisions = 1;
+  EXPECT_EQ(powers.roundSize(3 * kMiB), 4 * kMiB);
 }
 
 // ---- structures ----
@@ -499,16 +459,31 @@ TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromOtherStreams) {
   EXPECT_EQ(device.core.stats().num_alloc_retries, 1);
   EXPECT_EQ(device.core.stats().num_ooms, 0);
   const std::string error = errorOf([&] { device.allocate(8 * kMiB, 0); });
-  for (const char* part :
-       {"Tried to allocate 8.00 MiB",
-        "60.00 MiB already allocated",
-        "unknown free",
-        "60.00 MiB reserved",
-        "limit not set"}) {
-    EXPECT_CONTAINS(error, part);
-  }
+  EXPECT_CONTAINS(error, "out of memory");
+  EXPECT_EQ(device.core.stats().num_ooms, 1);
   device.free(ptr);
   EXPECT_NE(device.allocate(8 * kMiB, 0), nullptr);
+}
+
+// Each gives back what the other has cached, and must not hold its own lock.
+TEST(XPUCachingAllocatorCoreTest, OrdinalsOfOneCardRunOutOfMemoryAtOnce) {
+  FakeBackend backend;
+  Card card;
+  card.limit = card.total = 64 * kMiB;
+  DeviceAllocator first(backend, card, 0);
+  DeviceAllocator second(backend, card, 1);
+  for (DeviceAllocator* const core : {&first, &second}) {
+    // With a filter, an allocation looks up its blocks under the lock.
+    core->beginAllocateToPool({1, 0}, [](XPUStream) { return false; });
+  }
+  inThreads(2, [&](size_t thread) {
+    DeviceAllocator& core = thread == 0 ? first : second;
+    const auto stream = fakeStream(0, core.device);
+    for (int i = 0; i < 3000; ++i) {
+      EXPECT_THROW(core.allocate(80 * kMiB, stream), c10::OutOfMemoryError);
+    }
+  });
+  EXPECT_EQ(first.stats().num_ooms + second.stats().num_ooms, 6000);
 }
 
 TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromItsStreamFirst) {
@@ -521,7 +496,7 @@ TEST(XPUCachingAllocatorCoreTest, OutOfMemoryTakesFromItsStreamFirst) {
 }
 
 TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreNotSplit) {
-  Device device("max_split_size_mb:30");
+  Device device(splitUpTo(30 * kMiB));
   void* a = device.allocate(40 * kMiB);
   void* b = device.allocate(50 * kMiB);
   const DeviceStats before = device.core.stats();
@@ -539,7 +514,7 @@ TEST(XPUCachingAllocatorCoreTest, OversizeBlocksAreNotSplit) {
 // A segment is larger than the request, and so may be oversize although the
 // request is not.
 TEST(XPUCachingAllocatorCoreTest, RequestsJustBelowOversizeAreServed) {
-  Device device("max_split_size_mb:21");
+  Device device(splitUpTo(21 * kMiB));
   void* ptr = device.allocate(20 * kMiB + kMiB / 2);
   device.free(ptr);
   EXPECT_EQ(device.allocate(20 * kMiB + kMiB / 2), ptr);
@@ -547,7 +522,9 @@ TEST(XPUCachingAllocatorCoreTest, RequestsJustBelowOversizeAreServed) {
 }
 
 TEST(XPUCachingAllocatorCoreTest, GarbageIsCollectedOldestFirst) {
-  Device device("garbage_collection_threshold:0.5");
+  AllocatorConfig config;
+  config.garbage_collection_threshold = 0.5;
+  Device device(config);
   device.card.total = 100 * kMiB;
   void* old_block = device.allocate(20 * kMiB, 1);
   void* young_block = device.allocate(18 * kMiB, 2);
@@ -602,9 +579,8 @@ TEST(XPUCachingAllocatorCoreTest, MisuseOfPrivatePoolsIsAnError) {
   EXPECT_CONTAINS(
       errorOf([&] { core.endAllocateToPool({0, 1}); }), "is not in use");
   EXPECT_CONTAINS(
-      errorOf([&] { core.createOrIncrefPool({0, 0}, nullptr, false); }),
-      "is not private");
-  core.createOrIncrefPool({0, 1}, nullptr, false);
+      errorOf([&] { core.createOrIncrefPool({0, 0}); }), "is not private");
+  core.createOrIncrefPool({0, 1});
   EXPECT_CONTAINS(
       errorOf([&] { core.endAllocateToPool({0, 1}); }),
       "is not being allocated to");
@@ -676,7 +652,10 @@ namespace {
 // Threads allocate on their own and on shared streams, free what others have
 // allocated, record streams, and every now and then somebody empties the cache,
 // reads everything or shrinks the limit. In the end nothing may remain.
-void stress(size_t threads, bool shared_streams, const char* config) {
+void stress(
+    size_t threads,
+    bool shared_streams,
+    const AllocatorConfig& config = {}) {
   Device device(config);
   device.card.total = 256 * kMiB;
   device.backend.capacity = 200 * kMiB;
@@ -797,12 +776,11 @@ void stress(size_t threads, bool shared_streams, const char* config) {
 TEST(XPUCachingAllocatorCoreTest, Stress) {
   for (const bool shared_streams : {false, true}) {
     for (const size_t threads : {2, 8}) {
-      stress(threads, shared_streams, "");
+      stress(threads, shared_streams);
     }
   }
-  stress(
-      4,
-      /*shared_streams=*/true,
-      "max_split_size_mb:21,garbage_collection_threshold:0.4,"
-      "roundup_power2_divisions:2");
+  AllocatorConfig config = splitUpTo(21 * kMiB);
+  config.garbage_collection_threshold = 0.4;
+  config.roundup_power2_divisions = 2;
+  stress(4, /*shared_streams=*/true, config);
 }

@@ -46,10 +46,33 @@ TEST(XPUCachingAllocatorInitTest, DeviceCountIsChecked) {
 TEST(XPUCachingAllocatorInitTest, WrongConfigurationIsAnErrorAndCanBeMended) {
   inFreshProcess([] {
     const int count = deviceCount();
-    setenv("PYTORCH_XPU_ALLOC_CONF", "max_split_mb:100", 1);
-    const std::string error = errorOf([&] { allocator::init(count); });
-    EXPECT_CONTAINS(error, "max_split_size_mb");
-    setenv("PYTORCH_XPU_ALLOC_CONF", "max_split_size_mb:32", 1);
+    for (const char* wrong :
+         {"max_split_mb:100",
+          "Max_split_size_mb:100",
+          ":100",
+          "max_split_size_mb",
+          "max_split_size_mb:",
+          "max_split_size_mb:20",
+          "max_split_size_mb:-1",
+          "max_split_size_mb:64MB",
+          "roundup_power2_divisions:0",
+          "roundup_power2_divisions:3",
+          "roundup_power2_divisions:4.5",
+          "garbage_collection_threshold:0",
+          "garbage_collection_threshold:1",
+          "garbage_collection_threshold:nan",
+          "garbage_collection_threshold:0.5x"}) {
+      const std::string text = std::string(" max_split_size_mb:32,") + wrong;
+      setenv("PYTORCH_XPU_ALLOC_CONF", text.c_str(), 1);
+      const std::string error = errorOf([&] { allocator::init(count); });
+      EXPECT_CONTAINS(error, "PYTORCH_XPU_ALLOC_CONF") << wrong;
+      EXPECT_CONTAINS(error, "'" + std::string(wrong) + "'");
+      EXPECT_CONTAINS(error, "greater than 20");
+    }
+    const char* right =
+        " max_split_size_mb:32, roundup_power2_divisions : 8,"
+        "garbage_collection_threshold:0.000001,";
+    setenv("PYTORCH_XPU_ALLOC_CONF", right, 1);
     allocator::init(count);
     allocator::init(count);
     if (count == 0) {
@@ -58,6 +81,11 @@ TEST(XPUCachingAllocatorInitTest, WrongConfigurationIsAnErrorAndCanBeMended) {
       GTEST_SKIP() << "the mapping finds no device";
     }
     EXPECT_EQ(allocator::getDeviceStats(0).max_split_size, 32 << 20);
-    allocator::raw_delete(allocator::raw_alloc(512));
+    void* const rounded = allocator::raw_alloc((8 << 20) + 1);
+    EXPECT_EQ(allocator::getDeviceStats(0).allocated_bytes[0].current, 9 << 20);
+    allocator::raw_delete(rounded);
+    // What is idle is above the threshold, and goes back.
+    allocator::raw_delete(allocator::raw_alloc(16 << 20));
+    EXPECT_EQ(allocator::getDeviceStats(0).num_device_free, 1);
   });
 }

@@ -83,7 +83,7 @@ Run randomRun(uint64_t seed, size_t length) {
 
 struct Case {
   size_t memory; // of each card, in bytes
-  std::string config;
+  AllocatorConfig config;
   bool one_card = false; // for both devices
   std::function<void(DeviceStats&)> falsify = [](DeviceStats&) {};
 };
@@ -94,32 +94,9 @@ void require(bool ok, const std::string& what) {
   }
 }
 
-// What some private pools take their segments from.
-struct OwnAllocator final : XPUAllocator {
-  explicit OwnAllocator(FakeBackend& backend) : backend(backend) {}
-
-  void* raw_alloc_with_stream(size_t size, XPUStream stream) override {
-    void* const ptr = backend.allocate(stream.device_index(), size);
-    TORCH_CHECK_WITH(OutOfMemoryError, ptr, "no memory of its own");
-    given.insert(reinterpret_cast<uintptr_t>(ptr));
-    return ptr;
-  }
-  void raw_delete(void* ptr) override {
-    const auto address = reinterpret_cast<uintptr_t>(ptr);
-    backend.deallocate(backend.segments().at(address).first, ptr);
-    given.erase(address);
-  }
-  void recordStream(const c10::DataPtr&, XPUStream) override {}
-  void emptyCache(MempoolId_t) override {}
-
-  FakeBackend& backend;
-  std::set<uintptr_t> given;
-};
-
 class Model {
  public:
-  explicit Model(const Case& setup)
-      : setup_(setup), config_(AllocatorConfig::parse(setup.config)) {
+  explicit Model(const Case& setup) : setup_(setup), config_(setup.config) {
     backend_.config = config_;
     backend_.capacity = setup.memory / 8 * 7; // less than the limit
     for (const auto i : c10::irange(kDevices)) {
@@ -298,8 +275,22 @@ class Model {
     }
   }
 
-  static bool hasOwnAllocator(MempoolId_t id) {
+  static bool hasOwnMemory(MempoolId_t id) {
     return id.second % 2 == 1;
+  }
+  PoolMemory ownMemory() {
+    const auto allocate = [this](size_t size, XPUStream stream) {
+      void* const ptr = backend_.allocate(stream.device_index(), size);
+      if (ptr != nullptr) {
+        own_.insert(reinterpret_cast<uintptr_t>(ptr));
+      }
+      return ptr;
+    };
+    return {allocate, [this](void* ptr) {
+              const auto address = reinterpret_cast<uintptr_t>(ptr);
+              backend_.deallocate(backend_.segments().at(address).first, ptr);
+              own_.erase(address);
+            }};
   }
   static bool useOnOOM(MempoolId_t id) {
     return id.second % 4 >= 2;
@@ -316,7 +307,7 @@ class Model {
         }
         allocator.createOrIncrefPool(
             pool.id,
-            hasOwnAllocator(pool.id) ? &own_ : nullptr,
+            hasOwnMemory(pool.id) ? ownMemory() : PoolMemory(),
             useOnOOM(pool.id));
         ++pool.uses;
         return;
@@ -403,17 +394,11 @@ class Model {
   void allocate(XPUStream stream, size_t size) {
     DeviceAllocator& device = *devices_[stream.device_index()];
     char* ptr = nullptr;
-    bool none_left = false;
     try {
       ptr = static_cast<char*>(device.allocate(size, stream));
-      none_left = ptr == nullptr;
-      if (none_left) {
-        ++model_[stream.device_index()].ooms;
-        checkOutOfMemory(stream, size);
-        device.throwOutOfMemory(size, c10::nullopt);
-      }
     } catch (const c10::OutOfMemoryError&) {
-      return require(none_left, "out of memory without a second try");
+      ++model_[stream.device_index()].ooms;
+      return checkOutOfMemory(stream, size);
     } catch (const c10::Error&) {
       return require(!backend_.clearFault(), "an error without a fault");
     }
@@ -534,14 +519,16 @@ class Model {
     const bool large = rounded > kSmallSize;
     size_t reserved = 0;
     for (const SegmentInfo& segment : snapshot()) {
-      reserved +=
-          cardOf(static_cast<DeviceIndex>(segment.device)) == cardOf(device)
-          ? segment.total_size
-          : 0;
+      if (cardOf(static_cast<DeviceIndex>(segment.device)) != cardOf(device)) {
+        continue;
+      }
+      reserved += segment.total_size;
+      if (segment.device == device || !but_on_oom) {
+        requireInUse(segment, "out of memory");
+      }
       if (segment.device != device) {
         continue;
       }
-      requireInUse(segment, "out of memory");
       const MempoolId_t owner = segment.owner_private_pool_id;
       const bool may_serve = owner == pool ||
           (!but_on_oom && pool == MempoolId_t() && useOnOOM(owner));
@@ -645,8 +632,8 @@ class Model {
           "a segment that the runtime does not know");
       memory.erase(start);
       require(
-          own_.given.count(start) ==
-              (hasOwnAllocator(segment.owner_private_pool_id) ? 1 : 0),
+          own_.count(start) ==
+              (hasOwnMemory(segment.owner_private_pool_id) ? 1 : 0),
           "not from the pool's allocator");
       for (const auto& device : devices_) {
         require(
@@ -820,7 +807,7 @@ class Model {
   const Case& setup_;
   const AllocatorConfig config_;
   FakeBackend backend_;
-  OwnAllocator own_{backend_};
+  std::set<uintptr_t> own_; // segments of pools with memory of their own
   uint64_t num_pools_ = 0;
   std::array<Card, kDevices> cards_;
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;
@@ -888,34 +875,34 @@ void expectModel(const Case& setup, uint64_t seed, size_t runs, size_t length) {
 } // namespace
 
 TEST(XPUCachingAllocatorModelTest, AmpleMemory) {
-  expectModel({16384 * kMiB, ""}, 1000, 6, 1200);
+  expectModel({16384 * kMiB, {}}, 1000, 6, 1200);
 }
 
 TEST(XPUCachingAllocatorModelTest, ScarceMemory) {
-  expectModel({96 * kMiB, ""}, 2000, 12, 800);
+  expectModel({96 * kMiB, {}}, 2000, 12, 800);
 }
 
 TEST(XPUCachingAllocatorModelTest, TwoDevicesOfOneCard) {
-  expectModel({96 * kMiB, "", /*one_card=*/true}, 3000, 8, 800);
+  expectModel({96 * kMiB, {}, /*one_card=*/true}, 3000, 8, 800);
 }
 
 TEST(XPUCachingAllocatorModelTest, OversizeBlocks) {
-  expectModel({1024 * kMiB, "max_split_size_mb:21"}, 4000, 8, 800);
+  AllocatorConfig config;
+  config.max_split_size = 21 * kMiB;
+  expectModel({1024 * kMiB, config}, 4000, 8, 800);
 }
 
 TEST(XPUCachingAllocatorModelTest, RoundedSizesAndGarbageCollection) {
-  expectModel(
-      {512 * kMiB,
-       "roundup_power2_divisions:4,garbage_collection_threshold:0.3"},
-      5000,
-      8,
-      800);
+  AllocatorConfig config;
+  config.roundup_power2_divisions = 4;
+  config.garbage_collection_threshold = 0.3;
+  expectModel({512 * kMiB, config}, 5000, 8, 800);
 }
 
 // The model finds faults: a run in which the allocator is given a wrong book
 // must fail, and be shortened.
 TEST(XPUCachingAllocatorModelTest, FindsAWrongStatistic) {
-  Case setup{512 * kMiB, ""};
+  Case setup{512 * kMiB, {}};
   setup.falsify = [](DeviceStats& stats) {
     Stat& stat = stats.allocated_bytes[0];
     stat.peak -= stat.peak > int64_t{1} << 20;

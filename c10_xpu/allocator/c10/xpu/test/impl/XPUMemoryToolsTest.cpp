@@ -3,8 +3,7 @@
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/XPUMemoryHistory.h>
-#include <c10/xpu/XPUPluggableAllocator.h>
+#include <c10/xpu/XPUMemoryTools.h>
 
 #include <sycl/usm.hpp>
 
@@ -42,7 +41,7 @@ class XPUMemoryHistoryTest : public ::testing::Test {
   static std::vector<TraceEntry::Action> actions() {
     std::vector<TraceEntry::Action> result;
     const auto all = allocator::traces();
-    for (const auto& entry : all.empty() ? std::vector<TraceEntry>() : all[0]) {
+    for (const auto& entry : all.empty() ? std::deque<TraceEntry>() : all[0]) {
       result.push_back(entry.action);
     }
     return result;
@@ -133,21 +132,6 @@ TEST_F(XPUMemoryHistoryTest, OutOfMemoryIsRecorded) {
   EXPECT_EQ(allocator::traces()[0].back().size, int64_t{1} << 50);
 }
 
-TEST_F(XPUMemoryHistoryTest, EventsNameTheirPrivatePool) {
-  allocator::recordHistory(true, nullptr, 10, RecordContext::NEVER);
-  c10::xpu::MemPool pool;
-  allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
-  void* const ptr = allocator::raw_alloc(512);
-  allocator::endAllocateToPool(0, pool.id());
-  allocator::releasePool(0, pool.id());
-  allocator::raw_delete(ptr);
-  EXPECT_EQ(actions().size(), 4);
-  const auto traces = allocator::traces();
-  for (const auto& entry : traces[0]) {
-    EXPECT_EQ(entry.pool, pool.id());
-  }
-}
-
 TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
   allocator::recordHistory(true, &gather, 50, RecordContext::ALL);
   const auto work = [] {
@@ -213,52 +197,6 @@ TEST(XPUPluggableAllocatorTest, ServesAllocations) {
   EXPECT_THROW(
       custom->raw_alloc_with_stream(size_t{1} << 41, stream),
       c10::OutOfMemoryError);
-}
-
-TEST_F(XPUMemoryHistoryTest, AnAllocatorServesAPrivatePool) {
-  constexpr size_t kMiB = size_t{1} << 20;
-  allocator::PluggableAllocator custom(&allocateShared, &freeShared);
-  const int before = num_alive;
-  {
-    c10::xpu::MemPool pool(&custom);
-    EXPECT_EQ(pool.allocator(), &custom);
-    allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
-    void* const first = allocator::raw_alloc(512);
-    void* const second = allocator::raw_alloc(512);
-    EXPECT_THROW(allocator::raw_alloc(3 * kMiB << 20), c10::OutOfMemoryError);
-    allocator::endAllocateToPool(0, pool.id());
-    allocator::releasePool(0, pool.id());
-    EXPECT_EQ(num_alive, before + 1);
-    allocator::raw_delete(first);
-    allocator::raw_delete(second);
-    EXPECT_EQ(num_alive, before + 1); // cached
-  }
-  EXPECT_EQ(num_alive, before);
-  EXPECT_EQ(last_freed, 2 * kMiB);
-}
-
-// Its segments outlive the external queues that use them.
-TEST_F(XPUMemoryHistoryTest, AnAllocatorOfAPoolIsNotGivenExternalQueues) {
-  allocator::PluggableAllocator custom(&allocateShared, &freeShared);
-  sycl::queue* const usual = &c10::xpu::getCurrentXPUStream().queue();
-  c10::xpu::MemPool pool(&custom);
-  {
-    sycl::queue queue(
-        c10::xpu::get_device_context(),
-        c10::xpu::get_raw_device(0),
-        sycl::property::queue::in_order());
-    const auto stream = c10::xpu::getStreamFromExternal(&queue, 0);
-    allocator::beginAllocateToPool(0, pool.id(), [](auto*) { return true; });
-    allocator::raw_delete(allocator::raw_alloc_with_stream(512, stream));
-    allocator::endAllocateToPool(0, pool.id());
-    allocator::releasePool(0, pool.id());
-    EXPECT_EQ(last_queue, usual);
-  }
-  last_queue = nullptr;
-  allocator::releasePool(0, pool.id());
-  allocator::emptyCache();
-  EXPECT_EQ(last_queue, usual);
-  allocator::createOrIncrefPool(0, pool.id()); // for its end
 }
 
 } // namespace

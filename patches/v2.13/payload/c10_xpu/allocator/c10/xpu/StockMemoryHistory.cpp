@@ -1,6 +1,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/XPUMemoryHistory.h>
+#include <c10/xpu/XPUMemoryTools.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <vector>
 
 // The history of memory as PyTorch's c10/xpu/XPUCachingAllocator.h declares it:
-// what XPUMemoryHistory.h has, in the types that PyTorch has for all devices.
+// what XPUMemoryTools.h has, in the types that PyTorch has for all devices.
 
 namespace c10::xpu::XPUCachingAllocator {
 

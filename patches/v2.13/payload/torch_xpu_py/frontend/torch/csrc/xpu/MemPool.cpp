@@ -1,4 +1,4 @@
-#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUMemPool.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/xpu/Bindings.h>
 

@@ -1,4 +1,4 @@
-#include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUMemPool.h>
 
 // PyTorch's ATen/xpu/MemPool.h, which there is since 2.14. The class was in c10
 // before, and is there still in this runtime. It is laid out in the same way.

@@ -7,6 +7,7 @@
 #include <ATen/xpu/XPUGeneratorImpl.h>
 #include <ATen/xpu/XPUGraph.h>
 #include <ATen/xpu/XPUGraphsUtils.h>
+#include <c10/xpu/XPUMemPool.h>
 
 #include <array>
 #include <cstdio>

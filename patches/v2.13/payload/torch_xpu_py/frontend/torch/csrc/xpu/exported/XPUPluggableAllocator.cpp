@@ -1,6 +1,6 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/XPUPluggableAllocator.h>
+#include <c10/xpu/XPUMemoryTools.h>
 
 #include <mutex>
 

@@ -2,9 +2,13 @@
 
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
-#include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUMemPool.h>
+#include <c10/xpu/XPUMemoryTools.h>
 
+#include <sycl/usm.hpp>
+
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -176,4 +180,94 @@ TEST_F(XPUMemPoolTest, ThreadsUsePoolsOfTheirOwn) {
       }
     }
   });
+}
+
+TEST_F(XPUMemPoolTest, EventsOfTheHistoryNameTheirs) {
+  const auto never = allocator::RecordContext::NEVER;
+  allocator::recordHistory(true, nullptr, 10, never);
+  MemPool pool;
+  allocator::beginAllocateToPool(0, pool.id(), always);
+  void* const ptr = allocator::raw_alloc(512);
+  allocator::endAllocateToPool(0, pool.id());
+  allocator::releasePool(0, pool.id());
+  allocator::raw_delete(ptr);
+  const auto traces = allocator::traces();
+  allocator::recordHistory(false, nullptr, 10, never);
+  ASSERT_EQ(traces.size(), 1);
+  EXPECT_EQ(traces[0].size(), 4);
+  for (const auto& entry : traces[0]) {
+    EXPECT_EQ(entry.pool, pool.id());
+  }
+}
+
+namespace {
+
+// ---- pools with an allocator of their own ----
+
+std::atomic<int> num_alive{0};
+std::atomic<size_t> last_freed{0}; // bytes
+std::atomic<sycl::queue*> last_queue{nullptr};
+
+void* allocateOwn(size_t size, int /*device*/, sycl::queue* queue) {
+  if (size > (size_t{1} << 40)) {
+    return nullptr;
+  }
+  ++num_alive;
+  last_queue = queue;
+  return sycl::malloc_device(size, *queue);
+}
+
+void freeOwn(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
+  --num_alive;
+  last_freed = size;
+  last_queue = queue;
+  queue->wait();
+  sycl::free(ptr, *queue);
+}
+
+} // namespace
+
+TEST_F(XPUMemPoolTest, AnAllocatorServesAPrivatePool) {
+  allocator::PluggableAllocator custom(&allocateOwn, &freeOwn);
+  const int before = num_alive;
+  {
+    MemPool pool(&custom);
+    EXPECT_EQ(pool.allocator(), &custom);
+    allocator::beginAllocateToPool(0, pool.id(), always);
+    void* const first = allocator::raw_alloc(512);
+    void* const second = allocator::raw_alloc(512);
+    EXPECT_THROW(allocator::raw_alloc(3 * kMiB << 20), c10::OutOfMemoryError);
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    EXPECT_EQ(num_alive, before + 1);
+    allocator::raw_delete(first);
+    allocator::raw_delete(second);
+    EXPECT_EQ(num_alive, before + 1); // cached
+  }
+  EXPECT_EQ(num_alive, before);
+  EXPECT_EQ(last_freed, 2 * kMiB);
+}
+
+// Its segments outlive the external queues that use them.
+TEST_F(XPUMemPoolTest, AnAllocatorOfAPoolIsNotGivenExternalQueues) {
+  allocator::PluggableAllocator custom(&allocateOwn, &freeOwn);
+  sycl::queue* const usual = &c10::xpu::getCurrentXPUStream().queue();
+  MemPool pool(&custom);
+  {
+    sycl::queue queue(
+        c10::xpu::get_device_context(),
+        c10::xpu::get_raw_device(0),
+        sycl::property::queue::in_order());
+    const auto stream = c10::xpu::getStreamFromExternal(&queue, 0);
+    allocator::beginAllocateToPool(0, pool.id(), always);
+    allocator::raw_delete(allocator::raw_alloc_with_stream(512, stream));
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+    EXPECT_EQ(last_queue, usual);
+  }
+  last_queue = nullptr;
+  allocator::releasePool(0, pool.id());
+  allocator::emptyCache();
+  EXPECT_EQ(last_queue, usual);
+  allocator::createOrIncrefPool(0, pool.id()); // for its end
 }

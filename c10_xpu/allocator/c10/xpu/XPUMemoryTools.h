@@ -1,29 +1,63 @@
 #pragma once
 
-#include <c10/util/Exception.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
 
-#include <sycl/queue.hpp>
-
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-
-/// An allocator of the user's instead of the caching allocator, as
-/// torch.xpu.memory.XPUPluggableAllocator and change_current_allocator make it.
+#include <vector>
 
 namespace c10::xpu::XPUCachingAllocator {
 
-/// Returns at least `size` bytes of memory of the device for use on the queue,
-/// or null.
+/// When the place of the call is gathered.
+enum class RecordContext {
+  NEVER = 0,
+  STATE = 1, // for the blocks in use
+  ALLOC = 2, // also for the trace of allocations
+  ALL = 3 // also for frees
+};
+
+/// Where an event came from, as the recorder sees it.
+struct GatheredContext {
+  virtual ~GatheredContext() = default;
+};
+
+/// Called by who allocates or frees, without locks; may return null.
+using CreateContextFn = std::shared_ptr<GatheredContext> (*)();
+
+struct TraceEntry : TraceEvent {
+  int64_t time_us; // since the epoch
+  std::shared_ptr<GatheredContext> context;
+};
+
+/// Starts or stops recording. Starting forgets what was recorded if `clear`.
+/// Each device keeps its last `max_entries` events, of actions that are not in
+/// `skipped`.
+C10_XPU_API void recordHistory(
+    bool enabled,
+    CreateContextFn context_recorder,
+    size_t max_entries,
+    RecordContext when,
+    bool clear = true,
+    const std::vector<TraceEvent::Action>& skipped = {});
+/// Calls `tracker` as a TraceFn is called, whether a history is recorded or
+/// not, until the process ends.
+C10_XPU_API void attachTracker(std::function<void(const TraceEvent&)> tracker);
+/// The recorded events by device, oldest first.
+C10_XPU_API std::vector<std::deque<TraceEntry>> traces();
+/// Where the block in use at an address was allocated, or null.
+C10_XPU_API std::shared_ptr<GatheredContext> contextOf(int64_t addr);
+
+/// Returns memory of the device for use on the queue, or null. In bytes.
 using AllocFn = void*(size_t size, int device, sycl::queue* queue);
 /// Frees them; the queue may still have work that uses them.
 using FreeFn = void(void* ptr, size_t size, int device, sycl::queue* queue);
 
-/// Calls the two functions, from any thread. Nothing is cached: recordStream
-/// and emptyCache do nothing.
+/// An allocator of the user's: calls the two functions, from any thread.
+/// Nothing is cached: recordStream and emptyCache do nothing.
 class PluggableAllocator final : public XPUAllocator {
  public:
   PluggableAllocator(std::function<AllocFn> alloc, std::function<FreeFn> free)

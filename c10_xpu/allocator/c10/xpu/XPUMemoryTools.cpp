@@ -1,7 +1,8 @@
-#include <c10/xpu/XPUMemoryHistory.h>
+#include <c10/xpu/XPUMemoryTools.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -12,11 +13,11 @@ namespace c10::xpu::XPUCachingAllocator {
 namespace {
 
 struct History {
-  std::mutex mutex;
+  std::atomic<CreateContextFn> recorder{nullptr};
+  std::atomic<RecordContext> when{RecordContext::NEVER};
+  std::mutex mutex; // of what follows
   bool enabled = false;
-  CreateContextFn recorder = nullptr;
   size_t max_entries = 0;
-  RecordContext when = RecordContext::NEVER;
   std::set<TraceEvent::Action> skipped;
   std::vector<std::deque<TraceEntry>> by_device;
   std::unordered_map<int64_t, std::shared_ptr<GatheredContext>> in_use;
@@ -28,41 +29,30 @@ History& all = *new History;
 
 void record(const TraceEvent& event) {
   using namespace std::chrono;
-  std::unique_lock<std::mutex> lock(all.mutex);
-  for (const auto& tracker : all.trackers) {
-    tracker(event);
-  }
-  if (!all.enabled) {
-    return;
-  }
-  const auto when = all.when;
+  // Without the lock, since it may wait for Python's. Other events than these
+  // hold locks, or have no caller.
+  const RecordContext when = all.when;
   const bool gathers = event.action == TraceEvent::FREE_REQUESTED
       ? when >= RecordContext::ALL
       : when >= RecordContext::STATE &&
           (event.action == TraceEvent::ALLOC ||
            event.action == TraceEvent::OOM);
-  std::shared_ptr<GatheredContext> context;
-  const auto recorder = gathers ? all.recorder : nullptr;
-  if (recorder != nullptr) { // other events hold locks, or have no caller
-    lock.unlock();
-    context = recorder();
-    lock.lock();
-  }
-  if (!all.enabled) {
-    return;
+  const CreateContextFn recorder = gathers ? all.recorder.load() : nullptr;
+  auto context = recorder != nullptr ? recorder() : nullptr;
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  for (const auto& tracker : all.trackers) {
+    tracker(event);
   }
   if (event.action == TraceEvent::ALLOC && context) {
     all.in_use[event.addr] = context;
   } else if (event.action == TraceEvent::FREE_COMPLETED) {
     all.in_use.erase(event.addr);
   }
-  if (all.skipped.count(event.action) != 0) {
+  if (!all.enabled || all.skipped.count(event.action) != 0) {
     return;
   }
   const auto device = static_cast<size_t>(event.device);
-  if (all.by_device.size() <= device) {
-    all.by_device.resize(device + 1);
-  }
+  all.by_device.resize(std::max(all.by_device.size(), device + 1));
   const auto now = system_clock::now().time_since_epoch();
   auto& entries = all.by_device[device];
   entries.push_back(
@@ -85,10 +75,10 @@ void recordHistory(
     const std::vector<TraceEvent::Action>& skipped) {
   const std::lock_guard<std::mutex> guard(all.mutex);
   const bool was_enabled = std::exchange(all.enabled, enabled);
+  all.when = enabled ? when : RecordContext::NEVER;
   if (enabled) {
     all.recorder = context_recorder;
     all.max_entries = max_entries;
-    all.when = when;
     all.skipped = {skipped.begin(), skipped.end()};
     if (clear) {
       all.by_device.clear();
@@ -106,14 +96,9 @@ void attachTracker(std::function<void(const TraceEvent&)> tracker) {
   setTrace(&record);
 }
 
-std::vector<std::vector<TraceEntry>> traces() {
+std::vector<std::deque<TraceEntry>> traces() {
   const std::lock_guard<std::mutex> guard(all.mutex);
-  std::vector<std::vector<TraceEntry>> result;
-  result.reserve(all.by_device.size());
-  for (const auto& entries : all.by_device) {
-    result.emplace_back(entries.begin(), entries.end());
-  }
-  return result;
+  return all.by_device;
 }
 
 std::shared_ptr<GatheredContext> contextOf(int64_t addr) {

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <c10/xpu/XPUCachingAllocator.h>
+
+#include <functional>
+
+/// A private pool is memory of a device that only requests sent to it get. Its
+/// segments stay while it is in use, also if nothing is allocated from them.
+/// Afterwards emptyCache gives the free ones back, as does an allocation that
+/// would end in an OutOfMemoryError. Pools are named by a device and an id; to
+/// name one that is not in use is an error.
+
+namespace c10::xpu::XPUCachingAllocator {
+
+/// Uses a pool, which it makes if need be. Its segments come from `allocator`,
+/// which must outlive them, or for null from the SYCL runtime.
+C10_XPU_API void createOrIncrefPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    XPUAllocator* allocator = nullptr);
+/// Uses a pool, and sends it the requests for which `filter` is true until
+/// endAllocateToPool; of several such pools, the last one gets them. A filter
+/// must not allocate: it is called with locks held.
+C10_XPU_API void beginAllocateToPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    std::function<bool(sycl::queue*)> filter);
+C10_XPU_API void endAllocateToPool(DeviceIndex device, MempoolId_t mempool_id);
+/// Ends one use.
+C10_XPU_API void releasePool(DeviceIndex device, MempoolId_t mempool_id);
+/// 0 for a pool that does not exist.
+C10_XPU_API int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id);
+
+} // namespace c10::xpu::XPUCachingAllocator
+
+namespace c10::xpu {
+
+/// Uses a new pool of the current device while it lives. With `use_on_oom`, it
+/// also gets what would otherwise end in an OutOfMemoryError.
+struct C10_XPU_API MemPool {
+  MemPool(
+      XPUCachingAllocator::XPUAllocator* allocator = nullptr,
+      bool is_user_created = true,
+      bool use_on_oom = false);
+  MemPool(const MemPool&) = delete;
+  MemPool& operator=(const MemPool&) = delete;
+  ~MemPool();
+
+  MempoolId_t id();
+  XPUCachingAllocator::XPUAllocator* allocator();
+  int use_count();
+  DeviceIndex device();
+  /// An id that no pool has: {0, n} if `is_user_created`, else {n, 0}.
+  static MempoolId_t graph_pool_handle(bool is_user_created = true);
+
+ private: // laid out as in PyTorch, whose headers programs may be compiled with
+  XPUCachingAllocator::XPUAllocator* allocator_;
+  [[maybe_unused]] bool is_user_created_;
+  MempoolId_t id_;
+  DeviceIndex device_;
+};
+
+} // namespace c10::xpu

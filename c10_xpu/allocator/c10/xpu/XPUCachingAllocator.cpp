@@ -140,10 +140,10 @@ impl::AllocatorConfig parseConfig(std::string text) {
   for (std::string option; std::getline(options, option, ',');) {
     std::istringstream pair(option);
     std::string key;
-    double number = 0;
+    double number = 0; // which is wrong for all keys
     std::getline(pair, key, ':');
     pair >> number;
-    number = pair.eof() && number > 0 && number < 1e12 ? number : 0; // wrong
+    number = pair.eof() && number > 0 && number < 1e12 ? number : 0;
     const size_t whole = number == std::trunc(number) ? size_t(number) : 0;
     if (key == "max_split_size_mb" && whole > impl::kLargeBuffer >> 20) {
       config.max_split_size = whole << 20;
@@ -198,7 +198,7 @@ struct NativeAllocator final : XPUAllocator {
 
   void raw_delete(void* ptr) override {
     if (C10_LIKELY(ptr != nullptr && impl::known_count != impl::kForked)) {
-      DeviceAllocator::free(findBlock(ptr), ptr);
+      impl::DeviceAllocator::free(findBlock(ptr), ptr);
     }
   }
 
@@ -206,7 +206,7 @@ struct NativeAllocator final : XPUAllocator {
     // An empty tensor has no block. Memory with another deleter is not ours.
     if (ptr.get() && ptr.get_deleter() == raw_deleter() && !is_in_bad_fork()) {
       void* const start = ptr.get_context();
-      DeviceAllocator::recordStream(findBlock(start), start, stream);
+      impl::DeviceAllocator::recordStream(findBlock(start), start, stream);
     }
   }
 

@@ -124,8 +124,8 @@ struct Card {
 // Blocks are never destroyed, and so neither are pools: the next new pool gets
 // what is left of one that has no uses and no segments any more.
 
-struct PoolMemory { // without functions: of the SYCL runtime
-  std::function<void*(size_t size, XPUStream stream)> allocate; // may be null
+struct PoolMemory { // without functions: the SYCL runtime's
+  std::function<void*(size_t size, XPUStream stream)> allocate; // or null
   std::function<void(void* ptr)> deallocate;
 };
 
@@ -235,8 +235,8 @@ struct StreamBlocks {
     const auto at = reinterpret_cast<uintptr_t>(ptr);
     const TraceFn fn = trace_fn.load(std::memory_order_acquire);
     if (C10_UNLIKELY(fn != nullptr)) {
-      const int gpu = stream.device_index();
-      fn({action, gpu, int64_t(at), int64_t(size), id, pool.id});
+      const int ordinal = stream.device_index();
+      fn({action, ordinal, int64_t(at), int64_t(size), id, pool.id});
     }
     if (action == TraceEvent::ALLOC) {
       impl::trace(&TraceHooks::trace_gpu_memory_allocation, at);
@@ -394,8 +394,9 @@ class DeviceAllocator {
       }
     }
     if (C10_UNLIKELY(block == nullptr)) {
+      guard =
+          {}; // other ordinals have locks of their own, and so may observers
       if (!is_retry && card.devices.size() > 1) {
-        guard = {}; // the other ordinals have locks of their own
         for (DeviceAllocator* const each : card.devices) {
           each->emptyCache();
         }
@@ -608,10 +609,10 @@ class DeviceAllocator {
       size_t requested,
       Counts by = {}) {
     FreeBlocks& free = blocks.free_blocks[block->is_small];
-    backend_.table.insert(block); // raises before anything is changed,
+    backend_.table.insert(block); // this and newBlock raise before any change
     Block* rest = nullptr;
     if (block->size != size && block->size < blocks.config.max_split_size) {
-      const size_t left = block->size - size; // as does this
+      const size_t left = block->size - size;
       rest = blocks.newBlock(block->ptr + size, left, block->is_small);
     }
     if (by[kSegment] == 0) { // a new segment is in no list
@@ -667,8 +668,7 @@ class DeviceAllocator {
   // A block at the start of a new segment, after garbage is collected.
   C10_ALWAYS_INLINE
   Block* allocateSegment(StreamBlocks& blocks, size_t size, size_t requested) {
-    const double part = backend_.config.garbage_collection_threshold;
-    if (part > 0) {
+    if (const double part = backend_.config.garbage_collection_threshold) {
       const auto all = std::min(card.limit.load(), card.total);
       releaseIdle(size_t(part * double(all)));
     }

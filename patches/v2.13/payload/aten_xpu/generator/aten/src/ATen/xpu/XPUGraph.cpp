@@ -4,7 +4,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemPool.h>
-include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUBarrier.h>
 
 #include <limits>
 #include <memory>

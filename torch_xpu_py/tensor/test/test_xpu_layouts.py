@@ -97,6 +97,14 @@ class TestNested(TestCase):
 
         self.assertEqual(gradient("xpu"), gradient("cpu"))
 
+    def test_transformer(self):
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        x = torch.nested.nested_tensor([torch.randn(4, 8), torch.randn(2, 8)])
+        with torch.inference_mode():
+            expected = list(layer(x).unbind())
+            found = layer.to("xpu")(x.to("xpu")).unbind()
+        self.assertEqual([part.cpu() for part in found], expected)
+
     def test_a_view_in_inference_mode(self):
         x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], device="xpu")
         with torch.inference_mode():

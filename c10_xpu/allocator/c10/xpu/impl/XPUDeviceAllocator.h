@@ -235,7 +235,7 @@ struct StreamBlocks {
     const auto at = reinterpret_cast<uintptr_t>(ptr);
     const TraceFn fn = trace_fn.load(std::memory_order_acquire);
     if (C10_UNLIKELY(fn != nullptr)) {
-      const int ordinal = stream.device_index();
+      const DeviceIndex ordinal = stream.device_index();
       fn({action, ordinal, int64_t(at), int64_t(size), id, pool.id});
     }
     if (action == TraceEvent::ALLOC) {
@@ -278,8 +278,7 @@ struct StreamBlocks {
 
   // Inline and unrolled, so that the counts stay in registers.
   C10_ALWAYS_INLINE void charge(bool is_small, const Counts& by) {
-    const auto pool =
-        size_t(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+    const size_t pool = is_small ? 1 : 2; // of StatType
     int64_t signs = 0;
 #pragma GCC unroll 16
     for (size_t i = 0; i < kNumCounters; ++i) {
@@ -668,7 +667,8 @@ class DeviceAllocator {
   // A block at the start of a new segment, after garbage is collected.
   C10_ALWAYS_INLINE
   Block* allocateSegment(StreamBlocks& blocks, size_t size, size_t requested) {
-    if (const double part = backend_.config.garbage_collection_threshold) {
+    const double part = backend_.config.garbage_collection_threshold;
+    if (part > 0) {
       const auto all = std::min(card.limit.load(), card.total);
       releaseIdle(size_t(part * double(all)));
     }

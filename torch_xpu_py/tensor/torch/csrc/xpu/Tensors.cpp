@@ -1,10 +1,14 @@
+#include <ATen/ATen.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
+#include <c10/xpu/XPUCachingAllocator.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/xpu/Bindings.h>
 
 #include <cstdint>
+#include <thread>
 
 namespace py = pybind11;
 
@@ -34,6 +38,34 @@ py::object deviceAliasStorage(py::handle storage, int64_t device) {
       at::xpu::deviceAlias(torch::createStorage(storage.ptr()), index)));
 }
 
+// Note [Backward and the exit]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// The engine's thread of a device lets go of a graph after it has said that the
+// backward is done, and with the graph of Python objects. If Python ends
+// meanwhile, it ends that thread, which aborts the process. So the exit waits
+// for these threads, by a backward in each. That one must hold no Python
+// object: a graph keeps those of the thread that starts it, so a new thread
+// does.
+
+void waitForBackward() {
+  namespace allocator = c10::xpu::XPUCachingAllocator;
+  py::gil_scoped_release no_gil;
+  std::thread([] {
+    try {
+      const bool used = allocator::initialized();
+      for (c10::DeviceIndex i = 0; used && i < c10::xpu::device_count(); ++i) {
+        if (allocator::getDeviceStats(i).num_device_alloc != 0) {
+          const auto device = at::device(c10::Device(c10::kXPU, i));
+          const auto x = at::empty({1}, device).requires_grad_();
+          autograd::backward({x.view({1, 1})}, {at::empty({1, 1}, device)});
+        }
+      }
+    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch)
+      // A device that failed, or a forked child: nothing to wait for.
+    }
+  }).join();
+}
+
 } // namespace
 
 void bindTensors(py::module& module) {
@@ -44,6 +76,8 @@ void bindTensors(py::module& module) {
   def("_xpu_resetFallbackStatistics", &at::xpu::resetFallbackStatistics);
   def("_xpu_hostAliasStorage", &hostAliasStorage);
   def("_xpu_deviceAliasStorage", &deviceAliasStorage);
+  const py::cpp_function at_exit(&waitForBackward);
+  py::module::import("atexit").attr("register")(at_exit);
 }
 
 } // namespace xpu

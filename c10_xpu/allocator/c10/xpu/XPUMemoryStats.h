@@ -35,6 +35,11 @@ using StatArray = std::array<Stat, static_cast<size_t>(StatType::NUM_TYPES)>;
 /// Statistics of one device. Every peak is the exact maximum over time of the
 /// sum over all streams, see Note [Exact peaks].
 struct DeviceStats {
+  int64_t num_alloc_retries = 0; // refused until the cache was freed
+  int64_t num_ooms = 0; // ended in an OutOfMemoryError
+  int64_t num_device_alloc = 0; // calls of the SYCL runtime, since the start
+  int64_t num_device_free = 0;
+
   StatArray allocation; // blocks that client code holds
   StatArray segment; // allocations from the SYCL runtime
   StatArray active; // blocks that client code holds or a stream still uses
@@ -45,11 +50,6 @@ struct DeviceStats {
   StatArray active_bytes;
   StatArray inactive_split_bytes;
   StatArray requested_bytes; // as client code asked for them
-
-  int64_t num_alloc_retries = 0; // refused until the cache was freed
-  int64_t num_ooms = 0; // ended in an OutOfMemoryError
-  int64_t num_device_alloc = 0; // calls of the SYCL runtime, since the start
-  int64_t num_device_free = 0;
 
   /// Blocks and segments of max_split_size or more.
   Stat oversize_allocations;

@@ -171,7 +171,6 @@ enum Counter : size_t {
 };
 using Counts = std::array<int64_t, kNumCounters>;
 using CountsByType = std::array<Counts, 3>; // by StatType
-
 constexpr size_t kAggregate = static_cast<size_t>(StatType::AGGREGATE);
 
 // Calls visit(stat, counter, type) for all statistics.
@@ -526,7 +525,6 @@ class DeviceAllocator {
   }
 
   // Private pools: see c10/xpu/XPUMemPool.h.
-
   Pool& createOrIncrefPool(
       MempoolId_t id,
       PoolMemory memory = {},
@@ -701,13 +699,15 @@ class DeviceAllocator {
     const Guard guard(mutex_);
     epoch_.store(epoch_ + 1, std::memory_order_relaxed);
     for (const int attempt : {0, 1, 2}) {
-      if (has_pending_) {
+      const bool may_fit = attempt != 0 || has_pending_; // a cached block now
+      if (may_fit) {
         processPending(/*wait=*/attempt != 0);
       }
       if (attempt != 0) { // first the cache of the stream, then of the device
         releaseIdle(0, {}, attempt == 1 ? &blocks : nullptr);
       }
-      Block* block = allocateCached(blocks, size, requested); // was freed since
+      Block* block =
+          may_fit ? allocateCached(blocks, size, requested) : nullptr;
       block = block ? block : allocateSegment(blocks, size, requested);
       if (block != nullptr) {
         return block;

@@ -88,6 +88,8 @@ struct Operator {
   // See Note [float16]
   std::atomic<bool> lacks_half{false};
   std::atomic<bool> lacks_bfloat16{false};
+  std::atomic<bool> takes_half{false}; // of one that writes a list
+  std::atomic<bool> takes_bfloat16{false};
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes_copied{0};
 };
@@ -245,9 +247,9 @@ void tell(const Operator& op) {
 // not: they raise an error before they compute. An operator whose kernel has
 // done so gets float32 from then on, and what it returns and writes is rounded.
 // One that writes a list, where the first may be written before the second
-// fails, always gets it. Where another argument has a wider type, the kernel is
-// tried each time: it may compute in that. A dtype that was asked for is the
-// result's, and float32 is asked for in place of a narrow one.
+// fails, is tried on copies first. Where another argument has a wider type, the
+// kernel is tried each time: it may compute in that. A dtype that was asked for
+// is the result's, and float32 is asked for in place of a narrow one.
 
 ScalarType widened(ScalarType type) {
   return type == kHalf || type == kBFloat16 ? kFloat
@@ -467,9 +469,20 @@ void callCpu(
     return found;
   };
   const auto& lacks = *narrow == kBFloat16 ? op.lacks_bfloat16 : op.lacks_half;
-  if (!op.writes_list &&
-      (!lacks.load(std::memory_order_relaxed) || has_wider())) {
+  auto& takes = *narrow == kBFloat16 ? op.takes_bfloat16 : op.takes_half;
+  if (!lacks.load(std::memory_order_relaxed) || has_wider()) {
     try {
+      if (op.writes_list && (!takes || has_wider())) {
+        const at::AutoDispatchBelowADInplaceOrView guard;
+        Stack copies;
+        for (const auto& argument : arguments) {
+          copies.push_back(mapTensors(argument, [](const Tensor& tensor) {
+            return tensor.defined() ? tensor.clone() : tensor;
+          }));
+        }
+        handle.redispatchBoxed(kCpu, &copies);
+        takes = !has_wider();
+      }
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {
       // "..." not implemented for 'Half'; multinomial and embedding_bag have

@@ -1,4 +1,4 @@
-"""Each change of the real series can be read in a sitting, on every base."""
+"""The real series is small: its changes, on every base, and the runtime's stages."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from xpu_stack.core.series.series import Change, Series
 from xpu_stack.core.system.layout import Layout
 
 LIMIT = 1500  # added lines that are not of tests
+STAGES = {"device": 700, "stream": 750, "allocator": 2000, "guard": 350}  # C++ of c10
 TEST = re.compile(r"(^|/)test/|(^|/)test_[^/]*\.py$|_test\.cpp$")
 
 
@@ -30,3 +31,15 @@ def test_no_change_adds_more_than_one_reads_at_once(base: str) -> None:
         for change in changes
     }
     assert {id_: size for id_, size in sizes.items() if size > LIMIT} == {}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_stays_as_small_as_a_reviewer_takes_it(stage: str) -> None:
+    files = [
+        file
+        for file in (Layout.current().repository / "c10_xpu" / stage).rglob("*")
+        if file.suffix in {".h", ".cpp"} and not TEST.search(file.as_posix())
+    ]
+    lines = sum(len(file.read_text().splitlines()) for file in files)
+    assert files
+    assert lines <= STAGES[stage]

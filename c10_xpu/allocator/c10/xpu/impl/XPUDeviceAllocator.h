@@ -139,6 +139,9 @@ struct Pool {
   bool isGone() const {
     return use_count == 0 && num_segments == 0;
   }
+  bool isOf(MempoolId_t asked) const { // {0, 0}: of any
+    return asked == MempoolId_t() || asked == id;
+  }
   /// Whether a request for a stream is for the pool.
   std::function<bool(XPUStream)> filter = nullptr;
 };
@@ -392,8 +395,8 @@ class DeviceAllocator {
       }
     }
     if (C10_UNLIKELY(block == nullptr)) {
-      guard =
-          {}; // other ordinals have locks of their own, and so may observers
+      // Other ordinals have locks of their own, and so may observers.
+      guard = {};
       if (!is_retry && card.devices.size() > 1) {
         for (DeviceAllocator* const each : card.devices) {
           each->emptyCache();
@@ -487,7 +490,7 @@ class DeviceAllocator {
     });
     for (const auto& [first, size] : segments_) {
       StreamBlocks& blocks = *first->owner;
-      if (pool != MempoolId_t() && pool != blocks.pool.id) {
+      if (!blocks.pool.isOf(pool)) {
         continue;
       }
       SegmentInfo segment;
@@ -575,12 +578,12 @@ class DeviceAllocator {
 
   int getPoolUseCount(MempoolId_t id) {
     const Guard guard(mutex_);
-    return findPool(id) == nullptr ? 0 : findPool(id)->use_count;
+    const Pool* const pool = findPool(id);
+    return pool == nullptr ? 0 : pool->use_count;
   }
 
  private:
   friend struct StreamBlocks;
-
   // A block from the cache; null if none fits.
   Block* allocateCached(StreamBlocks& blocks, size_t size, size_t requested) {
     const StreamLock guard(blocks);
@@ -645,8 +648,7 @@ class DeviceAllocator {
     return size < most && rounded >= most ? size : rounded;
   }
 
-  // Memory from the pool's allocator or the runtime; null if it or the limit of
-  // the card refuses.
+  // Memory of the pool or the runtime; null if it or the card's limit refuses.
   C10_ALWAYS_INLINE char* obtain(const StreamBlocks& blocks, size_t size) {
     std::unique_lock<std::mutex> guard(card.mutex, std::defer_lock);
     if (card.devices.size() > 1) {
@@ -806,8 +808,7 @@ class DeviceAllocator {
       StreamBlocks& owner = *first->owner;
       const StreamLock guard(owner);
       if (first->isFreeSegment() && owner.pool.use_count == 0 &&
-          (pool == MempoolId_t() || pool == owner.pool.id) &&
-          (blocks == nullptr || blocks == &owner)) {
+          owner.pool.isOf(pool) && (blocks == nullptr || blocks == &owner)) {
         idle.emplace_back(first->freed_at - epoch_, first);
       }
     }
@@ -963,7 +964,6 @@ inline void StreamBlocks::unlock() { // see Note [Exact peaks]
 }
 
 // Of the caching allocator, which is the current one unless set() replaced it.
-
 bool isNative(const Allocator* allocator);
 /// Raises before init, in a forked child, and for an index of no device.
 DeviceAllocator& deviceAllocator(int device);

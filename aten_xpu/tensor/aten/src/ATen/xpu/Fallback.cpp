@@ -470,9 +470,11 @@ void callCpu(
   };
   const auto& lacks = *narrow == kBFloat16 ? op.lacks_bfloat16 : op.lacks_half;
   auto& takes = *narrow == kBFloat16 ? op.takes_bfloat16 : op.takes_half;
-  if (!lacks.load(std::memory_order_relaxed) || has_wider()) {
+  const bool wider =
+      (op.writes_list || lacks.load(std::memory_order_relaxed)) && has_wider();
+  if (!lacks.load(std::memory_order_relaxed) || wider) {
     try {
-      if (op.writes_list && (!takes || has_wider())) {
+      if (op.writes_list && (!takes || wider)) {
         const at::AutoDispatchBelowADInplaceOrView guard;
         Stack copies;
         for (const auto& argument : arguments) {
@@ -481,7 +483,7 @@ void callCpu(
           }));
         }
         handle.redispatchBoxed(kCpu, &copies);
-        takes = !has_wider();
+        takes = takes || !wider; // wider ones tell nothing of others
       }
       return handle.redispatchBoxed(kCpu, stack);
     } catch (const c10::Error& error) {

@@ -1,8 +1,8 @@
 // The caching allocator on real devices.
 
+#include <c10/xpu/test/impl/XPUAllocatorTestUtil.h>
 #include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestNames.h>
-#include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <c10/util/irange.h>
@@ -29,14 +29,13 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-class XPUCachingAllocatorTest : public ::testing::Test {
+class XPUCachingAllocatorTest : public AllocatorTest {
  protected:
   void SetUp() override {
-    C10_XPU_NEEDS_DEVICES(1);
-    c10::xpu::set_device(0);
-    allocator::init(c10::xpu::device_count());
-    allocator::emptyCache();
-    ASSERT_EQ(allocator::snapshot().size(), 0);
+    AllocatorTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) {
+      return;
+    }
     for (int i = 0; i < deviceCount(); ++i) {
       allocator::setMemoryFraction(1, i);
       allocator::resetPeakStats(i);
@@ -46,10 +45,7 @@ class XPUCachingAllocatorTest : public ::testing::Test {
 
   void TearDown() override {
     sycl_hook = nullptr;
-    if (c10::xpu::device_count() != 0) {
-      allocator::emptyCache();
-      EXPECT_EQ(allocator::snapshot().size(), 0) << "the test left memory";
-    }
+    AllocatorTest::TearDown();
   }
 
   // Limits the card of device 0 to so many MiB.

@@ -1,13 +1,10 @@
 // The history of the caching allocator, and pluggable allocators.
 
-#include <c10/xpu/test/impl/XPUTestUtil.h>
+#include <c10/xpu/test/impl/XPUAllocatorTestUtil.h>
 
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemoryTools.h>
 
-#include <sycl/usm.hpp>
-
-#include <atomic>
 #include <thread>
 
 namespace allocator = c10::xpu::XPUCachingAllocator;
@@ -27,16 +24,11 @@ int64_t addressOf(const void* ptr) {
   return reinterpret_cast<int64_t>(ptr);
 }
 
-class XPUMemoryHistoryTest : public ::testing::Test {
+class XPUMemoryHistoryTest : public AllocatorTest {
  protected:
-  void SetUp() override {
-    C10_XPU_NEEDS_DEVICES(1);
-    c10::xpu::set_device(0);
-    allocator::init(c10::xpu::device_count());
-    allocator::emptyCache();
-  }
   void TearDown() override {
     allocator::recordHistory(false, nullptr, 0, RecordContext::NEVER);
+    AllocatorTest::TearDown();
   }
   static std::vector<TraceEntry::Action> actions() {
     std::vector<TraceEntry::Action> result;
@@ -151,40 +143,18 @@ TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
 
 // ---- pluggable allocators; the process changes its allocator last ----
 
-std::atomic<int> num_alive{0};
-std::atomic<size_t> last_freed{0}; // bytes
-std::atomic<sycl::queue*> last_queue{nullptr};
-
-void* allocateShared(size_t size, int device, sycl::queue* queue) {
-  EXPECT_EQ(device, 0);
-  if (size > (size_t{1} << 40)) {
-    return nullptr;
-  }
-  ++num_alive;
-  last_queue = queue;
-  return sycl::malloc_device(size, *queue);
-}
-
-void freeShared(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
-  --num_alive;
-  last_freed = size;
-  last_queue = queue;
-  queue->wait();
-  sycl::free(ptr, *queue);
-}
-
 TEST_F(XPUMemoryHistoryTest, TheAllocatorInUseStays) {
   EXPECT_THROW(
       allocator::changeCurrentAllocator(
           std::make_shared<allocator::PluggableAllocator>(
-              &allocateShared, &freeShared)),
+              &allocateOwn, &freeOwn)),
       c10::Error);
 }
 
 TEST(XPUPluggableAllocatorTest, ServesAllocations) {
   C10_XPU_NEEDS_DEVICES(1);
-  const auto custom = std::make_shared<allocator::PluggableAllocator>(
-      &allocateShared, &freeShared);
+  const auto custom =
+      std::make_shared<allocator::PluggableAllocator>(&allocateOwn, &freeOwn);
   const c10::xpu::XPUStream stream = c10::xpu::getCurrentXPUStream();
   void* const ptr = custom->raw_alloc_with_stream(777, stream);
   EXPECT_NE(ptr, nullptr);

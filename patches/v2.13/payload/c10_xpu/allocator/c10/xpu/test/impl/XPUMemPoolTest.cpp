@@ -1,14 +1,11 @@
 // Private pools of memory on real devices.
 
-#include <c10/xpu/test/impl/XPUTestUtil.h>
+#include <c10/xpu/test/impl/XPUAllocatorTestUtil.h>
 
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemPool.h>
 #include <c10/xpu/XPUMemoryTools.h>
 
-#include <sycl/usm.hpp>
-
-#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -26,20 +23,8 @@ bool always(sycl::queue* /*queue*/) {
   return true;
 }
 
-class XPUMemPoolTest : public ::testing::Test {
+class XPUMemPoolTest : public AllocatorTest {
  protected:
-  void SetUp() override {
-    C10_XPU_NEEDS_DEVICES(1);
-    c10::xpu::set_device(0);
-    allocator::init(c10::xpu::device_count());
-    allocator::emptyCache();
-    ASSERT_EQ(allocator::snapshot().size(), 0);
-  }
-  void TearDown() override {
-    allocator::emptyCache();
-    EXPECT_EQ(allocator::snapshot().size(), 0) << "the test left memory";
-  }
-
   // Whether the segment of an address is of the pool, where it is of any.
   static bool isIn(MempoolId_t pool, const void* ptr) {
     const auto at = reinterpret_cast<int64_t>(ptr);
@@ -200,32 +185,7 @@ TEST_F(XPUMemPoolTest, EventsOfTheHistoryNameTheirs) {
   }
 }
 
-namespace {
-
 // ---- pools with an allocator of their own ----
-
-std::atomic<int> num_alive{0};
-std::atomic<size_t> last_freed{0}; // bytes
-std::atomic<sycl::queue*> last_queue{nullptr};
-
-void* allocateOwn(size_t size, int /*device*/, sycl::queue* queue) {
-  if (size > (size_t{1} << 40)) {
-    return nullptr;
-  }
-  ++num_alive;
-  last_queue = queue;
-  return sycl::malloc_device(size, *queue);
-}
-
-void freeOwn(void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
-  --num_alive;
-  last_freed = size;
-  last_queue = queue;
-  queue->wait();
-  sycl::free(ptr, *queue);
-}
-
-} // namespace
 
 TEST_F(XPUMemPoolTest, AnAllocatorServesAPrivatePool) {
   allocator::PluggableAllocator custom(&allocateOwn, &freeOwn);

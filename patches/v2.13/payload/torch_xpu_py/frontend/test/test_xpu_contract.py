@@ -305,6 +305,8 @@ XPU_CASES = {
     "use_mem_pool": pools,
     "utilization": telemetry("utilization"),
 }
+if hasattr(XPU, "list_gpu_processes"):  # since PyTorch 2.14
+    XPU_CASES["list_gpu_processes"] = telemetry("list_gpu_processes")
 ACC_CASES = {
     "Graph": accelerator_graphs,
     "current_accelerator": is_equal(lambda: ACC.current_accelerator(True), torch.device("xpu")),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 import uuid
 
@@ -39,7 +40,7 @@ CONTRACT = set(
     _xpu_isCurrentStreamCapturing _xpu_maybeExchangeDevice _xpu_memorySnapshot
     _xpu_memoryStats _xpu_recordMemoryHistory _xpu_releasePool
     _xpu_resetAccumulatedMemoryStats _xpu_resetPeakMemoryStats _xpu_setDevice
-    _xpu_setMemoryFraction _xpu_setStream _xpu_synchronize
+    _xpu_setMemoryFraction _xpu_setStream _xpu_sleep _xpu_synchronize
     _xpu_isInBadFork _StaticXpuLauncher
     _dynamo.guards._empty_strided_xpu _aoti.AOTIModelContainerRunnerXpu
     """.split()
@@ -485,6 +486,15 @@ class TestStreams(XpuTestCase):
         torch.accelerator.synchronize()
         with self.assertRaisesRegex(RuntimeError, "out of range"):
             torch.xpu.synchronize(COUNT)
+
+    @covers("_xpu_sleep")
+    def test_sleep(self):
+        stream = torch.xpu.Stream(COUNT - 1)
+        began = time.perf_counter()
+        with torch.xpu.stream(stream):
+            torch._C._xpu_sleep(100_000_000)
+        stream.synchronize()
+        self.assertGreaterEqual(time.perf_counter() - began, 0.01)  # at 10 GHz
 
 
 class TestEvents(XpuTestCase):

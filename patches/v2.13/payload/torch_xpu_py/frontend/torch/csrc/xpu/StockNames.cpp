@@ -2,13 +2,17 @@
 #include <ATen/xpu/XPUGeneratorImpl.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUStream.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/xpu/Bindings.h>
 #include <torch/csrc/xpu/Module.h>
 
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <utility>
 
 // torch_xpu_runtime._C: what the shared bindings have, and what PyTorch's own
@@ -48,6 +52,24 @@ void init() {
 int deviceCount() {
   return withoutGil([] {
     return c10::xpu::is_in_bad_fork() ? 0 : int(c10::xpu::device_count());
+  });
+}
+
+/// Keeps the current stream busy for so many cycles of the device's clock, on
+/// the host: the runtime has no kernels.
+void sleep(int64_t cycles) {
+  useXPU();
+  withoutGil([&] {
+    auto stream = c10::xpu::getCurrentXPUStream();
+    const auto& device = c10::xpu::get_device_properties(stream.device_index());
+    // 1 GHz where it does not tell, as SYCL's CPU device.
+    const auto megahertz =
+        device.max_clock_frequency ? device.max_clock_frequency : 1000;
+    const std::chrono::duration<double, std::micro> time(
+        double(cycles) / megahertz);
+    C10_XPU_CHECK(stream.queue().submit([time](sycl::handler& handler) {
+      handler.host_task([time] { std::this_thread::sleep_for(time); });
+    }));
   });
 }
 
@@ -100,6 +122,7 @@ PYBIND11_MODULE(_C, module) {
   });
   // The runtime has no kernels, and so none for an architecture.
   set("_xpu_getArchFlags", []() -> py::object { return py::none(); });
+  set("_xpu_sleep", &sleep);
   extendProperties(module.attr("_XpuDeviceProperties"));
   THXPStreamClass = module.attr("_XpuStreamBase").ptr();
 }

@@ -858,7 +858,8 @@ class TestMemPools(XpuTestCase):
                 print("child", flush=True)
                 os._exit(0)
             print(os.waitpid(child, 0)[1])
-            """
+            """,
+            PYTHONWARNINGS="ignore::DeprecationWarning",  # Python 3.12, of fork
         )
         self.assertEqual(printed, "child\n0\n")
 

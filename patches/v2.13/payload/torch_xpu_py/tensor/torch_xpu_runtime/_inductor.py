@@ -186,13 +186,17 @@ class _CppWrapper(_Wrapper, CppWrapperCpu):
         if device is None or device.type != "xpu":
             super().generate_fallback_kernel(node)
             return
+        if hasattr(node, "codegen_outputs"):  # since PyTorch 2.14
+            outputs = node.codegen_outputs()
+        else:
+            outputs = node.outputs or node.mutation_outputs
         self.generate_fallback_kernel_with_runtime_lookup(
             node.get_name(),
             node.python_kernel_name,
             lambda: [*node.codegen_args(), *node.codegen_kwargs()],
             operator,
             node.export_extern_kernel_node(),
-            node.outputs or node.mutation_outputs,
+            outputs,
         )
 
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -295,8 +296,11 @@ bool can_device_access_peer(DeviceIndex device, DeviceIndex peer) {
 
 bool enable_peer_access(DeviceIndex device, DeviceIndex peer) {
   const bool can = can_device_access_peer(device, peer);
+  // SYCL is slow to say that it was enabled before.
+  static auto& asked = *new std::set<std::pair<DeviceIndex, DeviceIndex>>;
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
   try {
-    if (can) {
+    if (can && asked.emplace(device, peer).second) {
       get_raw_device(device).ext_oneapi_enable_peer_access(
           get_raw_device(peer));
     }

@@ -79,6 +79,27 @@ TEST_F(XPUTensorTest, ACopyToPinnedMemoryDoesNotWait) {
   EXPECT_EQ(pinned.sum().item<float>(), 1024);
 }
 
+TEST_F(XPUTensorTest, ACopyBetweenDevicesIsInTheOrderOfBothStreams) {
+  C10_XPU_NEEDS_DEVICES(2);
+  C10_XPU_NEEDS_PEERS();
+  const auto to = getStreamFromPool(false, 1);
+  const auto from = getStreamFromPool(false, 0);
+  const c10::xpu::XPUStreamGuard theirs(to);
+  const c10::xpu::XPUStreamGuard ours(from);
+  const auto x = at::zeros({1024}, kOnXPU);
+  const auto y = at::zeros({1024}, at::Device(at::kXPU, 1));
+  for (const auto& busy : {from, to}) {
+    {
+      Gate gate(busy.queue());
+      to.queue().memset(y.data_ptr(), 0, 4096);
+      from.queue().memset(x.data_ptr(), 0x3f, 4096);
+      y.copy_(x); // does not wait for the gate
+      from.queue().memset(x.data_ptr(), 0, 4096);
+    }
+    EXPECT_GT(y.min().item<float>(), 0.7); // 0x3f3f3f3f
+  }
+}
+
 TEST_F(XPUTensorTest, WorkIsRecorded) {
   namespace detail = at::xpu::detail;
   const auto now = [] {

@@ -11,6 +11,7 @@
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUEvent.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/impl/XPUBarrier.h>
@@ -180,6 +181,40 @@ bool staysUntil(const Tensor& tensor, c10::xpu::XPUStream stream) {
              stream);
 }
 
+sycl::event copyBytes(
+    const Tensor& to,
+    const Tensor& from,
+    c10::xpu::XPUStream stream) {
+  const detail::RecordWork record(
+      detail::RecordWork::By::Stream, "Memcpy", stream, to.nbytes());
+  return C10_XPU_CHECK(
+      stream.queue().memcpy(to.data_ptr(), from.data_ptr(), to.nbytes()));
+}
+
+/// Copies bytes to a device whose memory that of the source reaches, on the
+/// current stream of the source, as with CUDA. That of the other device waits
+/// for it. False where it does not reach it, or where the host copies at once.
+bool copyToPeer(const Tensor& self, const Tensor& src) {
+  const auto device = src.device().index();
+  const auto peer = self.device().index();
+  const auto stream = c10::xpu::getCurrentXPUStream(device);
+  const auto theirs = c10::xpu::getCurrentXPUStream(peer);
+  if ((isHostMemory(device) && stream.query() && theirs.query()) ||
+      !c10::xpu::enable_peer_access(device, peer)) {
+    return false;
+  }
+  const auto wait = [](c10::xpu::XPUStream one, c10::xpu::XPUStream other) {
+    c10::xpu::XPUEvent event;
+    event.record(other);
+    event.block(one);
+  };
+  wait(stream, theirs);
+  const auto copied = copyBytes(self, src, stream);
+  wait(theirs, stream);
+  c10::xpu::impl::waitIfBlocking(stream, copied);
+  return true;
+}
+
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const bool same_layout = sameLayout(self, src);
   if (self.numel() == 0 || (same_layout && self.data_ptr() == src.data_ptr())) {
@@ -187,21 +222,18 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   }
   const auto device = (self.is_xpu() ? self : src).device().index();
   if (self.is_xpu() && src.is_xpu() && self.device() != src.device()) {
+    if (same_layout && copyToPeer(self, src)) {
+      return self;
+    }
     HostCall from(src.device().index());
     return copy_(self, from.toHost(src), /*non_blocking=*/false);
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
   const bool asynchronous = non_blocking || (self.is_xpu() && src.is_xpu());
-  const size_t nbytes = self.numel() * self.dtype().itemsize();
   if (same_layout &&
       (!isHostMemory(device) || (asynchronous && !stream.query()))) {
-    const auto copied = [&] {
-      const detail::RecordWork record(
-          detail::RecordWork::By::Stream, "Memcpy", stream, nbytes);
-      return C10_XPU_CHECK(
-          stream.queue().memcpy(self.data_ptr(), src.data_ptr(), nbytes));
-    }();
+    const auto copied = copyBytes(self, src, stream);
     if (asynchronous && staysUntil(self, stream) && staysUntil(src, stream)) {
       c10::xpu::impl::waitIfBlocking(stream, copied);
     } else {
@@ -216,7 +248,8 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const auto from = call.toHost(src);
   std::optional<detail::RecordWork> record;
   if (isHostMemory(device)) {
-    record.emplace(detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
+    record.emplace(
+        detail::RecordWork::By::Host, "Memcpy", stream, self.nbytes());
   }
   to.copy_(from);
   record.reset();

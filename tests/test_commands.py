@@ -198,3 +198,13 @@ def test_bad_white_space_in_an_edit_is_in_the_patch(project: Project) -> None:
 def test_a_text_that_is_not_there_is_to_be_written(project: Project) -> None:
     (project.folder / "patches/texts/device/aten.md").unlink()
     assert "next: write patches/texts/device/aten.md, then make check" in project.run("apply").err
+
+
+def test_runs_of_one_verb_at_once_do_not_trip_over_its_log(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys\n"
+        "from xpu_stack.core.system.console import start_log\n"
+        "for _ in range(200): start_log(pathlib.Path(sys.argv[1]), 'build')\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", program, tmp_path]) for _ in range(4)]
+    assert [run.wait() for run in runs] == [0] * 4

@@ -1,5 +1,6 @@
 """What the program prints: one console for people, one log file for the rest."""
 
+import contextlib
 import functools
 import json
 import logging
@@ -38,7 +39,7 @@ def start_log(folder: Path, verb: str) -> Path:
     """Opens this run's log file; the file of the run before is kept beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{verb}.log"
-    if path.exists():
+    with contextlib.suppress(FileNotFoundError):  # or another run has moved it
         path.replace(folder / f"{verb}.previous.log")
     handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))

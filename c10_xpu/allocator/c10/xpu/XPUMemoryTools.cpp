@@ -90,6 +90,11 @@ void recordHistory(
   setTrace(enabled || !all.trackers.empty() ? &record : nullptr);
 }
 
+bool isHistoryEnabled() {
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  return all.enabled;
+}
+
 void attachTracker(std::function<void(const TraceEvent&)> tracker) {
   const std::lock_guard<std::mutex> guard(all.mutex);
   all.trackers.push_back(std::move(tracker));

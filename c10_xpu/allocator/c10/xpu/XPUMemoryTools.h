@@ -34,8 +34,7 @@ struct TraceEntry : TraceEvent {
 };
 
 /// Starts or stops recording. Starting forgets what was recorded if `clear`.
-/// Each device keeps its last `max_entries` events, of actions that are not in
-/// `skipped`.
+/// Each device keeps its last `max_entries` events of actions not `skipped`.
 C10_XPU_API void recordHistory(
     bool enabled,
     CreateContextFn context_recorder,
@@ -43,8 +42,8 @@ C10_XPU_API void recordHistory(
     RecordContext when,
     bool clear = true,
     const std::vector<TraceEvent::Action>& skipped = {});
-/// Calls `tracker` as a TraceFn is called, whether a history is recorded or
-/// not, until the process ends.
+C10_XPU_API bool isHistoryEnabled();
+/// Calls `tracker` as a TraceFn is called, recording or not, until the end.
 C10_XPU_API void attachTracker(std::function<void(const TraceEvent&)> tracker);
 /// The recorded events by device, oldest first.
 C10_XPU_API std::vector<std::deque<TraceEntry>> traces();

@@ -119,10 +119,8 @@ struct Card {
 // Free blocks, their lock and their counters belong to a stream in a pool. The
 // first pool of a device serves all requests that no filter sends to a private
 // one. Filters are asked with the mutex of the device held, which an allocation
-// from a private pool keeps: the pool cannot be released meanwhile.
-//
-// Blocks are never destroyed, and so neither are pools: the next new pool gets
-// what is left of one that has no uses and no segments any more.
+// from a private pool keeps: the pool cannot be released meanwhile. Pools are
+// never destroyed: a new one takes the place of one without uses and segments.
 
 struct PoolMemory { // without functions: the SYCL runtime's
   std::function<void*(size_t size, XPUStream stream)> allocate; // or null
@@ -528,10 +526,7 @@ class DeviceAllocator {
   }
 
   // Private pools: see c10/xpu/XPUMemPool.h.
-  Pool& createOrIncrefPool(
-      MempoolId_t id,
-      PoolMemory memory = {},
-      bool use_on_oom = false) {
+  Pool& createOrIncrefPool(MempoolId_t id, PoolMemory memory = {}) {
     const Guard guard(mutex_);
     checkPool(id != MempoolId_t(), id, "is not private");
     Pool* pool = findPool(id);
@@ -542,7 +537,7 @@ class DeviceAllocator {
       pool = &pools_.emplace_back();
     }
     if (pool->isGone()) {
-      *pool = {id, use_on_oom, 0, 0, std::move(memory)};
+      *pool = {id, false, 0, 0, std::move(memory)};
     }
     ++pool->use_count;
     return *pool;
@@ -567,6 +562,11 @@ class DeviceAllocator {
     filtered_.erase(std::find(filtered_.begin(), filtered_.end(), &pool));
     pool.filter = nullptr;
     num_direct_ = filtered_.empty() ? kNumDirect : 0;
+  }
+
+  void setUseOnOOM(MempoolId_t id, bool use_on_oom) {
+    const Guard guard(mutex_);
+    poolInUse(id).use_on_oom = use_on_oom;
   }
 
   void releasePool(MempoolId_t id) {

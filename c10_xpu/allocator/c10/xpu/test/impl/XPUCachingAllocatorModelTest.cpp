@@ -306,9 +306,8 @@ class Model {
           pool.id = {0, ++num_pools_}; // else it comes back
         }
         allocator.createOrIncrefPool(
-            pool.id,
-            hasOwnMemory(pool.id) ? ownMemory() : PoolMemory(),
-            useOnOOM(pool.id));
+            pool.id, hasOwnMemory(pool.id) ? ownMemory() : PoolMemory());
+        allocator.setUseOnOOM(pool.id, useOnOOM(pool.id));
         ++pool.uses;
         return;
       case 1:

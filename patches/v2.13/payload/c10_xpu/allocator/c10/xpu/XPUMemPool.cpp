@@ -4,6 +4,8 @@
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
 
 #include <atomic>
+#include <mutex>
+#include <set>
 #include <utility>
 
 namespace c10::xpu::XPUCachingAllocator {
@@ -30,6 +32,11 @@ impl::PoolMemory memoryOf(XPUAllocator* allocator) {
   return {allocate, [=](void* ptr) { allocator->raw_delete(ptr); }};
 }
 
+[[noreturn]] void raiseNoCheckpoints() {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "A pool of XPU memory cannot go back to an earlier state");
+}
+
 } // namespace
 
 void createOrIncrefPool(
@@ -37,6 +44,18 @@ void createOrIncrefPool(
     MempoolId_t mempool_id,
     XPUAllocator* allocator) {
   poolsOf(device).createOrIncrefPool(mempool_id, memoryOf(allocator));
+}
+
+void createOrIncrefPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    std::shared_ptr<XPUAllocator> allocator) {
+  // Memory of a pool may outlive it.
+  static std::mutex mutex;
+  static auto& kept = *new std::set<std::shared_ptr<XPUAllocator>>;
+  createOrIncrefPool(device, mempool_id, allocator.get());
+  const std::lock_guard<std::mutex> guard(mutex);
+  kept.insert(std::move(allocator));
 }
 
 void beginAllocateToPool(
@@ -56,8 +75,58 @@ void releasePool(DeviceIndex device, MempoolId_t mempool_id) {
   poolsOf(device).releasePool(mempool_id);
 }
 
+void endPool(DeviceIndex device, MempoolId_t mempool_id) noexcept {
+  if (is_in_bad_fork()) {
+    return;
+  }
+  try {
+    releasePool(device, mempool_id);
+    emptyCache(mempool_id);
+  } catch (const std::exception& error) {
+    TORCH_WARN("A private pool of XPU memory was not released: ", error.what());
+  }
+}
+
 int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id) {
   return poolsOf(device).getPoolUseCount(mempool_id);
+}
+
+void setUseOnOOM(DeviceIndex device, MempoolId_t mempool_id, bool use_on_oom) {
+  poolsOf(device).setUseOnOOM(mempool_id, use_on_oom);
+}
+
+void setNoSplit(DeviceIndex /*device*/, MempoolId_t /*mempool_id*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "no_split=True: a pool of XPU memory splits its segments");
+}
+
+bool checkPoolLiveAllocations(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    const std::unordered_set<void*>& expected_live_allocations) {
+  std::unordered_set<void*> live;
+  for (const auto& segment : snapshot(mempool_id)) {
+    int64_t address = segment.address;
+    for (const auto& block : segment.blocks) {
+      if (block.allocated && segment.device == device) {
+        live.insert(reinterpret_cast<void*>(address)); // NOLINT
+      }
+      address += block.size;
+    }
+  }
+  return live == expected_live_allocations;
+}
+
+std::shared_ptr<AllocatorState> getCheckpointState(
+    DeviceIndex /*device*/,
+    MempoolId_t /*id*/) {
+  raiseNoCheckpoints();
+}
+
+CheckpointDelta setCheckpointPoolState(
+    DeviceIndex /*device*/,
+    std::shared_ptr<AllocatorState> /*as*/) {
+  raiseNoCheckpoints();
 }
 
 } // namespace c10::xpu::XPUCachingAllocator
@@ -79,21 +148,12 @@ MemPool::MemPool(
       is_user_created_(is_user_created),
       id_(graph_pool_handle(is_user_created)),
       device_(current_device()) {
-  auto& device = XPUCachingAllocator::poolsOf(device_);
-  auto memory = XPUCachingAllocator::memoryOf(allocator_);
-  device.createOrIncrefPool(id_, std::move(memory), use_on_oom);
+  XPUCachingAllocator::createOrIncrefPool(device_, id_, allocator_);
+  XPUCachingAllocator::setUseOnOOM(device_, id_, use_on_oom);
 }
 
 MemPool::~MemPool() {
-  if (is_in_bad_fork()) {
-    return;
-  }
-  try {
-    XPUCachingAllocator::releasePool(device_, id_);
-    XPUCachingAllocator::emptyCache(id_);
-  } catch (const std::exception& error) {
-    TORCH_WARN("A private pool of XPU memory was not released: ", error.what());
-  }
+  XPUCachingAllocator::endPool(device_, id_);
 }
 
 MempoolId_t MemPool::id() {

@@ -3,6 +3,9 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 
 #include <functional>
+#include <memory>
+#include <unordered_set>
+#include <vector>
 
 /// A private pool is memory of a device that only requests sent to it get. Its
 /// segments stay while it is in use, also if nothing is allocated from them.
@@ -28,8 +31,44 @@ C10_XPU_API void beginAllocateToPool(
 C10_XPU_API void endAllocateToPool(DeviceIndex device, MempoolId_t mempool_id);
 /// Ends one use.
 C10_XPU_API void releasePool(DeviceIndex device, MempoolId_t mempool_id);
+/// The end of a MemPool: releasePool and emptyCache, and warns if they fail.
+C10_XPU_API void endPool(DeviceIndex device, MempoolId_t mempool_id) noexcept;
 /// 0 for a pool that does not exist.
 C10_XPU_API int getPoolUseCount(DeviceIndex device, MempoolId_t mempool_id);
+/// Whether the pool also serves what would otherwise end in an
+/// OutOfMemoryError.
+C10_XPU_API void setUseOnOOM(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    bool use_on_oom);
+
+// As PyTorch's headers declare them since 2.15:
+/// As above, for an allocator that is kept until the process ends.
+C10_XPU_API void createOrIncrefPool(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    std::shared_ptr<XPUAllocator> allocator);
+/// Raises: every pool splits its segments.
+C10_XPU_API void setNoSplit(DeviceIndex device, MempoolId_t mempool_id);
+/// Whether these are what is allocated from the pool.
+C10_XPU_API bool checkPoolLiveAllocations(
+    DeviceIndex device,
+    MempoolId_t mempool_id,
+    const std::unordered_set<void*>& expected_live_allocations);
+
+struct AllocatorState {
+  virtual ~AllocatorState() = default;
+};
+struct CheckpointDelta {
+  std::vector<void*> ptrs_freed;
+  std::vector<DataPtr> dataptrs_allocd;
+};
+/// These raise: a pool cannot go back to an earlier state.
+C10_XPU_API std::shared_ptr<AllocatorState> getCheckpointState(
+    DeviceIndex device,
+    MempoolId_t id);
+C10_XPU_API CheckpointDelta
+setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> as);
 
 } // namespace c10::xpu::XPUCachingAllocator
 

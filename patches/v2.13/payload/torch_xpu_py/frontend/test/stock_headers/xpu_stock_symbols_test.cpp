@@ -11,6 +11,10 @@
 #define SINCE_2_14
 #include <ATen/xpu/MemPool.h>
 #endif
+#include <torch/headeronly/version.h>
+#if TORCH_VERSION_MINOR >= 15
+#define SINCE_2_15
+#endif
 #include <ATen/xpu/XPUContext.h>
 #include <ATen/xpu/XPUEvent.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
@@ -31,6 +35,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -39,6 +44,11 @@ namespace {
 using c10::DeviceIndex;
 using c10::xpu::XPUStream;
 using Allocator = std::shared_ptr<c10::xpu::XPUCachingAllocator::XPUAllocator>;
+#ifdef SINCE_2_15
+using PoolAllocator = Allocator;
+#else
+using PoolAllocator = c10::xpu::XPUCachingAllocator::XPUAllocator*;
+#endif
 using State = c10::intrusive_ptr<at::XPUGeneratorState>;
 using Impl = c10::intrusive_ptr<c10::GeneratorImpl>;
 using Alloc = std::function<void*(size_t, int, sycl::queue*)>;
@@ -156,7 +166,7 @@ const void* const kFunctions[] = {
         void,
         DeviceIndex,
         c10::MempoolId_t,
-        c10::xpu::XPUCachingAllocator::XPUAllocator*),
+        PoolAllocator),
     FUNCTION(
         c10::xpu::XPUCachingAllocator::beginAllocateToPool,
         void,
@@ -214,6 +224,36 @@ const void* const kFunctions[] = {
 #else
     FUNCTION(c10::xpu::MemPool::graph_pool_handle, c10::MempoolId_t, bool),
 #endif
+#ifdef SINCE_2_15
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::setNoSplit,
+        void,
+        DeviceIndex,
+        c10::MempoolId_t),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::setUseOnOOM,
+        void,
+        DeviceIndex,
+        c10::MempoolId_t,
+        bool),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::getCheckpointState,
+        std::shared_ptr<c10::xpu::XPUCachingAllocator::AllocatorState>,
+        DeviceIndex,
+        c10::MempoolId_t),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::setCheckpointPoolState,
+        c10::xpu::XPUCachingAllocator::CheckpointDelta,
+        DeviceIndex,
+        std::shared_ptr<c10::xpu::XPUCachingAllocator::AllocatorState>),
+    FUNCTION(c10::xpu::XPUCachingAllocator::isHistoryEnabled, bool),
+    FUNCTION(
+        c10::xpu::XPUCachingAllocator::checkPoolLiveAllocations,
+        bool,
+        DeviceIndex,
+        c10::MempoolId_t,
+        const std::unordered_set<void*>&),
+#endif
     FUNCTION(at::xpu::getCurrentDeviceProperties, c10::xpu::DeviceProp*),
     FUNCTION(at::xpu::getDeviceProperties, c10::xpu::DeviceProp*, DeviceIndex),
     FUNCTION(at::xpu::getGlobalIdxFromDevice, int32_t, DeviceIndex),
@@ -240,20 +280,14 @@ const void* const kFunctions[] = {
 const void* const kMembers[] = {
 #ifdef SINCE_2_14
     MEMBER(at::xpu::MemPool, id, c10::MempoolId_t, ()),
-    MEMBER(
-        at::xpu::MemPool,
-        allocator,
-        c10::xpu::XPUCachingAllocator::XPUAllocator*,
-        ()),
+#ifndef SINCE_2_15
+    MEMBER(at::xpu::MemPool, allocator, PoolAllocator, ()),
+#endif
     MEMBER(at::xpu::MemPool, use_count, int, ()),
     MEMBER(at::xpu::MemPool, device, DeviceIndex, ()),
 #else
     MEMBER(c10::xpu::MemPool, id, c10::MempoolId_t, ()),
-    MEMBER(
-        c10::xpu::MemPool,
-        allocator,
-        c10::xpu::XPUCachingAllocator::XPUAllocator*,
-        ()),
+    MEMBER(c10::xpu::MemPool, allocator, PoolAllocator, ()),
     MEMBER(c10::xpu::MemPool, use_count, int, ()),
     MEMBER(c10::xpu::MemPool, device, DeviceIndex, ()),
 #endif

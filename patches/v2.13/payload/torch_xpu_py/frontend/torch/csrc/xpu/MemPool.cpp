@@ -29,13 +29,19 @@ auto& allocators = *new std::set<Allocator>;
 MemPool* makePool(
     const Allocator& allocator,
     bool is_user_created,
-    bool use_on_oom) {
+    bool use_on_oom,
+    bool no_split) {
   useXPU();
   if (allocator) {
     allocators.insert(allocator);
   }
   return withoutGil([&] {
-    return new MemPool(allocator.get(), is_user_created, use_on_oom);
+    auto pool =
+        std::make_unique<MemPool>(allocator.get(), is_user_created, use_on_oom);
+    if (no_split) {
+      allocator::setNoSplit(pool->device(), pool->id());
+    }
+    return pool.release();
   });
 }
 
@@ -65,7 +71,8 @@ void bindMemPool(py::module& module) {
           py::init(&makePool),
           py::arg("allocator") = py::none(),
           py::arg("is_user_created") = true,
-          py::arg("use_on_oom") = false)
+          py::arg("use_on_oom") = false,
+          py::arg("no_split") = false)
       .def_property_readonly("id", &MemPool::id)
       .def_property_readonly("allocator", &allocatorOf)
       .def_property_readonly("device", &MemPool::device)

@@ -112,6 +112,29 @@ TEST_F(XPUMemPoolTest, ServesAsTheLastResortIfItMay) {
   }
 }
 
+TEST_F(XPUMemPoolTest, HasWhatLaterPyTorchDeclares) {
+  using Own = allocator::XPUAllocator;
+  const MempoolId_t id = MemPool::graph_pool_handle();
+  allocator::createOrIncrefPool(0, id, std::shared_ptr<Own>());
+  allocator::beginAllocateToPool(0, id, &always);
+  void* const ptr = allocator::raw_alloc(512);
+  allocator::endAllocateToPool(0, id);
+  allocator::releasePool(0, id);
+  EXPECT_TRUE(allocator::checkPoolLiveAllocations(0, id, {ptr}));
+  EXPECT_FALSE(allocator::checkPoolLiveAllocations(0, id, {}));
+  allocator::raw_delete(ptr);
+  EXPECT_TRUE(allocator::checkPoolLiveAllocations(0, id, {}));
+  allocator::endPool(0, id);
+  EXPECT_TRUE(allocator::snapshot(id).empty());
+  EXPECT_CONTAINS(
+      errorOf([&] { allocator::setNoSplit(0, id); }), "splits its segments");
+  for (const auto& text :
+       {errorOf([&] { allocator::getCheckpointState(0, id); }),
+        errorOf([&] { allocator::setCheckpointPoolState(0, nullptr); })}) {
+    EXPECT_CONTAINS(text, "cannot go back");
+  }
+}
+
 TEST_F(XPUMemPoolTest, OutOfMemoryTakesFromReleasedPools) {
   const size_t total = c10::xpu::get_device_properties(0).global_mem_size;
   const MempoolId_t id = MemPool::graph_pool_handle();
@@ -170,6 +193,7 @@ TEST_F(XPUMemPoolTest, ThreadsUsePoolsOfTheirOwn) {
 TEST_F(XPUMemPoolTest, EventsOfTheHistoryNameTheirs) {
   const auto never = allocator::RecordContext::NEVER;
   allocator::recordHistory(true, nullptr, 10, never);
+  EXPECT_TRUE(allocator::isHistoryEnabled());
   MemPool pool;
   allocator::beginAllocateToPool(0, pool.id(), always);
   void* const ptr = allocator::raw_alloc(512);
@@ -178,6 +202,7 @@ TEST_F(XPUMemPoolTest, EventsOfTheHistoryNameTheirs) {
   allocator::raw_delete(ptr);
   const auto traces = allocator::traces();
   allocator::recordHistory(false, nullptr, 10, never);
+  EXPECT_FALSE(allocator::isHistoryEnabled());
   ASSERT_EQ(traces.size(), 1);
   EXPECT_EQ(traces[0].size(), 4);
   for (const auto& entry : traces[0]) {

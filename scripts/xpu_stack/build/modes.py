@@ -20,12 +20,12 @@ class Sanitizer(enum.Enum):
     @property
     def flags(self) -> str:
         """For compiling and linking; with -O1 reports have good stacks."""
-        common = "-g1 -fno-omit-frame-pointer"
+        # GCC takes the checks of std::optional for uses of what it may not hold.
+        common = "-g1 -fno-omit-frame-pointer -Wno-maybe-uninitialized"
         if self is Sanitizer.THREAD:
             return f"{common} -fsanitize=thread"
         if self is Sanitizer.ADDRESS:
             # vptr compares type infos across libraries that hide theirs
             kinds = "-fsanitize=address,undefined -fno-sanitize=vptr"
-            # GCC takes the checks of std::optional for uses of what it may not hold
-            return f"{common} {kinds} -fno-sanitize-recover=undefined -Wno-maybe-uninitialized"
+            return f"{common} {kinds} -fno-sanitize-recover=undefined"
         return ""

@@ -46,16 +46,18 @@ void createOrIncrefPool(
   poolsOf(device).createOrIncrefPool(mempool_id, memoryOf(allocator));
 }
 
+XPUAllocator* keep(std::shared_ptr<XPUAllocator> allocator) {
+  static std::mutex mutex;
+  static auto& kept = *new std::set<std::shared_ptr<XPUAllocator>>;
+  const std::lock_guard<std::mutex> guard(mutex);
+  return kept.insert(std::move(allocator)).first->get();
+}
+
 void createOrIncrefPool(
     DeviceIndex device,
     MempoolId_t mempool_id,
     std::shared_ptr<XPUAllocator> allocator) {
-  // Memory of a pool may outlive it.
-  static std::mutex mutex;
-  static auto& kept = *new std::set<std::shared_ptr<XPUAllocator>>;
-  createOrIncrefPool(device, mempool_id, allocator.get());
-  const std::lock_guard<std::mutex> guard(mutex);
-  kept.insert(std::move(allocator));
+  createOrIncrefPool(device, mempool_id, keep(std::move(allocator)));
 }
 
 void beginAllocateToPool(

@@ -42,8 +42,11 @@ C10_XPU_API void setUseOnOOM(
     MempoolId_t mempool_id,
     bool use_on_oom);
 
+/// Keeps an allocator until the process ends: memory of a pool may outlive it.
+C10_XPU_API XPUAllocator* keep(std::shared_ptr<XPUAllocator> allocator);
+
 // As PyTorch's headers declare them since 2.15:
-/// As above, for an allocator that is kept until the process ends.
+/// As above, and keeps the allocator.
 C10_XPU_API void createOrIncrefPool(
     DeviceIndex device,
     MempoolId_t mempool_id,

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,21 +22,15 @@ using c10::xpu::MempoolId_t;
 
 using Allocator = std::shared_ptr<XPUAllocator>;
 
-// Those of pools. A tensor may outlive its pool, so they are never destroyed.
-auto& allocators = *new std::set<Allocator>;
-
 MemPool* makePool(
     const Allocator& allocator,
     bool is_user_created,
     bool use_on_oom,
     bool no_split) {
   useXPU();
-  if (allocator) {
-    allocators.insert(allocator);
-  }
   return withoutGil([&] {
-    auto pool =
-        std::make_unique<MemPool>(allocator.get(), is_user_created, use_on_oom);
+    auto pool = std::make_unique<MemPool>(
+        allocator::keep(allocator), is_user_created, use_on_oom);
     if (no_split) {
       allocator::setNoSplit(pool->device(), pool->id());
     }

@@ -118,21 +118,20 @@ class TestLoading(TestCase):
     def test_loading_costs_little(self):
         # Of the processor, so that other work on the machine does not count.
         costs = [
-            run_program(
-                """
-                import time
-                import torch
-                start = time.process_time()
-                import torch_xpu_runtime
-                print(time.process_time() - start, start)
-                """,
-                TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-            ).split()
+            float(
+                run_program(
+                    """
+                    import time, torch
+                    start = time.process_time()
+                    import torch_xpu_runtime
+                    print(time.process_time() - start)
+                    """,
+                    TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+                )
+            )
             for _ in range(3)
         ]
-        # 30 ms where torch takes up to 1.5 s; more on a machine that is slower.
-        ours, torchs = (min(map(float, times)) for times in zip(*costs))
-        self.assertLess(ours, max(0.03, 0.02 * torchs))
+        self.assertLess(min(costs), 0.03)
 
     def test_the_package_may_be_imported_first(self):
         printed = run_program(

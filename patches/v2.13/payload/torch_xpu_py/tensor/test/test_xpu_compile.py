@@ -256,6 +256,8 @@ class TestStreams(TestCase):
         before = torch.xpu.current_stream()
         self.addCleanup(torch.xpu.set_stream, before)
         self.x = torch.arange(8.0, device="xpu")
+        # pytest keeps the instance of a test: its tensor must not stay with it.
+        self.addCleanup(delattr, self, "x")
 
     @parametrize("backend", ["eager", "aot_eager"])
     @parametrize("function", CAPTURED, name_fn=lambda function: function.__name__)

@@ -208,3 +208,10 @@ def test_runs_of_one_verb_at_once_do_not_trip_over_its_log(tmp_path: Path) -> No
     )
     runs = [subprocess.Popen([sys.executable, "-c", program, tmp_path]) for _ in range(4)]
     assert [run.wait() for run in runs] == [0] * 4
+
+
+def test_each_base_has_its_logs(project: Project) -> None:
+    for base in ("v1", "../v1"):
+        project.run("--variables", "status", source=False, env={"BASE": base})
+    logs = {path.name for path in (project.folder / ".xpu/logs").iterdir()}
+    assert {"status-v1.log", "status-.._v1.log"} <= logs

@@ -5,6 +5,7 @@ May import: everything.
 
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +24,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     submitting,
     upkeep,
 )
-from xpu_stack.cli.options import cli, variable_of
+from xpu_stack.cli.options import cli, options_of, variable_of
 from xpu_stack.core.system import commands, console, critical, transaction
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -83,13 +84,22 @@ def _interrupted() -> str:
     return "interrupted; the checkout is as it was"
 
 
+def _log_name(verb: str) -> str:
+    """Of the base too, as runs for two bases may go on at once."""
+    base = next((one for one in options_of(verb) if one.name == "base"), None)
+    if base is None or "--variables" not in sys.argv:
+        return verb
+    given = re.sub(r"[^\w.]", "_", os.environ.get(variable_of(base), ""))
+    return f"{verb}-{given}" if given else verb
+
+
 def main() -> None:
     """Runs the command line. Every way to end is one of ExitCode."""
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     verb = words[0] if words and words[0] in cli.commands else None
     log_file = None
     if verb is not None and not {"-h", "--help"} & set(sys.argv):
-        log_file = console.start_log(Layout.current().logs, verb)
+        log_file = console.start_log(Layout.current().logs, _log_name(verb))
     try:
         if log_file is not None:
             transaction.recover(Layout.current())

@@ -119,6 +119,61 @@ TEST(XPUStockAllocatorTest, BecomesTheCurrentOne) {
   });
 }
 
+TEST(XPUStockAllocatorTest, IsOfPyTorchsClass) {
+  struct Counting : pluggable::XPUPluggableAllocator {
+    using XPUPluggableAllocator::XPUPluggableAllocator;
+    size_t blocks() {
+      return allocation_metadata_.size();
+    }
+  };
+  inOwnProcess([] {
+    sycl::queue* last = nullptr;
+    const auto own = std::make_shared<Counting>(
+        [&](size_t size, int device, sycl::queue* queue) -> void* {
+          EXPECT_EQ(device, 0);
+          last = queue;
+          return size < 1000 ? sycl::malloc_device(size, *queue) : nullptr;
+        },
+        [&](void* ptr, size_t size, int /*device*/, sycl::queue* queue) {
+          EXPECT_EQ(size, 100);
+          EXPECT_EQ(queue, last);
+          sycl::free(ptr, *queue);
+        });
+    int devices = 0;
+    void* recorded = nullptr;
+    own->set_init_fn([&](int count) { devices = count; });
+    own->set_record_stream_fn(
+        [&](void* ptr, sycl::queue* /*queue*/) { recorded = ptr; });
+    EXPECT_FALSE(own->initialized());
+    pluggable::changeCurrentAllocator(own);
+    EXPECT_EQ(pluggable::getCurrentAllocator().get(), own.get());
+    at::globalContext().lazyInitDevice(c10::kXPU);
+    const auto stream = getStreamFromPool();
+    setCurrentXPUStream(stream);
+    auto data = c10::GetAllocator(c10::kXPU)->allocate(100);
+    EXPECT_EQ(devices, device_count());
+    EXPECT_TRUE(own->initialized());
+    EXPECT_EQ(last, &stream.queue());
+    EXPECT_EQ(own->blocks(), 1);
+    allocator::recordStream(data, getStreamFromPool());
+    EXPECT_EQ(recorded, data.get());
+    EXPECT_THROW(allocator::raw_alloc(1000), c10::OutOfMemoryError);
+    EXPECT_THROW(own->raw_delete(&devices), c10::Error);
+    data.clear();
+    EXPECT_EQ(own->blocks(), 0);
+    // As a caller that has the object itself.
+    data = own->allocate(100);
+    EXPECT_EQ(own->blocks(), 1);
+    char got = 0;
+    stream.queue().fill(data.get(), 'x', 100);
+    own->copy_data(&got, data.get(), 1);
+    stream.synchronize();
+    EXPECT_EQ(got, 'x');
+    data = own->allocate(0);
+    EXPECT_EQ(own->blocks(), 0);
+  });
+}
+
 TEST(XPUStockAllocatorTest, GivesAPoolItsMemory) {
   inOwnProcess([] {
     at::globalContext().lazyInitDevice(c10::kXPU);

@@ -357,6 +357,11 @@ const void* const kMembers[] = {
         raw_xpu_graph_exec,
         at::xpu::xpuGraphExec_t*,
         ()),
+    MEMBER(
+        torch::xpu::XPUPluggableAllocator::XPUPluggableAllocator,
+        malloc,
+        void*,
+        (size_t, DeviceIndex, sycl::queue*)),
 };
 
 } // namespace

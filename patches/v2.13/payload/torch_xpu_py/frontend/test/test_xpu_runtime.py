@@ -554,16 +554,20 @@ def storage(size, device="xpu"):
     return torch.UntypedStorage(size, device=device)
 
 
-# Tests before these may have left tensors in the process: what counts is what changes.
+class MemoryTestCase(XpuTestCase):
+    """Tests before may have left tensors in the process: what counts is what changes."""
 
-
-class TestMemory(XpuTestCase):
     def setUp(self):
         super().setUp()
         gc.collect()
         torch.xpu.synchronize()
         torch.xpu.empty_cache()
         self.reserved = torch.xpu.memory_reserved()
+
+
+class TestMemory(MemoryTestCase):
+    def setUp(self):
+        super().setUp()
         self.addCleanup(torch.xpu.memory._record_memory_history, None)
 
     @covers(
@@ -692,13 +696,7 @@ def in_thread(function):
         return executor.submit(function).result()
 
 
-class TestMemPools(XpuTestCase):
-    def setUp(self):
-        super().setUp()
-        gc.collect()
-        torch.xpu.empty_cache()
-        self.reserved = torch.xpu.memory_reserved()
-
+class TestMemPools(MemoryTestCase):
     def blocks(self, pool):
         """The addresses of what is allocated from a pool."""
         return [

@@ -9,6 +9,7 @@
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <exception>
+#include <utility>
 
 namespace c10::xpu::impl {
 
@@ -18,10 +19,16 @@ namespace c10::xpu::impl {
 ///
 /// Errors: an invalid device or a stream of another device type raises
 /// c10::Error. The members that the interface declares noexcept warn instead
-/// and leave the state of the thread as it was. In a forked child they are
-/// silent, so that it can destroy the guards that its parent made.
+/// and leave the state of the thread as it was. What a guard's destructor calls
+/// is silent in a forked child, so that it can leave the guards of its parent.
 struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
   static constexpr DeviceType static_type = kXPU;
+
+  // Releases of PyTorch differ in whether getStream and exchangeStream may
+  // raise.
+  static constexpr bool kStreamsRaise = !noexcept(
+      std::declval<const c10::impl::DeviceGuardImplInterface&>().getStream(
+          Device(kXPU)));
 
   XPUGuardImpl() = default;
 
@@ -59,21 +66,27 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
     }
   }
 
-  Stream getStream(Device d) const noexcept override {
+  Stream getStream(Device d) const noexcept(!kStreamsRaise) override {
     try {
       return getCurrentXPUStream(d.index()).unwrap();
     } catch (const std::exception& e) {
+      if constexpr (kStreamsRaise) {
+        throw;
+      }
       warnIgnored("get the current stream", d, e);
       return Stream(Stream::DEFAULT, d);
     }
   }
 
   // The current device stays as it is.
-  Stream exchangeStream(Stream s) const noexcept override {
+  Stream exchangeStream(Stream s) const noexcept(!kStreamsRaise) override {
     try {
       checkType(s.device_type());
       check_device_index(s.device_index());
     } catch (const std::exception& e) {
+      if (kStreamsRaise && !is_in_bad_fork()) {
+        throw;
+      }
       warnIgnored("set the current stream", s.device(), e);
       return s;
     }

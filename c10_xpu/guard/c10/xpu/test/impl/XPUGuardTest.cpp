@@ -62,6 +62,21 @@ const c10::impl::DeviceGuardImplInterface* guardImpl() {
   return c10::impl::getDeviceGuardImpl(kXPU);
 }
 
+/// Where the interface forbids it to raise, the stream of a device that does
+/// not exist is one that names it.
+void expectNoStream(Device device) {
+  const Stream none(Stream::DEFAULT, device);
+  if constexpr (c10::xpu::impl::XPUGuardImpl::kStreamsRaise) {
+    const std::string expected =
+        errorOf([&] { check_device_index(device.index()); });
+    EXPECT_EQ(errorOf([&] { guardImpl()->getStream(device); }), expected);
+    EXPECT_EQ(errorOf([&] { guardImpl()->exchangeStream(none); }), expected);
+  } else {
+    EXPECT_EQ(guardImpl()->getStream(device), none);
+    EXPECT_EQ(guardImpl()->exchangeStream(none), none);
+  }
+}
+
 } // namespace
 
 TEST(XPUGuardTest, IsRegistered) {
@@ -128,9 +143,7 @@ TEST(XPUGuardTest, NoDeviceRaises) {
   EXPECT_THROW(guardImpl()->getDefaultStream(deviceAt(0)), c10::Error);
   // These may not raise; they must not end the process either.
   guardImpl()->uncheckedSetDevice(deviceAt(0));
-  EXPECT_EQ(
-      guardImpl()->getStream(deviceAt(0)),
-      Stream(Stream::DEFAULT, deviceAt(0)));
+  expectNoStream(deviceAt(0));
 }
 
 TEST(XPUGuardTest, ForeignDeviceTypeRaises) {
@@ -406,17 +419,29 @@ TEST(XPUGuardTest, VirtualGuards) {
   EXPECT_EQ(current_device(), 0);
 }
 
-TEST(XPUGuardTest, NoexceptMembersKeepTheState) {
+TEST(XPUGuardTest, DevicesThatDoNotExistLeaveTheStateAsItIs) {
   C10_XPU_NEEDS_DEVICES(1);
   set_device(0);
   const XPUStream original = getCurrentXPUStream();
-  const Device beyond = deviceAt(device_count());
-  guardImpl()->uncheckedSetDevice(beyond);
-  EXPECT_EQ(current_device(), 0);
-  EXPECT_EQ(guardImpl()->getStream(beyond), Stream(Stream::DEFAULT, beyond));
-  {
-    const std::vector<Stream> streams = {Stream(Stream::DEFAULT, beyond)};
-    MultiStreamGuard guard(streams);
+  for (const int index : {deviceCount(), 127}) {
+    const Device beyond(kXPU, static_cast<DeviceIndex>(index));
+    guardImpl()->uncheckedSetDevice(beyond);
+    expectNoStream(beyond);
+    const Stream stream(Stream::DEFAULT, beyond);
+    void* event = nullptr;
+    const auto raises = [&](const auto& call) {
+      EXPECT_CONTAINS(errorOf(call), "is out of range");
+    };
+    raises([&] { guardImpl()->setDevice(beyond); });
+    raises([&] { guardImpl()->exchangeDevice(beyond); });
+    raises([&] { guardImpl()->getDefaultStream(beyond); });
+    raises([&] { guardImpl()->getStreamFromGlobalPool(beyond); });
+    raises([&] { guardImpl()->queryStream(stream); });
+    raises([&] { guardImpl()->synchronizeStream(stream); });
+    raises([&] {
+      guardImpl()->record(&event, stream, -1, EventFlag::PYTORCH_DEFAULT);
+    });
+    guardImpl()->destroyEvent(event, beyond.index());
   }
   EXPECT_EQ(current_device(), 0);
   EXPECT_EQ(getCurrentXPUStream(), original);

@@ -471,6 +471,28 @@ class TestStreams(XpuTestCase):
             self.assertEqual(torch.xpu.current_device(), 1)
         self.assertEqual(torch.xpu.current_device(), 0)
 
+    def test_streams_of_a_device_that_does_not_exist(self):
+        known = torch.xpu.current_stream()
+        beyond = torch.Stream(
+            stream_id=0, device_index=COUNT, device_type=known.device_type
+        )
+        for ask in (
+            torch.accelerator.current_stream,
+            torch.xpu.current_stream,
+            torch.xpu.Stream,
+            lambda index: torch.Stream(torch.device("xpu", index)),
+            lambda _: torch.accelerator.set_stream(beyond),
+            lambda _: torch.Event("xpu").record(beyond),
+            lambda _: beyond.query(),
+            lambda _: beyond.synchronize(),
+            lambda _: beyond.native_handle,
+        ):
+            with self.assertRaisesRegex(
+                RuntimeError, f"XPU device index {COUNT} is out of range"
+            ):
+                ask(COUNT)
+        self.assertEqual(torch.xpu.current_stream(), known)
+
     @covers("_xpu_getStreamFromExternal")
     def test_external_stream(self):
         queue = torch.xpu.Stream()

@@ -82,3 +82,16 @@ TEST(XPUGuardBaseTest, ADeviceIsWaitedFor) {
   EXPECT_TRUE(stream.query());
   EXPECT_THROW(guard().synchronizeDevice(device_count()), c10::Error);
 }
+
+TEST(XPUGuardBaseTest, DevicesThatDoNotExistRaise) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const Device beyond(kXPU, device_count());
+  const Stream stream(Stream::DEFAULT, beyond);
+  const auto raises = [](const auto& call) {
+    EXPECT_CONTAINS(errorOf(call), "is out of range");
+  };
+  raises([&] { guard().getNewStream(beyond); });
+  raises([&] { guard().getStreamNativeHandle(stream); });
+  raises([&] { guard().getDeviceCapability(beyond); });
+  raises([&] { guard().synchronizeDevice(beyond.index()); });
+}

@@ -309,6 +309,20 @@ class TestFallback(TestCase):
         torch._foreach_add_(lists, 2)
         self.assertEqual([one.cpu() for one in lists], [torch.full((3,), 3.0)] * 2)
 
+    def test_threads_that_write_parts_of_one_tensor(self):
+        x = torch.zeros(8, 2, device="xpu")
+
+        def count(part):
+            for _ in range(300):
+                part.add_(1)
+
+        threads = [threading.Thread(target=count, args=(x[:, i],)) for i in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(x.cpu(), torch.full((8, 2), 300.0))
+
     def test_the_storage_of_an_argument_is_kept(self):
         x = torch.ones(3, device="xpu")
         address, version = x.data_ptr(), x._version

@@ -5,6 +5,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 
+#include <vector>
+
 using namespace c10::xpu::test;
 using at::Tensor;
 using at::xpu::HostCall;
@@ -116,4 +118,57 @@ TEST_F(XPUHostCallTest, AnArgumentIsResized) {
   EXPECT_EQ(x.sizes(), at::IntArrayRef({3, 5}));
   EXPECT_EQ(x.storage().nbytes(), 60);
   EXPECT_EQ(onCPU(x).sum().item<float>(), 30);
+}
+
+TEST_F(XPUHostCallTest, WhatIsBetweenTheElementsIsNotWritten) {
+  struct View {
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    int64_t offset;
+  };
+  for (const auto& view :
+       {View{{8}, {1}, 4},
+        View{{5}, {3}, 1},
+        View{{2, 3}, {10, 2}, 0},
+        View{{3, 2}, {2, 10}, 0},
+        View{{2, 2, 2}, {40, 9, 2}, 3},
+        View{{2, 3, 2, 2}, {40, 10, 4, 1}, 1},
+        View{{4, 3}, {0, 2}, 5}, // expanded
+        View{{3, 4}, {2, 1}, 7}, // overlaps
+        View{{3, 4}, {2, 9}, 7},
+        View{{1, 4, 1}, {50, 3, 7}, 2},
+        View{{0, 4}, {4, 2}, 2}}) {
+    const auto expected = at::zeros({100});
+    const auto as_view = [&](const Tensor& tensor) {
+      auto made = part(tensor, view.offset, 0);
+      made.unsafeGetTensorImpl()->set_sizes_and_strides(
+          view.sizes, view.strides);
+      return made;
+    };
+    as_view(expected).fill_(2);
+    const auto x = onXPU(at::ones({100}));
+    HostCall call(0);
+    const auto host = call.toHost(as_view(x), /*written=*/true);
+    {
+      HostCall other(0); // such as one of another thread
+      other.toHost(x, /*written=*/true).zero_();
+      other.finish();
+    }
+    host.fill_(2);
+    call.finish();
+    EXPECT_TRUE(onCPU(x).equal(expected))
+        << at::IntArrayRef(view.sizes) << at::IntArrayRef(view.strides);
+  }
+}
+
+TEST_F(XPUHostCallTest, ThePartBeforeAResizedArgumentIsKept) {
+  const auto x = onXPU(at::ones({4}));
+  const auto last = part(x, 3, 1);
+  HostCall call(0);
+  call.toHost(last, /*written=*/true).resize_({3}).fill_(2);
+  call.finish();
+  EXPECT_EQ(last.sizes(), at::IntArrayRef({3}));
+  EXPECT_EQ(x.storage().nbytes(), 24);
+  EXPECT_EQ(onCPU(last).sum().item<float>(), 6);
+  EXPECT_EQ(onCPU(x).sum().item<float>(), 5);
 }

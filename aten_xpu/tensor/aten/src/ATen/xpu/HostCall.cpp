@@ -18,8 +18,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace at::xpu {
 
@@ -138,6 +141,52 @@ std::pair<int64_t, int64_t> spanOf(const Tensor& tensor) {
     last += (tensor.size(i) - 1) * tensor.stride(i);
   }
   return {begin, begin + (last + 1) * itemsize};
+}
+
+/// Where the elements of a tensor are, in bytes from the first: at each offset
+/// there are `rows` of `width`, `pitch` apart.
+struct Pieces {
+  int64_t width;
+  int64_t rows = 1;
+  int64_t pitch = 0;
+  std::vector<int64_t> offsets{0};
+};
+
+Pieces piecesOf(const Tensor& tensor) {
+  Pieces pieces{static_cast<int64_t>(tensor.dtype().itemsize())};
+  std::vector<std::pair<int64_t, int64_t>> dims; // stride in bytes, size
+  for (const auto i : c10::irange(tensor.dim())) {
+    if (tensor.size(i) > 1) {
+      dims.emplace_back(tensor.stride(i) * pieces.width, tensor.size(i));
+    }
+  }
+  std::sort(dims.begin(), dims.end());
+  // What touches or overlaps makes one row.
+  auto next = dims.begin();
+  for (; next != dims.end() && next->first <= pieces.width; ++next) {
+    pieces.width += (next->second - 1) * next->first;
+  }
+  dims.erase(dims.begin(), next);
+  auto rows = dims.end();
+  for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
+    if (dim->first <= std::numeric_limits<int32_t>::max() && // CUDA's limit
+        (rows == dims.end() || dim->second > rows->second)) {
+      rows = dim;
+    }
+  }
+  if (rows != dims.end()) {
+    std::tie(pieces.pitch, pieces.rows) = *rows;
+    dims.erase(rows);
+  }
+  for (const auto& dim : dims) {
+    const auto count = pieces.offsets.size();
+    for (const auto i : c10::irange(int64_t(1), dim.second)) {
+      for (const auto j : c10::irange(count)) {
+        pieces.offsets.push_back(pieces.offsets[j] + i * dim.first);
+      }
+    }
+  }
+  return pieces;
 }
 
 c10::DispatchKey keyFor(c10::DispatchKey functionality, DeviceType device) {
@@ -319,6 +368,46 @@ void HostCall::copy(void* to, const void* from, size_t nbytes) {
   bytes_copied_ += nbytes;
 }
 
+void HostCall::copyElements(const Region& region, const Tensor& host) {
+  if (host.is_nested()) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    for (const auto& part : host.unbind()) {
+      copyElements(region, part);
+    }
+    return;
+  }
+  if (host.numel() == 0 || !bytesOf(region.host)) {
+    return;
+  }
+  const auto first =
+      host.storage_offset() * static_cast<int64_t>(host.dtype().itemsize());
+  auto* const to =
+      static_cast<char*>(bytesOf(region.device)) + region.begin + first;
+  const auto* const from =
+      static_cast<const char*>(bytesOf(region.host)) + first;
+  const auto pieces = piecesOf(host);
+  const auto nbytes =
+      int64_t(pieces.offsets.size()) * pieces.rows * pieces.width;
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  const detail::RecordWork record(
+      detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
+  auto& queue = stream.queue();
+  sycl::event last; // the queue is in order
+  for (const auto offset : pieces.offsets) {
+    last = pieces.rows == 1
+        ? C10_XPU_CHECK(queue.memcpy(to + offset, from + offset, pieces.width))
+        : C10_XPU_CHECK(queue.ext_oneapi_memcpy2d(
+              to + offset,
+              pieces.pitch,
+              from + offset,
+              pieces.pitch,
+              pieces.width,
+              pieces.rows));
+  }
+  C10_XPU_CHECK(last.wait_and_throw());
+  bytes_copied_ += nbytes;
+}
+
 Storage HostCall::newHostStorage(Region& region) {
   if (host_memory_) {
     region.begin = 0;
@@ -426,10 +515,7 @@ Tensor HostCall::toDevice(const Tensor& tensor) {
       tensor.storage_offset() + region.firstElement(tensor));
 }
 
-void HostCall::finish(Region& region) {
-  if (!region.written) {
-    return;
-  }
+void HostCall::setStorage(Region& region) {
   auto* host = region.host.unsafeGetStorageImpl();
   auto* device = region.device.unsafeGetStorageImpl();
   if (host_memory_) {
@@ -442,17 +528,13 @@ void HostCall::finish(Region& region) {
     device->set_nbytes(host->nbytes());
     return;
   }
-  const size_t nbytes = host->nbytes();
-  if (region.begin + nbytes > device->nbytes()) {
-    auto data = allocator::get()->allocate(region.begin + nbytes);
-    copy(data.get(), bytesOf(region.device), region.begin);
+  const size_t nbytes = region.begin + host->nbytes();
+  if (nbytes > device->nbytes()) {
+    auto data = allocator::get()->allocate(nbytes);
+    copy(data.get(), bytesOf(region.device), device->nbytes());
     device->set_data_ptr(std::move(data));
-    device->set_nbytes(region.begin + nbytes);
+    device->set_nbytes(nbytes);
   }
-  copy(
-      static_cast<char*>(bytesOf(region.device)) + region.begin,
-      bytesOf(region.host),
-      nbytes);
 }
 
 void HostCall::finish(Argument& argument) {
@@ -462,7 +544,7 @@ void HostCall::finish(Argument& argument) {
   const auto& from = argument.host;
   if (from.layout() != kStrided) {
     setSparse(argument.device, from, [&](const Tensor& part) {
-      toDevice(part.storage()).written = true;
+      toDevice(part.storage()).written.push_back(part);
       for (auto& known : arguments_) {
         if (known.host.is_same(part)) {
           known.written = true; // it may have been resized
@@ -475,7 +557,7 @@ void HostCall::finish(Argument& argument) {
   }
   auto* to = argument.device.unsafeGetTensorImpl();
   auto& region = toDevice(from.storage());
-  region.written = true;
+  region.written.push_back(from);
   if (from.is_nested()) {
     return; // an operator that writes one keeps its shape
   }
@@ -499,7 +581,15 @@ void HostCall::finish() {
     finish(argument);
   }
   for (auto& region : regions_) {
-    finish(region);
+    if (region.written.empty()) {
+      continue;
+    }
+    setStorage(region);
+    if (!host_memory_) {
+      for (const auto& host : region.written) {
+        copyElements(region, host);
+      }
+    }
   }
 }
 

@@ -58,8 +58,10 @@ class C10_EXPORT HostCall {
   /// tensor with the bytes of the host's.
   Tensor toDevice(const Tensor& tensor);
 
-  /// Does to the arguments that were written what was done to their CPU
-  /// tensors. Without it they are undefined.
+  /// Updates the arguments that were written: their elements, and where a
+  /// kernel has resized one, its shape and storage. Nothing else of a storage is
+  /// written, since another thread may do so at the same time. Without this call
+  /// the contents of written arguments are undefined.
   void finish();
 
   /// Whether it works on the device's memory, see Note [Host memory].
@@ -84,7 +86,7 @@ class C10_EXPORT HostCall {
     int64_t begin; // bytes
     int64_t end;
     Storage host; // null until it is needed
-    bool written = false;
+    c10::SmallVector<Tensor, 1> written{}; // tensors on the host
   };
   struct Argument {
     Tensor device;
@@ -97,9 +99,10 @@ class C10_EXPORT HostCall {
   Tensor toHostStrided(const Tensor& tensor);
   Region* findHost(const Storage& host);
   Region& toDevice(const Storage& host);
-  void finish(Region& region);
+  void setStorage(Region& region);
   void finish(Argument& argument);
   void copy(void* to, const void* from, size_t nbytes);
+  void copyElements(const Region& region, const Tensor& host);
 
   const DeviceIndex device_;
   const bool host_memory_;

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from project import Project, drift, git, write
+from xpu_stack.core.checkout import export
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.layout import Layout
 
@@ -309,3 +310,48 @@ def test_files_that_git_does_not_track_are_told(applied: Project) -> None:
     told = applied.ok("export")
     assert "not exported: c10/xpu/New.cpp is not tracked" in told
     assert "New.o" not in told
+
+
+IDS = ["device/runtime", "device/aten", "stream/stream"]
+
+
+@pytest.mark.parametrize("top", IDS)
+@pytest.mark.parametrize("skipped", [[], *([one] for one in IDS), IDS[:2], IDS[1:], IDS[::2]])
+def test_a_skipped_change_keeps_its_place(project: Project, top: str, skipped: list[str]) -> None:
+    (project.folder / "patches/v1.13.1/stream/stream.patch").unlink()  # needs the first one
+    applied = [one for one in IDS[: IDS.index(top) + 1] if one not in skipped]
+    if not applied:
+        return
+    project.ok("apply", "--stage", top, *(word for one in skipped for word in ("--drop", one)))
+    before = kept(project)
+    new_file = {
+        "device/runtime": "c10/xpu/Device.cpp",
+        "device/aten": "aten/Hooks.cpp",
+        "stream/stream": "c10/xpu/Stream.cpp",
+    }[applied[-1]]
+    write(project.checkout, {new_file: "int better;\n"})
+    project.ok("export")
+    assert "patches/series.yaml" not in changed(project, before)
+    assert any(name.endswith(new_file) for name in changed(project, before))
+
+
+def test_skipped_changes_of_the_real_series_keep_their_places() -> None:
+    ids = [one.id for one in Series.load(Layout.current(), "v1.13.1").all_changes()]
+    for top in range(1, len(ids) + 1):
+        for skipped in ({ids[0]}, {ids[top // 2]}, {ids[top - 1]}, {*ids[:top:2]}, {*ids[1:top:2]}):
+            applied = [one for one in ids[:top] if one not in skipped]
+            assert export.order(ids, applied, set()) == ids
+            others = [one for one in ids[:top] if one in skipped]
+            assert export.order(ids, others, set()) == ids
+
+
+def test_a_new_change_above_a_skipped_one_splits_no_stage() -> None:
+    ids = ["a/one", "b/two", "b/three"]
+    assert export.order(ids, ["a/one", "a/new", "b/three"], set()) == [
+        "a/one",
+        "a/new",
+        "b/two",
+        "b/three",
+    ]
+    assert export.order(ids, ["a/one", "c/new"], set()) == ["a/one", "c/new", "b/two", "b/three"]
+    assert export.order(ids, ["b/three"], {"b/two"}) == ["a/one", "b/three"]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from xpu_stack.core.checkout import adding_base, applying, moves, series_update, stack
+from xpu_stack.core.checkout import adding_base, applying, moves, plan, series_update, stack
 from xpu_stack.core.checkout.adding_base import Target
 from xpu_stack.core.checkout.commits import Misfit
 from xpu_stack.core.checkout.payload import Payload, Source
@@ -155,7 +155,7 @@ def _with_shape(target: Target, there: stack.Stack, commits: list[Commit]) -> li
                 written.setdefault(path, Source(path, None))
     owner_of = owners(work, written)
     file = SeriesFile.read(work.layout.series_file)
-    file.arrange(_order(ids, applied, gone), _reorder(work.repository, commits))
+    file.arrange(order(ids, applied, gone), _reorder(work.repository, commits))
     file.settle(owner_of)
     _credit(work, file, there)
     return [*written.values(), Source(file.path, file.text.encode())]
@@ -176,15 +176,16 @@ def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
             say(f"{change}: its author {author} is not kept, as no mail reaches that address")
 
 
-def _order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
+def order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
     """The series' order: that of the commits, and the changes that have none."""
-    order = list(applied)
-    last = max((number for number, one in enumerate(ids) if one in applied), default=-1)
-    for number, one in enumerate(ids):
+    found, above = list(applied), ""
+    for one in reversed(ids):
         if one not in applied and one not in gone:
-            before = ids[number - 1] if 0 < number < last else None
-            order.insert(order.index(before) + 1 if before in order else len(order), one)
-    return order
+            place = found.index(above) if above else len(found)
+            found = plan.inserted(found, place, one)
+        if one in found:
+            above = one
+    return found
 
 
 def owners(work: Workspace, written: Mapping[Path, Source]) -> dict[str, str]:

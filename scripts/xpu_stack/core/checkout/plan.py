@@ -94,18 +94,20 @@ def _undrop(given: Given, plan: Plan) -> Plan:
         raise _refused(f"The change '{piece.id}' is in the series.", "it was not dropped")
     known = [told.change for one in below if (told := trailers(one.message))]
     place = next((ids.index(one) + 1 for one in known if one in ids), 0)
-    return _inserted(plan, place, replace(piece, origin=""))
+    place = inserted(ids, place, piece.id).index(piece.id)
+    return [*plan[:place], replace(piece, origin=""), *plan[place:]]
 
 
-def _inserted(plan: Plan, place: int, piece: Piece) -> Plan:
-    """The plan with a change at or after a place at which it splits no stage."""
-    own = [number for number, one in enumerate(plan, start=1) if one.stage == piece.stage]
+def inserted(ids: list[str], place: int, id_: str) -> list[str]:
+    """The ids with another at or after a place at which it splits no stage."""
+    stages = [one.partition("/")[0] for one in ids]
+    own = [number for number, one in enumerate(stages, 1) if one == id_.partition("/")[0]]
     if own:
         place = min(max(place, own[0] - 1), own[-1])
     else:
-        while 0 < place < len(plan) and plan[place - 1].stage == plan[place].stage:
+        while 0 < place < len(ids) and stages[place - 1] == stages[place]:
             place += 1
-    return [*plan[:place], piece, *plan[place:]]
+    return [*ids[:place], id_, *ids[place:]]
 
 
 def _fold(given: Given, plan: Plan) -> Plan:

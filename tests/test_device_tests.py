@@ -1,10 +1,14 @@
 """How PyTorch's own tests on a device are judged and told."""
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from xpu_stack.core.series.base import Base
+from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.testing import device_tests
 from xpu_stack.testing.device_tests import Case, Selection, judge, markdown, publish, read
 
 CPU = Case("test_a", "TestViewCPU", "test_one_cpu_float32", "passed")
@@ -72,6 +76,39 @@ def test_junit_is_read(tmp_path: Path) -> None:
         Case("test_a", "TestViewXPU", "u", "skipped", "why"),
         Case("test_a", "TestViewXPU", "v", "failed"),
     ]
+
+
+def test_both_modes_are_run_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_: object, names: tuple[str, ...], environment: dict[str, str], suffix: str) -> Path:
+        copied = environment.get("TORCH_XPU_HOST_MEMORY") == "0"
+        ends = "<failure/>" if copied else ""
+        (tmp_path / suffix).mkdir()
+        (tmp_path / suffix / f"{names[0]}.xml").write_text(
+            f'<testsuite><testcase classname="TestForward" name="test_a">{ends}</testcase></testsuite>'
+        )
+        return tmp_path / suffix
+
+    selection = Selection(("test_b",), {}, {}, {})
+    monkeypatch.setattr("xpu_stack.testing.pytorch_tests.junit_of", run)
+    monkeypatch.setattr(Selection, "load", lambda _: selection)
+    page = tmp_path / "operators.md"
+    page.write_text("<!-- v1: begin -->\n<!-- v1: end -->\n")
+    this = SimpleNamespace(work=SimpleNamespace(base=SimpleNamespace(name="v1")))
+    with pytest.raises(ToolError, match="1 of PyTorch's own tests fail on xpu") as refused:
+        device_tests.run(this, "xpu", tmp_path)  # type: ignore[arg-type]
+    assert refused.value.why == "Copied: test_b.TestForward.test_a"
+    host, copied = page.read_text().split("### Copied")
+    assert "### Host memory" in host
+    assert "1 pass: 100.00 %" in host
+    assert "0 pass: 0.00 %" in copied
+
+    selection.expected_copied["*.test_a"] = "a reason"
+    shutil.rmtree(tmp_path / "own-tests-xpu")
+    shutil.rmtree(tmp_path / "own-tests-xpu-copied")
+    device_tests.run(this, "xpu", None)  # type: ignore[arg-type]
+    assert "- 1: a reason" in capsys.readouterr().out
 
 
 def test_the_page_has_the_table_of_each_base(tmp_path: Path) -> None:

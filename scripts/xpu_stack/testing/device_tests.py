@@ -5,6 +5,8 @@ that fail with the reason. A test of a class for the device, such as
 TestViewOpsXPU, stands beside the same test for the CPU, and counts where that one
 passes. Files without tests for the CPU compare with it themselves; a failure that
 they expect is a skipped test that says so.
+
+They run twice: on host memory, and copied, as on a GPU.
 """
 
 import fnmatch
@@ -19,6 +21,7 @@ from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import pytorch_tests
+from xpu_stack.testing.runner import COPIED
 
 _EXPECTED = "expected failure: "  # how a skipped test begins that stands for a failure
 _KINDS = ("passed", "failed", "expected", "skipped")
@@ -31,6 +34,7 @@ class Selection:
     names: tuple[str, ...]  # of files in test/, without .py
     environment: dict[str, str]
     expected: dict[str, str]  # pattern of fnmatch -> reason
+    expected_copied: dict[str, str]  # what fails only where memory is copied
 
     @classmethod
     def load(cls, base: Base) -> "Selection":
@@ -38,11 +42,12 @@ class Selection:
         node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
         node.fields({"device"}, {"files", "differ", "release", "fails"})
         part = node["device"]
-        part.fields({"files", "environment", "fail"})
+        part.fields({"files", "environment", "fail"}, {"fail_copied"})
         return cls(
             tuple(Path(name).stem for name in part["files"].texts()),
             part["environment"].text_map(),
             part["fail"].text_map(),
+            part["fail_copied"].text_map() if "fail_copied" in part else {},
         )
 
 
@@ -85,21 +90,29 @@ def run(this: Build, device: str, docs: Path | None) -> None:
     docs: the folder of the documentation, to write the table into.
     """
     selection = Selection.load(this.work.base)
-    suffix = f"own-tests-{device}"
-    folder = pytorch_tests.junit_of(this, selection.names, selection.environment, suffix)
-    cases = [case for name in selection.names for case in read(folder / f"{name}.xml", name)]
-    table = judge(cases, device, selection.expected)
-    text = markdown(table)
+    problems, sections = [], []
+    for mode, variables, expected in (
+        ("Host memory", {}, selection.expected),
+        ("Copied", COPIED, selection.expected | selection.expected_copied),
+    ):
+        suffix = f"own-tests-{device}{'-copied' if variables else ''}"
+        environment = selection.environment | variables
+        folder = pytorch_tests.junit_of(this, selection.names, environment, suffix)
+        cases = [case for name in selection.names for case in read(folder / f"{name}.xml", name)]
+        table = judge(cases, device, expected)
+        problems += [f"{mode}: {problem}" for problem in table.problems]
+        sections.append(f"### {mode}\n\n{markdown(table)}")
+    text = "\n".join(sections)
     say(text)
     if docs is not None:
         publish(text, this.work.base.name, docs / "operators.md")
-    if table.problems:
+    if problems:
         raise ToolError(
-            f"{len(table.problems)} of PyTorch's own tests fail on {device} without a reason.",
-            why=table.problems[0],
+            f"{len(problems)} of PyTorch's own tests fail on {device} without a reason.",
+            why=problems[0],
             next="fix it, or list the test with a reason",
             code=ExitCode.TESTS,
-            detail="\n".join(table.problems[: pytorch_tests.SHOWN]),
+            detail="\n".join(problems[: pytorch_tests.SHOWN]),
         )
 
 

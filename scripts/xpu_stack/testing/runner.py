@@ -1,11 +1,14 @@
 """Runs the C++ and Python tests of a stage, in the configurations that they need.
 
 A configuration is a mapping of devices with one ordinal for each device, or with
-two. What runs in which:
+two; `copied`: the CPU device is treated like a GPU, whose memory the host cannot
+use. What runs in which:
 
 - Every test runs on the CPU device, with one ordinal and with two, and with the
   mapping GPU: on a machine without a GPU it is then skipped, and says so. Python
   tests run with one ordinal on the installed wheel, see wheel/environment.py.
+- Where there are tensors, which is in Python and in the last stage, tests run
+  copied as well.
 - AUTO and EXPLICIT give the same devices as CPU or GPU, and ordinals are made in
   one way for all: only the tests of the stage that does the mapping run in all
   eight configurations.
@@ -46,37 +49,49 @@ class Configuration:
 
     mapping: str
     virtual_devices: int | None
+    copied: bool = False
 
     @property
     def name(self) -> str:
-        return self.mapping + (f"-{self.virtual_devices}" if self.virtual_devices else "")
+        count = f"-{self.virtual_devices}" if self.virtual_devices else ""
+        return f"{self.mapping}{count}{'-copied' if self.copied else ''}"
 
     @property
     def environment(self) -> dict[str, str]:
         count = {"TORCH_XPU_VIRTUAL_DEVICES": str(self.virtual_devices)}
-        return {"TORCH_XPU_MAPPING": self.mapping, **(count if self.virtual_devices else {})}
+        return {
+            "TORCH_XPU_MAPPING": self.mapping,
+            **(count if self.virtual_devices else {}),
+            **(COPIED if self.copied else {}),
+        }
 
 
-CONFIGURATIONS = tuple(
+COPIED = {"TORCH_XPU_HOST_MEMORY": "0"}  # see Note [Host memory] of HostCall.h
+_MAPPINGS = tuple(
     Configuration(mapping, count)
     for mapping in ("CPU", "GPU", "AUTO", "EXPLICIT")
     for count in (None, 2)
 )
+CONFIGURATIONS = (*_MAPPINGS, Configuration("CPU", 2, copied=True))
 
 
 _BRIEF = ("CPU-2",)
 _EVERY_TEST = ("CPU", "CPU-2", "GPU")
-_PYTHON = ("CPU-2", "GPU")
+_PYTHON = ("CPU-2", "CPU-2-copied", "GPU")
 _MAPPING_STAGE = "device"
+_TENSOR_STAGE = "tensor"
 
 
 def configurations(
     change: str, *, brief: bool = False, python: bool = False
 ) -> tuple[Configuration, ...]:
     """Those that the C++ or Python tests of a change run in."""
-    if not brief and not python and change.partition("/")[0] == _MAPPING_STAGE:
-        return CONFIGURATIONS
-    names = _BRIEF if brief else _PYTHON if python else _EVERY_TEST
+    stage = change.partition("/")[0]
+    if not brief and not python and stage == _MAPPING_STAGE:
+        return _MAPPINGS
+    names: tuple[str, ...] = _BRIEF if brief else _PYTHON if python else _EVERY_TEST
+    if not brief and stage == _TENSOR_STAGE:
+        names += ("CPU-2-copied",)
     return tuple(one for one in CONFIGURATIONS if one.name in names)
 
 

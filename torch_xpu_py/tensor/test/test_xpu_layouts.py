@@ -6,7 +6,6 @@ import unittest
 
 import torch
 from torch.testing._internal.common_utils import run_tests, TestCase
-from xpu_host_memory import needs_host_memory, run_as_on_a_gpu
 
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
 
@@ -111,13 +110,6 @@ class TestNested(TestCase):
             views = (x.transpose(1, 2), *x.unbind())
             self.assertTrue((x * 2).is_inference())
         self.assertEqual([view.is_inference() for view in views], [False] * 3)
-
-
-@needs_device
-class TestAsOnAGpu(TestCase):
-    @needs_host_memory
-    def test_where_memory_has_to_be_copied(self):
-        run_as_on_a_gpu(self, __file__)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import unittest
 
 import torch
 from torch.testing._internal.common_utils import run_tests, TestCase
-from xpu_host_memory import needs_host_memory, on_cpu_and_xpu, run_as_on_a_gpu
+from xpu_host_memory import on_cpu_and_xpu
 
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
 
@@ -106,13 +106,6 @@ class TestSpecialOps(TestCase):
         torch.multinomial(x, 3)
         torch.nn.functional.rrelu(-x, training=True)
         self.assertEqual(torch.get_rng_state(), state)
-
-
-@needs_device
-class TestAsOnAGpu(TestCase):
-    @needs_host_memory
-    def test_where_memory_has_to_be_copied(self):
-        run_as_on_a_gpu(self, __file__)
 
 
 if __name__ == "__main__":

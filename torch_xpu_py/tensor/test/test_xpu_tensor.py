@@ -20,7 +20,6 @@ from xpu_host_memory import (
     has_host_memory,
     needs_host_memory,
     on_cpu_and_xpu,
-    run_as_on_a_gpu,
     storage_of,
 )
 
@@ -672,13 +671,6 @@ class TestWithoutADevice(TestCase):
         model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4))
         model(torch.randn(2, 1, 8, 8)).sum().backward()
         self.assertTrue(all(each.grad is not None for each in model.parameters()))
-
-
-@needs_device
-class TestAsOnAGpu(TestCase):
-    @needs_host_memory
-    def test_where_memory_has_to_be_copied(self):
-        run_as_on_a_gpu(self, __file__)
 
 
 if __name__ == "__main__":

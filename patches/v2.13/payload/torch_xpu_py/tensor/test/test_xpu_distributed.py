@@ -2,8 +2,7 @@
 """torch.distributed with XPU tensors in two processes, and DataParallel in one.
 
 The model of a collective is the same collective with CPU tensors and gloo. Functions
-that are named check_... run in both processes of a pair; there is a pair where gloo works
-on the device's memory, if it is host memory, and one where everything is copied.
+that are named check_... run in both processes of a pair.
 """
 
 import contextlib
@@ -595,16 +594,16 @@ def lose_one(rank, connection):
 class Pair:
     """Two processes that run a function."""
 
-    def __init__(self, function, **environment):
+    def __init__(self, function):
         context = multiprocessing.get_context("spawn")
         # Both processes connect to this one, so that there is a port which is free.
         self.store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        environment.update(
-            MASTER_ADDR="localhost",
-            MASTER_PORT=str(self.store.port),
-            WORLD_SIZE=str(SIZE),
-            TORCHELASTIC_USE_AGENT_STORE="True",
-        )
+        environment = {
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(self.store.port),
+            "WORLD_SIZE": str(SIZE),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
         self.connections, self.processes = [], []
         for rank in range(SIZE):
             ours, theirs = context.Pipe()
@@ -642,15 +641,14 @@ class Pair:
         return codes
 
 
-class Checks:
+@needs_device
+class TestDistributed(TestCase):
     """A test for each function check_..."""
-
-    environment = {}
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.pair = Pair(serve, **cls.environment)
+        cls.pair = Pair(serve)
 
     @classmethod
     def tearDownClass(cls):
@@ -670,20 +668,10 @@ def add_tests():
             failed = self.pair.run(name)
             self.assertFalse(failed, failed)
 
-        setattr(Checks, name.replace("check", "test", 1), test)
+        setattr(TestDistributed, name.replace("check", "test", 1), test)
 
 
 add_tests()
-
-
-@needs_device
-class TestDistributed(Checks, TestCase):
-    pass
-
-
-@needs_device
-class TestDistributedByCopies(Checks, TestCase):
-    environment = {"TORCH_XPU_HOST_MEMORY": "0"}
 
 
 @needs_device

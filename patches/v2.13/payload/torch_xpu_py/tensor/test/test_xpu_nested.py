@@ -12,7 +12,6 @@ from torch.testing._internal.common_utils import (
     run_tests,
     TestCase,
 )
-from xpu_host_memory import needs_host_memory, run_as_on_a_gpu
 
 LAYOUTS = parametrize("layout", (torch.strided, torch.jagged), name_fn=lambda one: str(one)[6:])
 warnings.filterwarnings("ignore", message="The PyTorch API of nested tensors is in prototype")
@@ -144,10 +143,6 @@ class TestNested(TestCase):
             expected = model(x, src_key_padding_mask=mask)
             found = model.to("xpu")(x.to("xpu"), src_key_padding_mask=mask.to("xpu"))
         self.assertEqual(found.cpu(), expected)
-
-    @needs_host_memory
-    def test_where_memory_has_to_be_copied(self):
-        run_as_on_a_gpu(self, __file__)
 
 
 instantiate_parametrized_tests(TestNested)

@@ -5,7 +5,6 @@ import unittest
 
 import torch
 from torch.testing._internal.common_utils import run_tests, TestCase
-from xpu_host_memory import needs_host_memory, run_as_on_a_gpu
 
 aten = torch.ops.aten
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
@@ -36,13 +35,6 @@ class TestSoftmax(TestCase):
                 (gradient,) = torch.autograd.grad(result[0, 1], device)
                 self.assertEqual(gradient.dtype, torch.half)
                 self.assertEqual(gradient.cpu(), host.grad.half())
-
-
-@needs_device
-class TestAsOnAGpu(TestCase):
-    @needs_host_memory
-    def test_where_memory_has_to_be_copied(self):
-        run_as_on_a_gpu(self, __file__)
 
 
 if __name__ == "__main__":

@@ -355,3 +355,59 @@ def test_a_new_change_above_a_skipped_one_splits_no_stage() -> None:
     ]
     assert export.order(ids, ["a/one", "c/new"], set()) == ["a/one", "c/new", "b/two", "b/three"]
     assert export.order(ids, ["b/three"], {"b/two"}) == ["a/one", "b/three"]
+
+
+@pytest.mark.parametrize("bit", ["skip-worktree", "assume-unchanged"])
+@pytest.mark.parametrize("words", [["apply", "--stage", "base"], ["apply", "--stage", "device"]])
+def test_an_edit_that_git_does_not_show_is_kept(
+    applied: Project, bit: str, words: list[str]
+) -> None:
+    for name in ("c10/CMakeLists.txt", "c10/xpu/Device.cpp", "other.txt"):
+        git(applied.checkout, "update-index", f"--{bit}", name)
+    marked = git(applied.checkout, "ls-files", "-v")
+    name = "c10/CMakeLists.txt" if words[-1] == "base" else "c10/xpu/Device.cpp"
+    write(applied.checkout, {name: "mine\n"})
+    before = applied.snapshot()
+    ended = applied.run(*words)
+    assert ended.code == 3
+    assert f"{name} has an edit that git does not show" in ended.err
+    assert f"update-index --no-{bit} {name}" in ended.err
+    assert applied.snapshot() == before
+    assert git(applied.checkout, "ls-files", "-v") == marked
+
+
+@pytest.mark.parametrize("bit", ["skip-worktree", "assume-unchanged"])
+def test_a_file_stays_marked(applied: Project, bit: str) -> None:
+    for name in ("c10/CMakeLists.txt", "aten/Context.h", "other.txt"):
+        git(applied.checkout, "update-index", f"--{bit}", name)
+    marked = git(applied.checkout, "ls-files", "-v")
+    applied.ok("apply", "--stage", "base")
+    applied.ok("apply")
+    assert git(applied.checkout, "ls-files", "-v") == marked
+    assert "# xpu" in (applied.checkout / "c10/CMakeLists.txt").read_text()
+    write(applied.checkout, {"c10/xpu/Stream.cpp": "int better;\n"})
+    applied.ok("export")
+    assert git(applied.checkout, "ls-files", "-v") == marked
+
+
+def test_a_file_that_a_sparse_checkout_leaves_out(applied: Project) -> None:
+    git(applied.checkout, "sparse-checkout", "set", "--no-cone", "/*", "!/aten/Context.h")
+    assert not (applied.checkout / "aten/Context.h").exists()
+    for words in (["--stage", "base"], []):
+        applied.ok("apply", *words)
+        assert not (applied.checkout / "aten/Context.h").exists()
+        assert git(applied.checkout, "status", "--porcelain") == ""
+
+
+def test_modes_that_the_file_system_does_not_keep(applied: Project) -> None:
+    git(applied.checkout, "config", "core.fileMode", "false")
+    before = kept(applied)
+    for name in ("aten/Hooks.cpp", "c10/CMakeLists.txt"):
+        path = applied.checkout / name
+        path.write_text(path.read_text().replace("hooks", "better_hooks").replace("xpu", "XPU"))
+        path.chmod(0o755)
+    applied.ok("export")
+    assert len(changed(applied, before)) == 2
+    listed = git(applied.checkout, "ls-tree", "-r", "HEAD", "aten/Hooks.cpp", "c10/CMakeLists.txt")
+    assert "100755" not in listed
+    assert not (applied.folder / "aten_xpu/device/aten/Hooks.cpp").stat().st_mode & 0o111

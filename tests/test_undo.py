@@ -73,14 +73,14 @@ def test_an_export(project: Project) -> None:
 def test_two_exports_at_once(project: Project) -> None:
     project.ok("apply")
     project.ok("export")
-    before = project.snapshot(), kept(project)
+    before = []
     for number in range(2):
         write(project.checkout, {"aten/Hooks.cpp": f"int hooks_{number};\n"})
+        before.append((project.snapshot(), kept(project)))
         project.ok("export")
     after = project.snapshot(), kept(project)
     project.ok("undo", "--steps", "2")
-    assert (project.snapshot(), kept(project)) == before
-    assert "is already at" in project.ok("apply")
+    assert (project.snapshot(), kept(project)) == before[0]
     project.ok("redo", "--steps", "2")
     assert (project.snapshot(), kept(project)) == after
 
@@ -217,3 +217,58 @@ def test_one_step_at_a_time_and_back(project: Project) -> None:
     assert "There is no operation to redo." in project.run("redo").err
     project.ok("undo")
     assert project.snapshot() == states[2]
+
+
+def _edits(project: Project) -> None:
+    """Edits of each kind: of a payload file, a patched file, a file's mode, a new file."""
+    edited = (project.checkout / "c10/CMakeLists.txt").read_text().replace("# xpu\n", "# mine\n")
+    write(project.checkout, {"c10/CMakeLists.txt": edited, "c10/xpu/New.cpp": "int made;\n"})
+    (project.checkout / "c10/xpu/CMakeLists.txt").chmod(0o755)
+    git(project.checkout, "add", "--intent-to-add", "c10/xpu/New.cpp")
+
+
+def _files(project: Project) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(project.checkout).as_posix(): (path.stat().st_mode, path.read_bytes())
+        for path in sorted(project.checkout.rglob("*"))
+        if path.is_file() and ".git" not in path.parts
+    }
+
+
+@pytest.mark.parametrize("verb", ["export", "edit"])
+def test_edits_are_given_back(project: Project, verb: str) -> None:
+    project.ok("apply")
+    project.ok("export")
+    _edits(project)
+    if verb == "export":  # to which no change would take a new file
+        git(project.checkout, "rm", "-q", "--cached", "c10/xpu/New.cpp")
+    before = _files(project), kept(project)
+    words = ["edit", "--change", "device/runtime"] if verb == "edit" else ["export"]
+    project.ok(*words)
+    after = _files(project), kept(project), project.log()
+    assert after[1] != before[1]
+    project.ok("undo")
+    assert (_files(project), kept(project)) == before
+    if verb == "edit":  # it came back as the untracked file that it was
+        assert "?? c10/xpu/New.cpp" in git(project.checkout, "status", "--porcelain")
+    project.ok("redo")
+    assert (_files(project), kept(project), project.log()) == after
+    project.ok("undo")
+    project.ok(*words) if verb == "export" else None
+    assert verb == "edit" or (_files(project), kept(project), project.log()) == after
+
+
+def test_an_edit_that_lands_otherwise_is_given_back(project: Project) -> None:
+    """The change below writes other lines than the file has at the top."""
+    project.ok("apply", "--stage", "device")
+    project.ok("export")
+    write(project.checkout, {"c10/xpu/Device.cpp": "int before;\nint device;\n"})
+    before = _files(project), kept(project)
+    project.ok("edit", "--change", "device/runtime")
+    project.ok("undo")
+    assert (_files(project), kept(project)) == before
+    write(project.checkout, {"c10/xpu/Device.cpp": "int another;\n"})
+    ended = project.run("redo")
+    assert ended.code == 3
+    assert "not committed" in ended.err
+    assert (project.checkout / "c10/xpu/Device.cpp").read_text() == "int another;\n"

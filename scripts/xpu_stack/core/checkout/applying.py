@@ -115,7 +115,7 @@ def _make_up_for(work: Workspace) -> None:
     operation, edit, to, base = found
     series_update.done(work.repository)  # whatever becomes of it, it is tried once
     if to is None:
-        adopt(of_base(work, base), edit)
+        adopt(of_base(work, base), edit, operation)
     else:
         moves.move(work.repository, operation, to, edit)
     verb = operation.verb
@@ -227,7 +227,7 @@ def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> Comm
     return carried(work, there, there.base, [tip])
 
 
-def adopt(work: Workspace, edit: TreeId | None) -> None:
+def adopt(work: Workspace, edit: TreeId | None, operation: moves.Operation) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
     The files are those of the series already, edited or committed by hand: none
@@ -239,7 +239,7 @@ def adopt(work: Workspace, edit: TreeId | None) -> None:
     tip = carried(work, there, there.base, made)
     if edit is not None or made[-1] != there.tip:
         after = moves.State.of_stack(work.repository, tip, goal.dropped)
-        moves.move(work.repository, moves.Operation("export"), after, edit, files=False)
+        moves.move(work.repository, operation, after, edit, files=False)
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:

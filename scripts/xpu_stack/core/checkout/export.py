@@ -41,20 +41,22 @@ def export(work: Workspace, base: str) -> list[Source]:
     _refuse_nothing(work, there)
     target = adding_base.target(work, base, there)
     _refuse_changed_series(work, there, fresh=target.fresh)
-    commits = with_edits(repository, there)
+    edited = edits(repository, there)
+    commits = _with_edits(repository, there, edited)
     wanted = _with_shape(target, there, commits)
     differing = [source for source in wanted if source.differs]
     say_untracked(repository)
     _say_variants(target.work, differing)
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
+    before = as_commit(repository, edited).id if edited else None
+    operation = moves.Operation("export", edits=before)
     if differing:
         edit = series_update.Edit.to({one.path: one.file for one in differing})
-        operation = moves.Operation("export")
         with series_update.made(target.work, operation, edit, None) as tree:
-            applying.adopt(applying.of_base(work, base), tree)
+            applying.adopt(applying.of_base(work, base), tree, operation)
     else:
-        applying.adopt(applying.of_base(work, base), None)
+        applying.adopt(applying.of_base(work, base), None, operation)
     return differing
 
 
@@ -228,8 +230,22 @@ def _text(work: Workspace, change: Change) -> Path:
 
 def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
     """The changes' commits with the work tree's edits in those that they belong to."""
+    return _with_edits(repository, there, edits(repository, there))
+
+
+def as_commit(repository: Repository, edited: Mapping[str, File]) -> Commit:
+    """Edits of the work tree as a commit above HEAD."""
+    head = repository.commit_id("HEAD")
+    assert head is not None
+    files = [(path, file.mode, file.blob) for path, file in edited.items()]
+    tree = repository.with_files(head, files)
+    return repository.scratch_commit(tree, (head,), "edits\n")
+
+
+def _with_edits(
+    repository: Repository, there: stack.Stack, edited: dict[str, File]
+) -> list[Commit]:
     commits = [applied.commit for applied in there.applied]
-    edited = edits(repository, there)
     if not edited:
         return commits
     touched = [

@@ -52,13 +52,15 @@ class Operation:
     """What is done to a checkout, as the log has it.
 
     about: the change, say; steps: of undo and redo, how many operations;
-    commit: the change that was dropped, which git keeps with the record.
+    commit: the change that was dropped; edits: the work tree before it, or after an
+    undo, as a commit above HEAD, where edits took part. git keeps both with the record.
     """
 
     verb: str
     about: str = ""
     steps: int = 0
     commit: CommitId | None = None
+    edits: CommitId | None = None
 
     def __str__(self) -> str:
         return f"{self.verb} {self.about}".rstrip()
@@ -130,7 +132,7 @@ def _of_commit(repository: Repository, record: CommitId) -> Move:
 
 def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
     data = json.loads(body)
-    told = {key: data[key] for key in ("verb", "about", "steps", "commit") if key in data}
+    told = {key: data[key] for key in ("verb", "about", "steps", "commit", "edits") if key in data}
     edit = tree if repository.objects.folder(tree) else None
     return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
 
@@ -207,7 +209,11 @@ def move(
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
     reason = f"{settings().name}: {operation}"
-    Switch(repository).to(after.commit, after.head, refs, reason, files=files)
+    trees = [operation.edits, None]  # of the work tree, before and after
+    if operation.verb == "undo":
+        trees.reverse()
+    here, there = trees if files else (after.commit, None)
+    Switch(repository).to(after.commit, after.head, refs, reason, here=here, files=there)
 
 
 def length(repository: Repository) -> int:
@@ -232,7 +238,8 @@ def put_back(repository: Repository, to: State, entries: int) -> None:
 
 def _record(repository: Repository, made: Move) -> CommitId:
     before, after, operation = made.before, made.after, made.operation
-    spoken_of = [before.commit, before.tip, after.commit, after.tip, operation.commit]
+    spoken_of = [before.commit, before.tip, after.commit, after.tip]
+    spoken_of += [operation.commit, operation.edits]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
     told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
     message = f"{operation}\n\n{json.dumps(told)}\n"

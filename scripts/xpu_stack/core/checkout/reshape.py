@@ -83,7 +83,8 @@ def run(work: Workspace, request: Request) -> Edit:
         edit = _differing(contents)
     with _trial(work, edit) as tried:
         after = _followed(work, tried, shape.after, request)
-    operation = replace(_operation(request), commit=_dropped(shape, request))
+    edits = given.extra[0].id if request.verb == "edit" else None
+    operation = replace(_operation(request), commit=_dropped(shape, request), edits=edits)
     with series_update.made(work, operation, edit, after) as tree:
         moves.move(repository, operation, after, tree)
     conflicts.forget_answers(repository)
@@ -176,11 +177,7 @@ def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
             f"# edit, then: {request.command()}",
             code=ExitCode.USAGE,
         )
-    head = repository.commit_id("HEAD")
-    assert head is not None
-    files = [(path, file.mode, file.blob) for path, file in edits.items()]
-    tree = repository.with_files(repository.tree_of(head), files)
-    return repository.scratch_commit(tree, (head,), "edits\n")
+    return export.as_commit(repository, edits)
 
 
 # -- the commits -------------------------------------------------------------------

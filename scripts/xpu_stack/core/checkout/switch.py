@@ -29,7 +29,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -133,11 +133,13 @@ class Switch:
         refs: list[RefUpdate],
         reason: str,
         *,
-        files: bool = True,
+        here: str | None = None,
+        files: str | None = None,
     ) -> None:
         """Moves the checkout and its index to `new`, the refs, and HEAD to the branch `head`.
 
-        files: False leaves the work tree as it is.
+        here: what the work tree is, where that is not HEAD; files: what it is to be,
+        where that is not `new`. Both are commits.
 
         Untracked files stay; one that is in the way of a new file is a
         ToolError, and so is an edited file, unless it is as it will be. Either
@@ -146,10 +148,18 @@ class Switch:
         old = self._repository.commit_id("HEAD")
         assert old is not None
         entries = self._repository.diff(old, new)
-        here = Place(old, self._repository.branch() or "")
-        plan = Plan(here, Place(new, head), reason, refs, [])
-        self._prepare(entries, entries if files else [])
-        critical.run(lambda: self._go(plan, entries, entries if files else []))
+        self._hidden = self._repository.hidden()
+        written = [
+            entry
+            for entry in self._repository.diff(here or old, files or new)
+            # a file that a sparse checkout leaves out
+            if "skip-worktree" not in self._hidden.get(entry.path, ())
+            or os.path.lexists(self._repository.folder / entry.path)
+        ]
+        place = Place(old, self._repository.branch() or "")
+        plan = Plan(place, Place(new, head), reason, refs, [])
+        self._prepare(entries, written)
+        critical.run(lambda: self._go(plan, entries, written))
 
     # -- steps 1 to 3 -----------------------------------------------------------
 
@@ -249,19 +259,33 @@ class Switch:
 
     def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
         """The edited files that have their new content already, as after an export."""
-        edited = set(self._repository.uncommitted(untracked=False)[0])
+        self._hidden = self._repository.hidden()
+        edited = {*self._repository.uncommitted(untracked=False)[0], *self._hidden}
         found = set()
         for entry in entries:
             if entry.path not in edited:
                 continue
-            if self._repository.store_edited(entry.path) != File(entry.new_mode, entry.new):
-                raise ToolError(
-                    f"{entry.path} was edited meanwhile; the checkout is as it was.",
-                    why="the move changes that file, and the edit would be lost",
-                    next=commands.git(self._repository.folder, "stash"),
-                )
-            found.add(entry.path)
+            stored = self._repository.store_edited(entry.path)
+            if stored == File(entry.new_mode, entry.new):
+                found.add(entry.path)
+            elif stored != File(entry.old_mode, entry.old):
+                raise self._edited(entry.path, self._hidden.get(entry.path, ()))
         return found
+
+    def _edited(self, path: str, bits: Collection[str]) -> ToolError:
+        if not bits:
+            return ToolError(
+                f"{path} was edited meanwhile; the checkout is as it was.",
+                why="the move changes that file, and the edit would be lost",
+                next=commands.git(self._repository.folder, "stash"),
+            )
+        options = [f"--no-{bit}" for bit in bits]
+        return ToolError(
+            f"{path} has an edit that git does not show; the checkout is as it was.",
+            why=f"the file is marked {' and '.join(bits)}, and the edit would be lost",
+            next=f"{commands.git(self._repository.folder, 'update-index', *options, path)} && "
+            + commands.git(self._repository.folder, "stash"),
+        )
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -284,12 +308,14 @@ class Switch:
             (self._stage / "forward").touch()
             self._write_index(entries)
             self._write_contents(files)
+            self._keep_bits(entries)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
 
     def _set_off(self, plan: Plan, entries: list[Entry]) -> None:
         with self._writing():
             if not filecmp.cmp(self._index, self._stage / "index.old", shallow=False):
                 self._write_index(entries)  # another git has written it since
+                self._keep_bits(entries)
             draft = self._stage / "journal.json"
             draft.write_text(plan.text)
             self._sync(draft)
@@ -300,10 +326,13 @@ class Switch:
         """Has git write the files, by the filters and attributes of the new index."""
         folder = self._files / "new"
         wanted = [e.path for e in files if e.new_mode not in (0, GITLINK)]
+        contents = self._stage / "contents"
+        shutil.copyfile(self._stage / "index", contents)
+        self._put(contents, files)
         env = {
             "GIT_DIR": str(self._repository.git_dir),
             "GIT_WORK_TREE": str(folder),
-            "GIT_INDEX_FILE": str(self._stage / "index"),
+            "GIT_INDEX_FILE": str(contents),
         }
         asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
         words = ("-c", "checkout.workers=0", "checkout-index", "-z", "--stdin")
@@ -319,6 +348,9 @@ class Switch:
         index = self._stage / "index"
         shutil.copyfile(self._index, self._stage / "index.old")
         shutil.copyfile(self._stage / "index.old", index)
+        self._put(index, entries)
+
+    def _put(self, index: Path, entries: list[Entry]) -> None:
         lines = b"".join(
             f"{entry.new_mode:06o} {entry.new if entry.new_mode else ZERO}\t".encode()
             + os.fsencode(entry.path)
@@ -327,6 +359,13 @@ class Switch:
         )
         env = {"GIT_INDEX_FILE": str(index)}
         self._repository.run("update-index", "-z", "--index-info", input=lines, env=env)
+
+    def _keep_bits(self, entries: list[Entry]) -> None:
+        """Marks the files in the new index as they are in the old one."""
+        env = {"GIT_INDEX_FILE": str(self._stage / "index")}
+        for entry in entries:
+            for bit in self._hidden.get(entry.path, ()) if entry.new_mode else ():
+                self._repository.run("update-index", f"--{bit}", "--", entry.path, env=env)
 
     def _sync(self, path: Path) -> None:
         with path.open("rb") as file:

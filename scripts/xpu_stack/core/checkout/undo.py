@@ -15,32 +15,45 @@ from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.files import Content
-from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.git import CommitId, File, Repository
 
 
 def undo(work: Workspace, steps: int) -> list[Move]:
     """Reverts the last `steps` operations, the newest first; what they were."""
     done, _ = moves.history(work.repository)
-    _refuse_unsafe(work, "undo", done, steps)
+    _refuse_few(done, "undo", steps)
+    _refuse_unsafe(work, None)
     taken = done[:steps]
     to, edit = taken[-1].before, _edit(work, taken[::-1]).undone
-    _go(work, Operation("undo", f"{taken[-1].operation}", steps), to, edit)
+    edits = taken[-1].operation.edits
+    _go(work, Operation("undo", f"{taken[-1].operation}", steps, edits=edits), to, edit)
     return taken
 
 
 def redo(work: Workspace, steps: int) -> list[Move]:
     """Does the last `steps` operations again that were undone; what they were."""
     _, undone = moves.history(work.repository)
-    _refuse_unsafe(work, "redo", undone, steps)
+    _refuse_few(undone, "redo", steps)
     taken = undone[:steps]
+    edits = taken[0].operation.edits
+    if edits and not _has_edits(work.repository, edits):
+        edits = None
+    _refuse_unsafe(work, edits)
     to, edit = taken[-1].after, _edit(work, taken)
-    _go(work, Operation("redo", f"{taken[-1].operation}", steps), to, edit)
+    _go(work, Operation("redo", f"{taken[-1].operation}", steps, edits=edits), to, edit)
     return taken
 
 
-def _refuse_unsafe(work: Workspace, verb: str, there: Sequence[Move], steps: int) -> None:
-    conflicts.refuse_pending(work.repository)
-    stack.refuse_unsafe(work.repository)
+def _has_edits(repository: Repository, edits: CommitId) -> bool:
+    """Whether the work tree has the edits that the undo has given back, and no others."""
+    wanted = {one.path: File(one.new_mode, one.new) for one in repository.diff("HEAD", edits)}
+    edited = set(repository.uncommitted(untracked=False)[0])
+    return edited <= wanted.keys() and all(
+        repository.store_edited(path) == file for path, file in wanted.items()
+    )
+
+
+def _refuse_few(there: Sequence[Move], verb: str, steps: int) -> None:
     if len(there) < steps:
         raise ToolError(
             f"There is no operation to {verb}.",
@@ -48,6 +61,11 @@ def _refuse_unsafe(work: Workspace, verb: str, there: Sequence[Move], steps: int
             next="make moves",
             code=ExitCode.USAGE,
         )
+
+
+def _refuse_unsafe(work: Workspace, edits: CommitId | None) -> None:
+    conflicts.refuse_pending(work.repository)
+    stack.refuse_unsafe(work.repository, edits=edits is not None)
     last = moves.entry(work.repository, 0)
     assert last is not None
     _refuse_work_since(work.repository, last)

@@ -301,6 +301,17 @@ class Repository:
         lines = [(line[:2] == "??", line[3:]) for line in told if line]
         return [name for new, name in lines if not new], [name for new, name in lines if new]
 
+    def hidden(self) -> dict[str, list[str]]:
+        """The files at which git was told not to look, and by which bits of the index."""
+        found: dict[str, list[str]] = {}
+        for line in self.run("ls-files", "-v", "-z").output.split(b"\0"):
+            if line[:1] not in (b"H", b""):
+                bits = ["skip-worktree"] * (line[:1] in b"Ss") + ["assume-unchanged"] * (
+                    line[:1].islower()
+                )
+                found[os.fsdecode(line[2:])] = bits
+        return {path: bits for path, bits in found.items() if bits}
+
     # -- what is made -------------------------------------------------------
 
     def store(self, files: list[Path]) -> list[BlobId]:
@@ -327,7 +338,14 @@ class Repository:
             return File(0, BlobId(ZERO))
         # through the checkout's filters
         blob = self.line("hash-object", "-w", f"--path={name}", "--", str(path))
-        return File(0o100755 if os.access(path, os.X_OK) else 0o100644, BlobId(blob))
+        if self._trusts_modes:
+            return File(0o100755 if os.access(path, os.X_OK) else 0o100644, BlobId(blob))
+        known = self.line("ls-files", "--stage", "--", f":(literal){name}").startswith("100755")
+        return File(0o100755 if known else 0o100644, BlobId(blob))
+
+    @cached_property
+    def _trusts_modes(self) -> bool:
+        return self.ask("config", "--type=bool", "core.fileMode") != "false"
 
     def store_bytes(self, content: bytes) -> BlobId:
         return self.objects.store_bytes(content)

@@ -174,5 +174,10 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   // its numbers come from the device's.
   m.impl("native_dropout", &at::native::native_dropout_cpu);
 }
+// For tracing: PyTorch has none.
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
+  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
+}
 
 } // namespace at::xpu

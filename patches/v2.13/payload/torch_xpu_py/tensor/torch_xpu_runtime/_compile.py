@@ -10,7 +10,6 @@ from typing import Any, Optional, Sequence
 
 import torch
 from torch._subclasses.fake_impls import register_op_impl
-from torch.nn.attention import SDPBackend
 
 from ._aoti import AOTIModelContainerRunnerXpu
 
@@ -33,7 +32,9 @@ def _attention_of_fake_tensors(
 ) -> Any:
     r"""PyTorch's own needs a build with XPU, and asserts without one."""
     if query.device.type == "xpu":
-        return SDPBackend.MATH.value
+        return torch.ops.aten._fused_sdp_choice.default._op_dk(
+            torch._C.DispatchKey.XPU, query, *args, **kwargs
+        )
     return NotImplemented
 
 

@@ -1,13 +1,16 @@
 #include <ATen/Functions.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <limits>
 
-// scaled_dot_product_attention asks for the way to go by a table of kernels
-// that has no place for XPU in a PyTorch that was built without it. So it is
-// composed here, of the operators that it is composed of for the CPU; above
-// autograd, which derives those.
+// scaled_dot_product_attention chooses a backend by a table of kernels that has
+// no place for XPU in a PyTorch that was built without it. So it is composed
+// here, of the operators that it is composed of for the CPU. This replaces
+// PyTorch's composite kernel for all devices, since tracing calls that one for
+// tensors of every device.
 
 namespace at::xpu {
 
@@ -25,12 +28,11 @@ Tensor attention(
     bool causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  // Nested tensors of all devices have one key for autograd.
-  if (query.is_nested() && !query.is_xpu()) {
+  if (!query.is_xpu()) {
     return at::native::scaled_dot_product_attention(
         query, key, value, mask, dropout, causal, scale, enable_gqa);
   }
-  if (at::_fused_sdp_choice(
+  if (at::native::_fused_sdp_choice_cpp(
           query, key, value, mask, dropout, causal, scale, enable_gqa) !=
       kFlashAttention) {
     return std::get<0>(at::_scaled_dot_product_attention_math(
@@ -55,19 +57,32 @@ Tensor attention(
       query, key, value, dropout, causal, added, scale));
 }
 
+struct Silent final : c10::WarningHandler {
+  void process(const c10::Warning& /*warning*/) final {}
+};
+
+void replace(torch::Library& m) {
+  Silent silent; // PyTorch warns where a kernel is replaced
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
+}
+
 } // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradXPU, m) {
-  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
+TORCH_LIBRARY_IMPL(aten, CompositeImplicitAutograd, m) {
+  replace(m);
 }
+// PyTorch registers its composite kernel for vmap as well.
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {
+  replace(m);
+}
+TORCH_LIBRARY_IMPL(aten, FuncTorchVmapMode, m) {
+  replace(m);
+}
+// The CPU's reads sizes, strides and types only: it takes tensors of XPU, fake
+// ones too, as they are.
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
-}
-TORCH_LIBRARY_IMPL(aten, AutogradNestedTensor, m) {
-  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
-}
-TORCH_LIBRARY_IMPL(aten, NestedTensorXPU, m) {
-  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
+  m.impl("_fused_sdp_choice", &at::native::_fused_sdp_choice_cpp);
 }
 
 } // namespace at::xpu

@@ -28,7 +28,7 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
   // raise.
   static constexpr bool kStreamsRaise = !noexcept(
       std::declval<const c10::impl::DeviceGuardImplInterface&>().getStream(
-          Device(kXPU)));
+          std::declval<Device>()));
 
   XPUGuardImpl() = default;
 
@@ -84,8 +84,10 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
       checkType(s.device_type());
       check_device_index(s.device_index());
     } catch (const std::exception& e) {
-      if (kStreamsRaise && !is_in_bad_fork()) {
-        throw;
+      if constexpr (kStreamsRaise) {
+        if (!is_in_bad_fork()) {
+          throw;
+        }
       }
       warnIgnored("set the current stream", s.device(), e);
       return s;

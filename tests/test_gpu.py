@@ -1,4 +1,4 @@
-"""ci/gpu: what run counts, with programs that stand in for the tests, and what adapter refuses."""
+"""ci/gpu: what run counts, with programs that stand in for the tests, and what pack refuses."""
 
 import os
 import shutil
@@ -166,36 +166,62 @@ def test_it_refuses_to_run_where_nothing_was_unpacked(tmp_path: Path) -> None:
     assert "ci/gpu/pack" in done.stderr
 
 
-def adapter(folder: Path, tables: str | None) -> subprocess.CompletedProcess[str]:
-    """ci/gpu/adapter on sources with these tables of functions; None: no sources of it."""
-    ours = folder / "sycl" / "include" / "unified-runtime"
-    ours.mkdir(parents=True)
-    (ours / "ur_ddi.h").write_text("struct table { int f; };\n")
-    sources = folder / "sources"
-    sources.mkdir()
-    if tables is not None:
-        for path, text in (
-            ("source/adapters/cuda/ur_interface_loader.cpp", ""),
-            ("include/unified-runtime/ur_ddi.h", tables),
-        ):
-            (sources / path).parent.mkdir(parents=True, exist_ok=True)
-            (sources / path).write_text(text)
-    return subprocess.run(
-        [CI / "adapter", folder / "sycl", folder / "out"],
+FIRST, SECOND = "urGetDeviceProcAddrTable", "urGetQueueProcAddrTable"
+ADAPTER = "libur_adapter_cuda.so.0"
+
+
+def library(path: Path, soname: str, *names: str, text: str = "") -> Path:
+    """A library with these functions, and with a text in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    code = "".join(f"void {name}(void) {{}}\n" for name in names)
+    code += "".join(f'const char text_{one}[] = "{one}";\n' for one in text.split())
+    flags = ["-shared", "-fPIC", f"-Wl,-soname,{soname}", "-x", "c", "-", "-o", path]
+    subprocess.run(["gcc", *flags], input=code, text=True, check=True)
+    return path
+
+
+def pack(folder: Path, adapter: Path | str | None) -> str:
+    """What ci/gpu/pack complains of, for a SYCL runtime of version 0.12 of Unified Runtime."""
+    lib = folder / "sycl" / "lib"
+    loader = library(lib / "libur_loader.so.0.12.0", "libur_loader.so.0", text=f"{FIRST} {SECOND}")
+    (lib / "libur_loader.so.0").symlink_to(loader.name)
+    (lib / "libsycl.so").touch()
+    (folder / "built").mkdir()
+    given = {"SYCL_ROOT": str(folder / "sycl"), "UR_ADAPTER": str(adapter or "")}
+    done = subprocess.run(
+        [CI / "pack", folder / "out.tar.xz", folder / "built"],
         capture_output=True,
         text=True,
-        env={**os.environ, "UR_SRC": str(sources)},
+        env={**os.environ, **given},
         check=False,
     )
-
-
-def test_sources_of_another_release_are_refused(tmp_path: Path) -> None:
-    done = adapter(tmp_path, "struct table { int g; };\n")
     assert done.returncode == 1
-    assert "ur_ddi.h differs" in done.stderr
+    return done.stderr
 
 
-def test_a_folder_without_the_adapter_is_refused(tmp_path: Path) -> None:
-    done = adapter(tmp_path, None)
-    assert done.returncode == 1
-    assert "no source/adapters/cuda" in done.stderr
+def test_without_an_adapter_it_says_where_to_get_one(tmp_path: Path) -> None:
+    said = pack(tmp_path, None)
+    assert "Codeplay's plugin for NVIDIA GPUs" in said
+    assert "for an Intel card, none" in said
+
+
+def test_an_adapter_that_fits(tmp_path: Path) -> None:
+    fits = library(tmp_path / "libur_adapter_cuda.so.0.12.0", ADAPTER, FIRST, SECOND)
+    assert "no test programs" in pack(tmp_path, fits)
+
+
+def test_for_an_intel_card_it_takes_none(tmp_path: Path) -> None:
+    assert "no test programs" in pack(tmp_path, "none")
+
+
+def test_adapters_that_do_not_fit(tmp_path: Path) -> None:
+    other = library(tmp_path / "a" / ADAPTER, "libur_adapter_hip.so.0", FIRST, SECOND)
+    assert "its soname is 'libur_adapter_hip.so.0'" in pack(tmp_path / "1", other)
+    older = library(tmp_path / "b" / ADAPTER, ADAPTER, FIRST)
+    assert f"it lacks {SECOND}\n" in pack(tmp_path / "2", older)
+    version = library(tmp_path / "c" / "libur_adapter_cuda.so.0.11.0", ADAPTER, FIRST, SECOND)
+    assert "version 0.11 of Unified Runtime" in pack(tmp_path / "3", version)
+    text = tmp_path / "text"
+    text.write_text("a text")
+    assert "its soname is ''" in pack(tmp_path / "4", text)
+    assert "is not there" in pack(tmp_path / "5", tmp_path / "nothing")

@@ -1,6 +1,8 @@
 """Applying to a fork that has drifted from the release."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
@@ -19,10 +21,86 @@ def test_an_unrelated_commit(project: Project) -> None:
     ]
 
 
-def test_lines_that_have_moved(project: Project) -> None:
-    drift(project, "c10/CMakeLists.txt", "# new\n" * 50 + CMAKE)
-    project.ok("apply")
-    assert "# line 20\n# xpu\n# line 21\n" in (project.checkout / "c10/CMakeLists.txt").read_text()
+def test_lines_that_have_moved(fork: Project) -> None:
+    drift(fork, "c10/CMakeLists.txt", "# new\n" * 50 + CMAKE)
+    fork.ok("apply")
+    assert "# line 20\n# xpu\n# line 21\n" in (fork.checkout / "c10/CMakeLists.txt").read_text()
+
+
+@pytest.mark.parametrize("lines", [5, 12, 40])
+def test_a_disabled_copy_above_is_left_alone(fork: Project, lines: int) -> None:
+    """The context of the patch is there twice: only the history tells which one is meant."""
+    numbers = range(20 - lines // 2, 21 + lines // 2)
+    dead = "".join(f"# line {number}\n" for number in numbers if 0 < number <= 40)
+    git(fork.checkout, "switch", "-q", "-c", "release")
+    fork.ok("apply", "--stage", "device")
+    change = git(fork.checkout, "rev-parse", "xpu-stack~1").strip()
+    git(fork.checkout, "switch", "-q", "main")
+    drift(fork, "c10/CMakeLists.txt", f"if(FALSE)\n{dead}endif()\n" + CMAKE)
+    drifted = git(fork.checkout, "rev-parse", "HEAD").strip()
+    git(fork.checkout, "cherry-pick", change)
+    wanted = git(fork.checkout, "show", "HEAD:c10/CMakeLists.txt")
+    git(fork.checkout, "reset", "-q", "--hard", drifted)
+    git(fork.checkout, "branch", "-q", "-D", "xpu-stack")
+    git(fork.checkout, "update-ref", "-d", "refs/xpu-stack/moves")
+    fork.ok("apply", "--stage", "device")
+    assert (fork.checkout / "c10/CMakeLists.txt").read_text() == wanted
+    assert wanted.startswith(f"if(FALSE)\n{dead}endif()\n")
+
+
+def _as_a_file(checkout: Path) -> str:
+    write(checkout, {"c10/xpu": "a file\n"})
+    return "c10/xpu"
+
+
+def _as_a_link(checkout: Path) -> str:
+    (checkout / "c10/xpu").symlink_to("../aten")
+    return "c10/xpu"
+
+
+def _as_a_folder(checkout: Path) -> str:
+    write(checkout, {"c10/xpu/Device.cpp/kept.txt": "kept\n"})
+    return "c10/xpu/Device.cpp/kept.txt"
+
+
+def _as_a_folder_of_a_patched_file(checkout: Path) -> str:
+    (checkout / "aten/Context.h").unlink()
+    write(checkout, {"aten/Context.h/kept.txt": "kept\n"})
+    return "aten/Context.h/kept.txt"
+
+
+def _as_a_submodule(checkout: Path) -> str:
+    (checkout / "c10/xpu").mkdir()
+    inner = checkout / "c10/xpu"
+    git(inner, "init", "-q", "-b", "main")
+    git(inner, "commit", "-q", "--allow-empty", "-m", "inner")
+    return "c10/xpu"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _as_a_file,
+        _as_a_link,
+        _as_a_folder,
+        _as_a_folder_of_a_patched_file,
+        _as_a_submodule,
+    ],
+)
+def test_another_kind_of_thing_in_the_place(fork: Project, make: Callable[[Path], str]) -> None:
+    name = make(fork.checkout)
+    git(fork.checkout, "-c", "advice.addEmbeddedRepo=false", "add", "-A")
+    git(fork.checkout, "commit", "-qm", "Another kind")
+    before, listed = fork.snapshot(), git(fork.checkout, "ls-tree", "-r", "HEAD", name)
+    assert listed
+    shown = fork.run("rebase", "--onto", "main", "--dry-run")
+    assert " conflict " in shown.out or "another there" in shown.out, shown.out + shown.err
+    ended = fork.run("apply")
+    assert ended.code == 5, ended.err
+    assert "The tool itself failed" not in ended.err
+    assert fork.snapshot() == before
+    assert git(fork.checkout, "ls-tree", "-r", "HEAD", name) == listed
+    fork.ok("abort")
 
 
 def test_a_context_that_has_changed_is_merged(fork: Project) -> None:
@@ -116,9 +194,9 @@ def test_a_change_that_the_fork_has_is_offered_to_be_dropped(fork: Project) -> N
         ended.lines,
         """\
 making the commits ...
-looking at every change ...
 unpacking base.tar.xz ...
 making the base commit ...
+looking at every change ...
 device/aten: there already, the base has 1 of its 1 new file(s), 100% of the lines it adds
 error: The base already has change 2 of 3, device/aten.
   why: applied to it, the change alters nothing
@@ -187,11 +265,11 @@ def test_a_change_that_is_there_in_another_form(fork: Project) -> None:
     assert "The base already has change 2 of 3, device/aten." in ended.err
 
 
-def test_latin_1_away_from_the_change_is_kept(project: Project) -> None:
+def test_latin_1_away_from_the_change_is_kept(fork: Project) -> None:
     tail = "// caf\xe9\n".encode("latin-1")
-    drift(project, "aten/Context.h", CONTEXT.encode() + tail)
-    project.ok("apply")
-    assert (project.checkout / "aten/Context.h").read_bytes() == XPU_CONTEXT.encode() + tail
+    drift(fork, "aten/Context.h", CONTEXT.encode() + tail)
+    fork.ok("apply")
+    assert (fork.checkout / "aten/Context.h").read_bytes() == XPU_CONTEXT.encode() + tail
 
 
 def test_latin_1_in_the_lines_of_the_change_is_a_conflict(fork: Project) -> None:

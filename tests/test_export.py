@@ -184,7 +184,9 @@ def test_a_good_series_passes(released: Project) -> None:
 def test_a_patch_that_does_not_apply(released: Project) -> None:
     path = released.folder / "patches/v1.13.1/device/aten.patch"
     path.write_text(path.read_text().replace(" int member_4;", " int member_four;"))
-    assert problem(released).startswith("patches/series.yaml:8: device/aten: error: patch failed")
+    assert problem(released).startswith(
+        "patches/series.yaml:8: 'device/aten' does not fit v1.13.1: error: patch failed"
+    )
 
 
 def test_a_patch_of_a_file_that_is_not_there(released: Project) -> None:

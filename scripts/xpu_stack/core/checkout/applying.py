@@ -32,7 +32,7 @@ from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.layout import Layout
 
-_MEMO_FORM = "3"  # raise it when the same input would give other commits
+_MEMO_FORM = "4"  # raise it when the same input would give other commits
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def _check_payload_is_new(work: Workspace, base: CommitId, changes: list[Change]
 def _build(work: Workspace, base: CommitId, changes: list[Change]) -> CommitId:
     with progress(len(changes), "laying the changes on the base") as bar:
         builder = Builder(
-            work.repository, work.series, lambda: None, lambda change: bar.step(change.id)
+            work.repository, work.series, lambda: base, lambda change: bar.step(change.id)
         )
         try:
             return builder.build(base, changes)[-1]

@@ -4,11 +4,10 @@ No file, index or branch of the checkout is touched here, whatever happens.
 
 Note [How a change is laid on a base]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-On the release that the series was written for, a change's new files are put
-into the tree and its patch applies as it is. On a fork that has drifted it is
-tried the same way first: a patch whose context is still there needs nothing
-else. When it does not apply, the fork and the change are merged three ways by
-git's own merge (which follows renames), with the pristine release as the
+Where the files that a change edits are those that it was made for, its new files
+are put into the tree and its patch applies as it is. Elsewhere the context of a
+patch may fit more than one place. So the fork and the change are merged three ways
+by git's own merge (which follows renames), with the pristine release as the
 common ground; for that the pristine chain is built once beside it. What the merge
 cannot settle is looked up in the series' resolutions, see Note [Resolutions].
 What is not there either is a Conflict, and the caller decides. Files that the
@@ -90,7 +89,7 @@ class Builder:
     """Lays changes on a base.
 
     pristine: gives the commit of the pristine release in this repository, for
-    the three-way merge; it is asked only when a patch does not apply, and may
+    the three-way merge; it is asked only when a change does not fit as it is, and may
     answer None when the release cannot be had.
     used: the resolutions that a change was laid with.
     """
@@ -139,12 +138,13 @@ class Builder:
 
     def attempt(self, tip: CommitId, change: Change) -> TreeId | Misfit:
         """The tree with the change: that of `tip` where it has the change already."""
-        tree = self._lay_as_it_is(tip, change)
+        tree = self.lay_directly(tip, change, exact=True)
         if tree is not None:
             return tree
         plain = PlainTree.of(self.repository, tip, change.touched_paths())
         if plain.forms:  # Note [Files in another form]
-            laid = self._lay_as_it_is(plain.tree, change) or self._merge(plain.tree, change)
+            as_it_is = self.lay_directly(plain.tree, change, exact=True)
+            laid = as_it_is or self._merge(plain.tree, change)
             if not isinstance(laid, Misfit):
                 return plain.restored(laid)
         merged = self._merge(tip, change)
@@ -152,20 +152,17 @@ class Builder:
             return replace(merged, messages=plain.described() + merged.messages)
         return merged
 
-    def _lay_as_it_is(self, tip: str, change: Change) -> TreeId | None:
-        tree = self.lay_directly(tip, change)
-        if tree is None and self._is_there(tip, change):
-            return self.repository.tree_of(tip)
-        return tree
+    def lay_directly(self, tip: str, change: Change, *, exact: bool = False) -> TreeId | None:
+        """The tree with the change, or None where it does not fit as it is.
 
-    def lay_directly(self, tip: str, change: Change) -> TreeId | None:
-        """The tree with the change, or None where it does not fit as it is."""
+        exact: where the files that it edits are those that it was made for.
+        """
         entries = self._payload(change)
         if not self._free_for(tip, entries):
             return None
         if change.patch is None:
             return self.repository.with_files(tip, entries)
-        return self.repository.patched(tip, change.patch, files=entries)[0]
+        return self.repository.patched(tip, change.patch, files=entries, exact=exact)[0]
 
     def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
         blobs = self.repository.store([file.source for file in change.files])
@@ -174,18 +171,13 @@ class Builder:
         ]
 
     def _free_for(self, tip: str, entries: list[tuple[str, int, BlobId]]) -> bool:
-        """Whether no new file stands where the tree has another of that name."""
-        there = self.repository.files(tip, [path for path, _, _ in entries])
-        return all(path not in there or there[path].blob == blob for path, _, blob in entries)
-
-    def _is_there(self, tip: str, change: Change) -> bool:
-        """Whether the tree has the change: its files, and its patch, undone, applies."""
-        tree = self.repository.with_files(tip, self._payload(change))
-        if tree != self.repository.tree_of(tip):
-            return False
-        if change.patch is None:
-            return True
-        return self.repository.patched(tree, change.patch, "--reverse")[0] is not None
+        """Whether the tree has nothing else where a new file stands, or needs a folder."""
+        tree, around = self.repository.tree_of(tip), self.repository.objects.around
+        return all(
+            name == path and there.blob == blob and there.mode >> 12 == mode >> 12
+            for path, mode, blob in entries
+            for name, there in around(tree, path).items()
+        )
 
     # -- the three-way merge ---------------------------------------------------
 

@@ -144,8 +144,8 @@ def report(
     if misfit.pristine is None:
         return ToolError(
             what,
-            why="its patch does not apply, and the release it was written for, "
-            "needed for the merge, is not available here",
+            why="its files are not as in the release it was written for, "
+            "which the merge needs, and which is not available here",
             next="make doctor",
             code=ExitCode.CONFLICT,
             detail=misfit.messages,

@@ -411,7 +411,8 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) 
             if applied.as_made:
                 _refuse_merged(work, change, applied.commit)
             continue
-        tree = tree or builder.attempt(made.commit.parents[0], change)
+        if tree != made.commit.tree:
+            tree = builder.attempt(made.commit.parents[0], change)
         same = isinstance(tree, Misfit) or tree == made.commit.tree
         if not same or own_text(made.commit.message) != change.text.message:
             raise ToolError(

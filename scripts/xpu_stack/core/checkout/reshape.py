@@ -233,7 +233,8 @@ class _Shape:
         repository, series = self.work.repository, self.work.series
         changes = list(series.all_changes())
         try:
-            made = Builder(repository, series, lambda: None).build(ground, changes, series.without)
+            builder = Builder(repository, series, lambda: ground)
+            made = builder.build(ground, changes, series.without)
         except Stop as stop:
             raise SeriesError(
                 stop.reason.change.place,

@@ -284,7 +284,7 @@ class Repository:
     def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
         """The files of a tree by path: all, or those at or below `paths`."""
         if paths is None:
-            return _listed(self.run("ls-tree", "-r", "-z", tree).output, blob=2)
+            return _listed(self.run("ls-tree", "-r", "-z", tree).output)
         top = self.tree_of(tree)
         return {
             name: file for path in paths for name, file in self.objects.files(top, path).items()
@@ -363,28 +363,27 @@ class Repository:
         self,
         commit: str,
         patch: Path,
-        *flags: str,
+        *,
         files: Sequence[tuple[str, int, BlobId]] = (),
+        exact: bool = False,
     ) -> tuple[TreeId | None, str]:
-        """A tree with files set as in `with_files` and a patch applied; or None, and why not."""
+        """A tree with files set as in `with_files` and a patch applied; or None, and why not.
+
+        exact: where its files are those that it was made for, and nowhere else.
+        """
         content = patch.read_bytes()
-        edited = None if flags else self._edited(self.tree_of(commit), content)
+        edited = self._edited(self.tree_of(commit), content)
         if edited is not None and not edited.keys() & {path for path, _, _ in files}:
             edits = [(path, *file) for path, file in edited.items()]
             return self.with_files(commit, [*files, *edits]), ""
         tree = self.with_files(commit, files)
-        before: dict[str, File] = {}
-        for path in patches.paths_in(content.decode("utf-8", "surrogateescape")):
-            before |= self.objects.around(tree, path)
-        with self.index() as index:
-            # Reading and writing an index of all files would take longer than all the rest.
-            index.put([(path, file.mode, file.blob) for path, file in before.items()])
-            result = index.apply(patch, *flags)
-            after = index.files()
-        if result.code:
-            return None, result.complaint
-        gone = dict.fromkeys(before.keys() - after.keys(), File(0, BlobId(ZERO)))
-        return TreeId(self.objects.with_files(tree, {**after, **gone})), ""
+        for path, old in patches.originals(content).items() if exact else ():
+            there = self.objects.files(tree, path).get(path)
+            if there is None or not there.blob.startswith(old):
+                return None, f"{path} is not the file that the patch was made for\n"
+        with self.index(tree) as index:
+            result = index.apply(patch)
+            return (None, result.complaint) if result.code else (index.write(), "")
 
     def _edited(self, tree: TreeId, patch: bytes) -> dict[str, File] | None:
         """The files as a patch says; None where they are not those that it was made for."""
@@ -459,38 +458,26 @@ class Index:
         # forced: what its own .gitignore leaves out may be part of a release
         self._repository.run("add", "--all", "--force", ".", env=env, cwd=folder)
 
-    def put(self, files: list[tuple[str, int, BlobId]]) -> None:
-        """Sets (path, mode, blob) for each; mode 0 takes the path out."""
-        lines = b"".join(
-            f"{mode:06o} {blob if mode else ZERO}\t".encode() + os.fsencode(path) + b"\0"
-            for path, mode, blob in files
-        )
-        self.run("update-index", "-z", "--index-info", input=lines)
-
-    def apply(self, patch: Path, *flags: str) -> shell.Result:
+    def apply(self, patch: Path) -> shell.Result:
         """Applies a patch; a result that is not 0 has changed nothing."""
         return self.run(
             "apply",
             "--cached",
             # white space is judged by `make check`, not here
             "--whitespace=nowarn",
-            *flags,
             str(patch),
             check=False,
         )
-
-    def files(self) -> dict[str, File]:
-        return _listed(self.run("ls-files", "--stage", "-z").output, blob=1)
 
     def write(self) -> TreeId:
         return TreeId(self.run("write-tree").text.strip())
 
 
-def _listed(output: bytes, blob: int) -> dict[str, File]:
-    """The files of a listing by git. blob: which field the id is, after the mode."""
+def _listed(output: bytes) -> dict[str, File]:
+    """The files of a listing by git."""
     found = {}
     for record in output.split(b"\0")[:-1]:
         head, path = record.split(b"\t", 1)
         fields = head.decode().split(" ")
-        found[os.fsdecode(path)] = File(int(fields[0], 8), BlobId(fields[blob]))
+        found[os.fsdecode(path)] = File(int(fields[0], 8), BlobId(fields[2]))
     return found

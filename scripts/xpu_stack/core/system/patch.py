@@ -16,6 +16,7 @@ _PLAIN = re.compile(
     rb"--- a/(?P=path)\t?\n\+\+\+ (?(gone)/dev/null|b/(?P=path)\t?)\n(?=@@ )"
 )
 _SECTION = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+_INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.[0-9a-f]+(?: [0-7]+)?$", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
@@ -64,17 +65,19 @@ def edits(patch: bytes) -> list[Edit] | None:
     return found
 
 
-def paths_in(patch: str) -> set[str]:
-    """The paths that a patch speaks of; others that look like one do no harm."""
-    found = set()
-    for line in patch.split("\n"):
-        if line.startswith("diff --git "):  # two names of the same length
-            found.add(_unquoted(line[len(line) // 2 + 6 :]).partition("/")[2])
-        elif line.startswith(("--- ", "+++ ")):
-            found.add(_unquoted(line[4:].partition("\t")[0]).partition("/")[2])
-        elif line.startswith(("rename ", "copy ")):
-            found.add(_unquoted(line.split(" ", 2)[-1]))
-    return found - {""}
+def originals(patch: bytes) -> dict[str, str]:
+    """The files that a patch edits, and the ids of the contents that it was made for.
+
+    A patch that was written by hand need not tell them; ids may be short.
+    """
+    found = {}
+    for section in _SECTION.split(patch):
+        name = section.partition(b"\n")[0]  # two names of the same length
+        index = _INDEX.search(section)
+        if index is not None and index[1].strip(b"0"):
+            path = _unquoted(name[len(name) // 2 + 6 :].decode("utf-8", "surrogateescape"))
+            found[path.partition("/")[2]] = index[1].decode()
+    return found
 
 
 def _unquoted(name: str) -> str:

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from project import CMAKE, Project, drift, git, write
 from test_export import changed, kept
+from workspace import workspace
+from xpu_stack.core.checkout import stack
 
 
 @pytest.fixture
@@ -133,3 +135,39 @@ def test_they_are_shown_and_not_sent(mine: Project, tmp_path: Path) -> None:
     sender = {"GIT_COMMITTER_NAME": "Sam", "GIT_COMMITTER_EMAIL": "sam@example.com"}
     mine.ok("mail", "--out", str(tmp_path / "mail"), env=sender)
     assert len(list((tmp_path / "mail").iterdir())) == 4
+
+
+@pytest.mark.parametrize("then", [[], ["apply"]])
+def test_those_below_the_stack_are_not_left_behind(project: Project, then: list[str]) -> None:
+    git(project.checkout, "switch", "-q", "-c", "newer")
+    drift(project, "other.txt", "newer\n")
+    git(project.checkout, "switch", "-q", "main")
+    project.ok("apply")
+    project.ok("apply", "--stage", "base")
+    drift(project, "mine.txt", "mine\n")
+    for verb in then:
+        project.ok(verb)
+    before = project.snapshot()
+    ended = project.run("rebase", "--onto", "newer")
+    assert ended.code == 3, ended.err
+    assert "1 commit(s) of your own below the stack would be on no branch." in ended.err
+    assert "'Drift of mine.txt'" in ended.err
+    assert project.snapshot() == before
+    below = "xpu-stack~3" if then else "xpu-stack"
+    git(project.checkout, "branch", "mine", below)
+    project.ok("rebase", "--onto", "newer")
+    assert git(project.checkout, "log", "-1", "--format=%s", "mine").strip() == "Drift of mine.txt"
+    # and back from there: the base has moved, and nothing of a person's is on it
+    project.ok("rebase", "--onto", "main")
+    project.ok("rebase", "--onto", "newer")
+
+
+def test_any_number_of_them(mine: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        git(mine.checkout, "commit", "-q", "--allow-empty", "-m", f"Mine {number}")
+    for deepest in (4, 10, 11, 12):  # with the stack below, or partly, in what is read at first
+        monkeypatch.setattr(stack, "_DEEPEST", deepest)
+        with workspace(mine) as work:
+            there = stack.read(work.repository)
+        assert len(there.applied) == 3
+        assert len(there.above) == 10

@@ -164,6 +164,8 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     repository = work.repository
     there = stack.read(repository)
     base = goal.base or there.base
+    if base != there.base:
+        _refuse_left_behind(work, there, base)
     made = expected(work, base, goal)
     after = moves.State.of_stack(repository, carried(work, there, base, made), goal.dropped)
     operation = moves.Operation(verb, goal.onto or goal.stage)
@@ -176,6 +178,25 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     with progress(None, f"changing the checkout to '{goal.stage}'"):
         moves.move(repository, operation, after)
     return True
+
+
+def _refuse_left_behind(work: Workspace, there: stack.Stack, base: CommitId) -> None:
+    """Refuses a move from commits that a person has made below the stack, and that only it has."""
+    repository, branch = work.repository, stack.branch(work.repository)
+    log = moves.entries(repository)
+    if not log:
+        return
+    known = [log[-1].before.commit, *(one.after.commit for one in log if one.verb == "rebase")]
+    others = (f"--exclude={branch}", "--branches", "--remotes", "--tags")
+    own = repository.line("rev-list", there.base, "--not", base, *known, *others).split()
+    if own:
+        commit = repository.commit(CommitId(own[0]))
+        raise ToolError(
+            f"{len(own)} commit(s) of your own below the stack would be on no branch.",
+            why=f"only '{branch}' has them; the newest is {stack.named(commit)}",
+            next=commands.git(repository.folder, "branch", "mine", own[0][:12])
+            + " # then the same command",
+        )
 
 
 def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:

@@ -81,11 +81,6 @@ class Move:
         return self.operation.verb
 
 
-def log(repository: Repository) -> str:
-    """The ref that is the log of the stack's moves."""
-    return stack.log_of(stack.branch(repository))
-
-
 def _tip(repository: Repository) -> str:
     return f"refs/heads/{stack.branch(repository)}"
 
@@ -105,7 +100,7 @@ def current(repository: Repository) -> State:
 def entry(repository: Repository, number: int) -> Move | None:
     """The move `number` moves ago, from 0; None where the log does not reach."""
     if number == 0:  # git lets the reflog expire; the ref stays
-        newest = repository.commit_id(log(repository))
+        newest = repository.commit_id(stack.log(repository))
         return _of_commit(repository, newest) if newest else None
     found = entries(repository, number, 1)
     return found[0] if found else None
@@ -115,7 +110,7 @@ def entries(repository: Repository, skip: int = 0, limit: int = -1) -> list[Move
     """The log, newest first."""
     form = "--format=tformat:%T%x00%gd%x00%b%x01"
     words = ("--walk-reflogs", "--date=unix", f"--skip={skip}", f"--max-count={limit}")
-    told = repository.ask("log", form, *words, log(repository), "--") or ""
+    told = repository.ask("log", form, *words, stack.log(repository), "--") or ""
     found = []
     for record in filter(str.strip, told.split("\x01")):
         tree, name, body = record.strip().split("\0")
@@ -204,8 +199,8 @@ def move(
     """
     before = current(repository)
     record = _record(repository, Move(operation, before, after, edit))
-    newest = repository.commit_id(log(repository))
-    refs = [RefUpdate(log(repository), record, newest or ZERO)]
+    newest = repository.commit_id(stack.log(repository))
+    refs = [RefUpdate(stack.log(repository), record, newest or ZERO)]
     if after.tip != before.tip:
         refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
     reason = f"{settings().name}: {operation}"
@@ -218,7 +213,7 @@ def move(
 
 def length(repository: Repository) -> int:
     """How many moves the log has."""
-    words = ("log", "--walk-reflogs", "--format=%H", log(repository), "--")
+    words = ("log", "--walk-reflogs", "--format=%H", stack.log(repository), "--")
     return len((repository.ask(*words) or "").split())
 
 
@@ -229,10 +224,11 @@ def put_back(repository: Repository, to: State, entries: int) -> None:
     for _ in range(length(repository) - entries):
         if entries:
             # the ref, and what each entry says it was before, follow
-            words = ("reflog", "delete", "--updateref", "--rewrite", f"{log(repository)}@{{0}}")
+            newest = f"{stack.log(repository)}@{{0}}"
+            words = ("reflog", "delete", "--updateref", "--rewrite", newest)
             repository.run(*words)
         else:
-            repository.run("update-ref", "-d", log(repository))
+            repository.run("update-ref", "-d", stack.log(repository))
             return
 
 

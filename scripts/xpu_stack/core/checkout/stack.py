@@ -60,6 +60,10 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
             + commands.git(repository.folder, "commit", "-m", "base"),
         )
     history = repository.history(head, _DEEPEST)
+    first = next((n for n, one in enumerate(history) if trailers(one.message)), len(history))
+    if first >= _DEEPEST // 2:  # more of a person's own may be above it
+        own = repository.ask("rev-list", "--count", head, "--not", f"{log(repository)}^@")
+        history = repository.history(head, _DEEPEST + int(own or 0))
     lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
     ours = history[: lowest + 1]
     top = next((n for n, commit in enumerate(ours) if _is_for_a_change(commit)), 0)
@@ -81,6 +85,11 @@ def _is_for_a_change(commit: Commit) -> bool:
 def log_of(branch: str) -> str:
     """The ref that is the log of moves of a stack."""
     return _log() if branch == settings().name else f"{_logs()}{branch}"
+
+
+def log(repository: Repository) -> str:
+    """The ref that is the log of this stack's moves."""
+    return log_of(branch(repository))
 
 
 def branches(repository: Repository) -> list[str]:

@@ -541,3 +541,66 @@ def test_an_export_while_another_program_holds_the_index(project: Project) -> No
     ended = project.run("export")
     assert ended.code == 3
     assert all_of(project) == before
+
+
+RECORDS = ["edit.json", "conflict.json", "search.json", "journal.json"]
+
+
+@pytest.mark.parametrize("content", ["", '{"goal": {"sta'])
+def test_a_record_that_a_crash_has_cut_off(project: Project, content: str) -> None:
+    project.ok("apply", "--stage", "device")
+    for name in RECORDS:
+        record = project.checkout / ".git/xpu-stack" / name
+        record.write_text(content)
+        ended = project.run("apply")
+        assert ended.code == 0, ended.err
+        assert f"xpu-stack/{name} is cut off" in ended.out + ended.err
+        assert record.with_name(f"{name}.torn").read_text() == content
+    write(project.folder, {"patches/.transaction/journal.json": content})
+    write(project.folder, {"patches/.transaction/old/0": "of the series\n"})
+    ended = project.run("export")
+    assert ended.code == 0, ended.err
+    assert "journal.json is cut off" in ended.out + ended.err
+    assert (project.folder / "patches/.transaction.torn/old/0").read_text() == "of the series\n"
+    assert not (project.folder / "patches/.transaction").exists()
+
+
+@pytest.mark.parametrize("point", ["gone", "file 0", "file 1"])
+def test_a_new_change_is_there_whole_or_not_at_all(project: Project, point: str) -> None:
+    words = ("new", "--change", "stream/more", "--title", "Add more")
+    text = project.folder / "patches/texts/stream/more.md"
+    project.run(*words, source=False, env={"XPU_STACK_FAULT": f"{point}!"})
+    assert not text.exists()
+    assert "more" not in (project.folder / "patches/series.yaml").read_text()
+    project.run(*words, source=False, env={"XPU_STACK_FAULT": point})
+    project.ok("status")  # completes it
+    assert text.exists()
+    assert "- name: more" in (project.folder / "patches/series.yaml").read_text()
+
+
+def test_what_another_export_writes_meanwhile_is_not_written_over(project: Project) -> None:
+    project.ok("apply")
+    project.ok("export")
+    other = "aten_xpu/device/aten/Hooks.cpp"
+    write(project.checkout, {"c10/xpu/Stream.cpp": "int mine;\n"})
+    lock = project.folder / ".xpu/series.lock"
+    with lock.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        export = subprocess.Popen(
+            project.command("export"),
+            cwd=project.folder,
+            env=project.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert export.stdout is not None
+        line = ""
+        while "waiting for another run" not in line:
+            line = export.stdout.readline()
+            assert line, "it did not wait"
+        write(project.folder, {other: "int theirs;\n"})
+    out, _ = export.communicate(timeout=120)
+    assert export.returncode == 3, out
+    assert "device/aten was edited since it was applied" in out
+    assert (project.folder / other).read_text() == "int theirs;\n"

@@ -171,3 +171,14 @@ def test_any_number_of_them(mine: Project, monkeypatch: pytest.MonkeyPatch) -> N
             there = stack.read(work.repository)
         assert len(there.applied) == 3
         assert len(there.above) == 10
+
+
+def test_the_encoding_of_a_message_is_kept(mine: Project) -> None:
+    write(mine.checkout, {"latin.txt": "latin\n"})
+    git(mine.checkout, "add", "-A")
+    (mine.folder / "message").write_bytes("Caf\xe9\n".encode("latin-1"))
+    words = ("-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "-F", "PATH")
+    git(mine.checkout, *words[:-1], str(mine.folder / "message"))
+    mine.ok("apply", "--stage", "device")
+    head = git(mine.checkout, "log", "-1", "--format=%e %s", "--encoding=UTF-8")
+    assert head == "ISO-8859-1 Caf\xe9\n"

@@ -9,6 +9,7 @@ from expecttest import assert_expected_inline
 from project import SERIES, TEXT, Project, write
 from test_export import changed, kept
 from xpu_stack.core.series.series import Series
+from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.layout import Layout
 
@@ -222,3 +223,13 @@ def test_a_patch_of_a_file_outside_is_refused(project: Project, place: str) -> N
     assert ended.code == 6
     assert f"its patch edits '{place}': no such place" in ended.err
     assert project.snapshot() == before
+
+
+def test_names_of_files_are_quoted_where_yaml_needs_it() -> None:
+    text = "stages:\n  - name: a\n    summary: b\n    changes:\n      - name: c\n"
+    names = ["c10_xpu/a/x: y", "c10_xpu/a/x, y", "c10_xpu/a/[z]", "c10_xpu/a/# no", "c10_xpu/a/b"]
+    for files in (names, [*names, *(f"c10_xpu/a/{'long' * 9}/{n}" for n in range(4))]):
+        file = SeriesFile.parse(Path("series.yaml"), text)
+        file.stages[0].changes[0].claim(files)
+        again = SeriesFile.parse(Path("series.yaml"), file.text)
+        assert again.stages[0].changes[0].files == files

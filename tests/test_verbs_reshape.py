@@ -381,7 +381,6 @@ def test_the_only_change_of_a_stage_takes_its_lines_to_the_new_name(applied: Pro
 def test_an_edit_of_a_change_in_the_middle(applied: Project) -> None:
     """The file is edited above, too: an export would put the edit there."""
     before = kept(applied)
-    clean = applied.snapshot()
     write(
         applied.checkout,
         {
@@ -389,6 +388,7 @@ def test_an_edit_of_a_change_in_the_middle(applied: Project) -> None:
             "c10/xpu/New.cpp": "int new;\n",
         },
     )
+    untracked = applied.snapshot()
     git(applied.checkout, "add", "c10/xpu/New.cpp")
     write(applied.checkout, {"loose.txt": "not tracked\n"})
     do(applied, "edit", "device/runtime")
@@ -402,7 +402,7 @@ def test_an_edit_of_a_change_in_the_middle(applied: Project) -> None:
     in_order(applied, "device/runtime", "device/aten", "stream/stream")
     after = all_of(applied)
     undone(applied)
-    assert (applied.snapshot(), kept(applied)) == (clean, before)
+    assert (applied.snapshot(), kept(applied)) == (untracked, before)
     redone(applied)
     assert all_of(applied) == after
 

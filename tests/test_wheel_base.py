@@ -168,3 +168,20 @@ def test_a_new_change_is_begun_on_it(project: Project) -> None:
     git(project.checkout, "commit", "-q", "--amend", "--no-edit")
     ok(project, "export")
     assert "c10_xpu/stream/c10/xpu/More.cpp" in kept(project)
+
+
+def test_a_folder_that_is_not_for_it_goes_with_its_change(project: Project) -> None:
+    project.checkout = project.folder.parent / "pytorch"
+    project.ok("apply")
+    project.ok("move", "--change", "device/aten", "--after", "stream")
+    base = project.folder / "patches/v2.13/base.yaml"
+    assert "without:\n  - aten_xpu/stream/aten\n" in base.read_text()
+    # back, where another file of the folder is for it
+    other = "aten_xpu/device/aten/Other.cpp"
+    write(project.folder, {other: "int other;\n"})
+    series = project.folder / "patches/series.yaml"
+    series.write_text(series.read_text().replace("c10_xpu/device]", f"c10_xpu/device, {other}]"))
+    project.ok("apply")
+    project.ok("move", "--change", "stream/aten", "--after", "device")
+    project.ok("rename", "--change", "stream/aten", "--to", "device/aten")
+    assert "without:\n  - aten_xpu/device/aten/Hooks.cpp\n" in base.read_text()

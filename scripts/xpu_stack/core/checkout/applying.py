@@ -5,13 +5,14 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from xpu_stack.core.checkout import (
     conflicts,
     moves,
+    plan,
     preview,
     providers,
     restore,
@@ -26,13 +27,16 @@ from xpu_stack.core.series import base as bases
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.series.series import NO_STAGE, Change, Series
-from xpu_stack.core.system import commands, files, lock
+from xpu_stack.core.system import commands, files, lock, transaction
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.layout import Layout
 
 _MEMO_FORM = "4"  # raise it when the same input would give other commits
+
+# the verbs that write the series: what they read is not written by another run
+_WRITE = {"export", "undo", "redo", "continue", *plan.VERBS}
 
 
 @contextmanager
@@ -43,9 +47,11 @@ def opened(
 
     stage: what a person asks for, which is refused before any work if there is none.
     """
-    work = _workspace(layout, base, source, verb, stage)
-    folder = work.repository.folder
-    with lock.held(_lock_file(work), verb, str(folder)):
+    with ExitStack() as held:
+        if verb in _WRITE:
+            held.enter_context(transaction.alone(layout, verb))
+        work = _workspace(layout, base, source, verb, stage)
+        held.enter_context(lock.held(_lock_file(work), verb, str(work.repository.folder)))
         _recover(work)
         if verb not in ("undo", "abort"):
             _refuse_other_base(work)

@@ -62,10 +62,9 @@ def _record(repository: Repository) -> Path:
 
 
 def pending(repository: Repository) -> Pending | None:
-    path = _record(repository)
-    if not path.exists():
+    data = files.load(_record(repository))
+    if data is None:
         return None
-    data = json.loads(path.read_text())
     goal = data["goal"]
     request = Request(**goal["request"]) if goal.get("request") else None
     return Pending(

@@ -96,14 +96,25 @@ class OwnFiles:
         home, _, target = kept_at.split("/", 2)
         return f"{home}/{change.partition('/')[0]}/{target}" if change else ""
 
+    def _left_out(self, one: str, names: Mapping[str, str]) -> set[str]:
+        """Where a change, a file or a folder that is not for the base is then."""
+        if one in self.base.differences.without_changes:
+            return {names.get(one, one)}
+        home, _, *rest = one.split("/", 2)
+        then = {self._place(file, names): file for file in self._owners}
+        places = {place for place, file in then.items() if f"{file}/".startswith(f"{one}/")}
+        found = set()
+        for place in places - {""}:
+            folder = "/".join([home, place.split("/")[1], *rest])
+            whole = {other for other in then if f"{other}/".startswith(f"{folder}/")} <= places
+            found.add(folder if whole else place)
+        return found if places else {one}
+
     def _base_file(self, names: Mapping[str, str]) -> Source:
         old = self.base.differences
-        without = (
-            names.get(one, one) if one.count("/") == 1 else self._place(one, names)
-            for one in old.without
-        )
+        without = set[str]().union(*(self._left_out(one, names) for one in old.without))
         moved = {self._place(one, names): to for one, to in old.moved.items()}
         moved.pop("", None)
-        new = replace(old, without=frozenset(without) - {""}, moved=moved)
+        new = replace(old, without=frozenset(without - {""}), moved=moved)
         path = self.base.folders[0] / "base.yaml"
         return Source(path, base_file.text(path, self.base.name, self.base.git, new))

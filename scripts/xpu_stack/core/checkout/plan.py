@@ -74,7 +74,7 @@ def of_commits(repository: Repository, commits: Sequence[Commit]) -> Plan:
 
 def reshaped(given: Given, plan: Plan) -> Plan:
     """The plan after the verb that was asked for."""
-    found = _VERBS[given.request.verb](given, plan)
+    found = VERBS[given.request.verb](given, plan)
     _refuse_torn(found)
     if not found:
         raise _refused("The series would have no change left.", "it must have at least one")
@@ -225,7 +225,7 @@ def _edit(given: Given, plan: Plan) -> Plan:
     return [*plan[:number], edited, *plan[number + 1 :]]
 
 
-_VERBS: dict[str, Callable[[Given, Plan], Plan]] = {
+VERBS: dict[str, Callable[[Given, Plan], Plan]] = {
     "drop": _drop,
     "undrop": _undrop,
     "fold": _fold,

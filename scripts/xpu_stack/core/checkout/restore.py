@@ -18,7 +18,6 @@ from pathlib import Path
 from types import FrameType
 
 from xpu_stack.core.checkout import conflicts, moves, stack
-from xpu_stack.core.checkout.moves import State
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
@@ -46,9 +45,10 @@ def put_back(repository: Repository) -> Iterator[None]:
 def recover(repository: Repository) -> None:
     """Puts the checkout back from a search that was killed, if there was one."""
     record = _record(repository)
-    if not record.exists():
+    data = files.load(record)
+    if data is None:
         return
-    start, moved = _read(record)
+    start, moved = moves.state(data["state"]), data["moves"]
     now, last = moves.current(repository), moves.entry(repository, 0)
     reached = last.after if last and moves.length(repository) > moved else start
     if now.where not in (start.where, reached.where):
@@ -71,18 +71,14 @@ def _write_start(repository: Repository) -> None:
     files.write(_record(repository), json.dumps(start))
 
 
-def _read(record: Path) -> tuple[State, int]:
-    data = json.loads(record.read_text())
-    return moves.state(data["state"]), data["moves"]
-
-
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def _go_back(repository: Repository) -> None:
     record = _record(repository)
-    to, length = _read(record)
+    data = json.loads(record.read_text())
+    to, length = moves.state(data["state"]), data["moves"]
     conflicts.give_up(repository)
     if repository.commit_id("HEAD") != to.commit:
         try:

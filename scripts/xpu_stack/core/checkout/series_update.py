@@ -107,10 +107,9 @@ def made(work: Workspace, operation: Operation, edit: Edit, to: State | None) ->
 
 def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None, str] | None:
     """What a cut-off run has written, and had still to move: operation, edit, goal, base."""
-    record = _record(work.repository)
-    if not record.exists():
+    data = files.load(_record(work.repository))
+    if data is None:
         return None
-    data = json.loads(record.read_text())
     kept = work.repository.ask("cat-file", "-e", data["edit"]) is not None
     last = moves.entry(work.repository, 0)
     moved = last is not None and last.edit == data["edit"]

@@ -32,8 +32,9 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from xpu_stack.core.system import commands, critical, shell
+from xpu_stack.core.system import commands, critical, files, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import ZERO, CommitId, Entry, File, Repository
@@ -81,8 +82,7 @@ class Plan:
     files: list[Renamed]
 
     @classmethod
-    def load(cls, path: Path) -> "Plan":
-        data = json.loads(path.read_text())
+    def of(cls, data: dict[str, Any]) -> "Plan":
         return cls(
             Place(**data["old"]),
             Place(**data["new"]),
@@ -116,10 +116,11 @@ class Switch:
 
     def recover(self) -> bool:
         """Completes a move that was interrupted. Returns whether there was one."""
-        if not self._journal.exists():
+        told = files.load(self._journal)
+        if told is None:
             self._leave()
             return False
-        plan = Plan.load(self._journal)
+        plan = Plan.of(told)
         log.info("finishing the move to %s that was cut off", plan.new.commit)
         self._drop_own_locks(plan)
         self._take_lock()

@@ -10,7 +10,7 @@ from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
 from xpu_stack.core.series.series import Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
-from xpu_stack.core.system import files
+from xpu_stack.core.system import transaction
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
@@ -39,8 +39,11 @@ def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | N
     person = authors.of_git(Repository(layout.repository))
     if person and authors.is_reachable(person):
         file.credit(id_, person)
-    files.write(text, template(title or f"{UNWRITTEN} a title, in the imperative"))
-    files.write(file.path, file.text)
+    words = template(title or f"{UNWRITTEN} a title, in the imperative")
+    written = {text: words, file.path: file.text}
+    transaction.write(
+        layout, {path: (0o100644, content.encode()) for path, content in written.items()}
+    )
     return [text, file.path]
 
 

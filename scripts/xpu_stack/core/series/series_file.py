@@ -92,9 +92,9 @@ def _depth(line: str) -> int:
 
 
 def _scalar(text: str) -> str:
-    """A text in YAML, quoted if it must be."""
+    """A text in YAML, within a list or not, quoted if it must be."""
     try:
-        plain = yaml_file.load(f"- {text}") == [text]
+        plain = yaml_file.load(f"[{text}]") == yaml_file.load(f"- {text}") == [text]
     except yaml.YAMLError:
         plain = False
     return text if plain else json.dumps(text, ensure_ascii=False)
@@ -103,6 +103,7 @@ def _scalar(text: str) -> str:
 def _listed(indent: str, files: list[str]) -> list[str]:
     if not files:
         return []
+    files = [_scalar(file) for file in files]
     short = f"{indent}files: [{', '.join(files)}]\n"
     if len(short) <= _WIDTH:
         return [short]

@@ -1,9 +1,14 @@
 """Files and folders that are there whole or not at all."""
 
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from xpu_stack.core.system.console import say
 
 Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
 
@@ -12,8 +17,25 @@ def write(path: Path, text: str) -> None:
     """Writes a file in one step: a reader, or the next run, sees the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft(path)
-    draft.write_text(text, encoding="utf-8")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # or a crash of the machine may leave it empty
     draft.replace(path)
+
+
+def load(path: Path) -> Any:
+    """The JSON in a file; None: there is none, or it is cut off, which is said."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        torn = path.with_name(f"{path.name}.torn")
+        path.replace(torn)
+        say(f"{path} is cut off, as by a crash of the machine, and is now {torn.name}")
+        say("what that run did is not known: make status shows what the checkout is")
+        return None
 
 
 @contextmanager

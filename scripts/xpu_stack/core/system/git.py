@@ -427,7 +427,9 @@ class Repository:
         assert content is not None
         head, _, message = content.partition(b"\n\n")
         people = [
-            line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))
+            line
+            for line in head.split(b"\n")
+            if line.startswith((b"author ", b"committer ", b"encoding "))
         ]
         lines = [f"tree {tree}".encode(), f"parent {parent}".encode(), *people, b"", message]
         return CommitId(self.objects.store_commit(b"\n".join(lines)))

@@ -21,10 +21,13 @@ from pathlib import Path
 from xpu_stack.core.system import commands, critical, lock
 from xpu_stack.core.system.console import log, say
 from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.files import load
+from xpu_stack.core.system.files import write as write_file
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 
+_held: set[Path] = set()  # locks of series that this run has
 GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 
 
@@ -187,7 +190,7 @@ def forward_or_back(
 
 def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> None:
     """Makes these the files of the series: mode and content, or None for a file that goes."""
-    with _held(layout):
+    with alone(layout, "write"):
         stage = _stage(layout)
         shutil.rmtree(stage, ignore_errors=True)
         files = []
@@ -200,7 +203,7 @@ def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> 
             stage.mkdir(parents=True, exist_ok=True)
             (stage / "forward").touch()
             journal = json.dumps([[file.path, file.old_mode, file.new_mode] for file in files])
-            (stage / "draft").write_text(journal)
+            write_file(stage / "draft", journal)
         renames = Renames(layout.repository, stage, files)
         renames.refuse_unwritable("The series")
         critical.run(lambda: _go(renames))
@@ -208,12 +211,19 @@ def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> 
 
 def recover(layout: Layout) -> None:
     """Completes a write of the series' files that was interrupted."""
-    journal = _stage(layout) / "journal.json"
-    if not journal.exists():
+    stage = _stage(layout)
+    if not (stage / "journal.json").exists():
         return
-    with _held(layout):
-        files = [Renamed(*fields) for fields in json.loads(journal.read_text())]
-        _perform(Renames(layout.repository, _stage(layout), files))
+    with alone(layout, "recover"):
+        journal = load(stage / "journal.json")
+        if journal is None:
+            kept = stage.with_name(f"{stage.name}.torn")
+            shutil.rmtree(kept, ignore_errors=True)
+            stage.rename(kept)
+            say(f"the files of the series that it wrote or replaced, if any, are in {kept}")
+            return
+        files = [Renamed(*fields) for fields in journal]
+        _perform(Renames(layout.repository, stage, files))
     say("an earlier run was interrupted while it wrote the series; that is now complete")
 
 
@@ -222,9 +232,18 @@ def _stage(layout: Layout) -> Path:
 
 
 @contextmanager
-def _held(layout: Layout) -> Iterator[None]:
-    with lock.held(layout.state / "series.lock", "write", str(layout.patches)):
+def alone(layout: Layout, verb: str) -> Iterator[None]:
+    """Holds the series: no other run writes it between what this one reads and writes."""
+    path = layout.state / "series.lock"
+    if path in _held:
         yield
+        return
+    with lock.awaited(path, verb):
+        _held.add(path)
+        try:
+            yield
+        finally:
+            _held.discard(path)
 
 
 def put(path: Path, mode: int, content: bytes) -> None:

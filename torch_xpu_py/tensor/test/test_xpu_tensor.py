@@ -609,11 +609,39 @@ class TestTensorsOfAnyDevice(TestCase):
         with torch.inference_mode():  # whose end restores the state of autograd
             torch.ones(3, device="xpu") + 1
         train()
+        with torch.autograd.set_multithreading_enabled(True):
+            train()
         other = threading.Thread(target=train)
         other.start()
         other.join()
         self.assertEqual(len(set(threads)), 2)
         self.assertEqual(threads, expected)
+
+    @unittest.skipIf(
+        not hasattr(torch.autograd, "set_multithreading_enabled"),
+        "this PyTorch has no such setting",
+    )
+    def test_autograds_multithreading_stays_as_it_was_set(self):
+        def is_enabled():
+            return torch._C._is_multithreading_enabled()
+
+        def fail(_gradient):
+            raise RuntimeError("of the hook")
+
+        for enabled in (True, False):
+            with torch.autograd.set_multithreading_enabled(enabled):
+                x = torch.ones(3, device="xpu", requires_grad=True)
+                y = (x * 2).sum()
+                self.assertEqual(is_enabled(), enabled)
+                y.backward(retain_graph=True)
+                self.assertEqual(is_enabled(), enabled)
+                torch.autograd.grad(y, x)
+                self.assertEqual(is_enabled(), enabled)
+                z = x * 3
+                z.register_hook(fail)
+                with self.assertRaisesRegex(RuntimeError, "of the hook"):
+                    z.sum().backward()
+                self.assertEqual(is_enabled(), enabled)
 
     @needs_two
     def test_a_gradient_is_on_the_tensors_device(self):

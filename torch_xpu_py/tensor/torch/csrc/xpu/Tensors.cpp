@@ -1,12 +1,15 @@
 #include <ATen/ATen.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
+#include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
+#include <c10/xpu/XPUFunctions.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/xpu/Bindings.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <thread>
 
@@ -36,6 +39,16 @@ py::object deviceAliasStorage(py::handle storage, int64_t device) {
   const auto index = useDevice(device);
   return py::reinterpret_steal<py::object>(torch::createPyObject(
       at::xpu::deviceAlias(torch::createStorage(storage.ptr()), index)));
+}
+
+/// Whether XPU is in use, and CPU kernels work on the memory of every device.
+bool isOnHostMemory() {
+  if (!c10::xpu::XPUCachingAllocator::initialized() ||
+      c10::xpu::is_in_bad_fork()) {
+    return false;
+  }
+  const auto devices = c10::irange(c10::xpu::device_count());
+  return std::all_of(devices.begin(), devices.end(), at::xpu::isHostMemory);
 }
 
 // Note [Backward and the exit]
@@ -74,6 +87,7 @@ void bindTensors(py::module& module) {
   };
   def("_xpu_fallbackStatistics", &fallbackStatistics);
   def("_xpu_resetFallbackStatistics", &at::xpu::resetFallbackStatistics);
+  def("_xpu_isOnHostMemory", &isOnHostMemory);
   def("_xpu_hostAliasStorage", &hostAliasStorage);
   def("_xpu_deviceAliasStorage", &deviceAliasStorage);
   const py::cpp_function at_exit(&waitForBackward);

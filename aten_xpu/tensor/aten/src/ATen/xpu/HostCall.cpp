@@ -3,7 +3,6 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/xpu/CachingHostAllocator.h>
-#include <ATen/xpu/detail/BackwardThread.h>
 #include <ATen/xpu/detail/CPUAllocatorBase.h>
 #include <ATen/xpu/detail/NestedTensor.h>
 #include <ATen/xpu/detail/RecordWork.h>
@@ -308,15 +307,6 @@ Storage deviceAlias(const Storage& storage, DeviceIndex device) {
       storage.nbytes(), share(storage, Device(kXPU, device)), device);
 }
 
-// Note [Backward on the host]
-// ~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// For each device of an accelerator, the engine has a thread that runs its
-// backward. With kernels on the host, it would have an OpenMP pool besides the
-// caller's: more threads than processors, and then those of libgomp sleep
-// between any two kernels instead of spinning, in the forward too. So the
-// backward runs in the thread that asks for it, as on the CPU. That is said in
-// each call: inference mode, for one, restores the thread's state at its end.
-
 HostCall::HostCall(DeviceIndex device, bool pinned)
     : device_(device),
       host_memory_(isHostMemory(device)),
@@ -327,9 +317,6 @@ HostCall::HostCall(DeviceIndex device, bool pinned)
   }
   waitForCurrentStream();
   redirected = host_memory_;
-  if (host_memory_) {
-    detail::keepBackwardInThisThread();
-  }
 }
 
 HostCall::~HostCall() {

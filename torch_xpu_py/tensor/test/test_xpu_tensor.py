@@ -371,6 +371,35 @@ class TestFallback(TestCase):
         torch.xpu.reset_fallback_statistics()
         self.assertEqual(torch.xpu.fallback_statistics(), {})
 
+    def test_a_python_kernel_for_the_cpu(self):
+        """It may keep what it makes, which is memory of the CPU; its results are XPU's."""
+
+        def kernel(x, out):
+            made = [torch.full((1000,), 2.0), torch.ones(3000)]
+            kept.extend((*made, out.resize_(5000).fill_(3)))
+            return made[0], made[0][500:], [made[1], x + 1]
+
+        library = torch.library.Library("xpu_test_python", "DEF")
+        library.define("keep(Tensor x, Tensor(a!) out) -> (Tensor, Tensor, Tensor[])")
+        library.impl("keep", kernel, "CPU")
+        kept = []
+        x = torch.zeros(2000, device="xpu")
+        out = torch.zeros(1, device="xpu")
+        before = torch.xpu.memory_allocated()
+        whole, part, rest = torch.ops.xpu_test_python.keep(x, out)
+        self.assertEqual(storage_of(whole).data_ptr(), storage_of(part).data_ptr())
+        for one, expected in zip((whole, part, *rest, out), (2, 2, 1, 1, 3)):
+            self.assertEqual(one.device.type, "xpu")
+            self.assertEqual(one.cpu(), torch.full(one.shape, float(expected)))
+            self.assertFalse(any(one.data_ptr() == each.data_ptr() for each in kept))
+        del one
+        sizes = sum(4 * each.numel() for each in (whole, *rest, out))
+        self.assertGreaterEqual(torch.xpu.memory_allocated() - before, sizes - 512)
+        out.resize_(0).set_()
+        del whole, part, rest
+        self.assertLessEqual(torch.xpu.memory_allocated(), before)
+        self.assertEqual([float(each[0]) for each in kept], [2, 1, 3])
+
     def test_it_can_warn_or_raise(self):
         program = "import torch; torch.zeros(2, device='xpu').cos(); print('done')"
         for mode, words, code in (

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/HostKernelAllocator.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -82,6 +83,10 @@ void waitForBackward() {
 } // namespace
 
 void bindTensors(py::module& module) {
+  at::xpu::detail::setPythonDepth([] {
+    const auto* thread = PyGILState_GetThisThreadState();
+    return thread ? thread->gilstate_counter : 0;
+  });
   const auto def = [&module](const char* name, auto function) {
     module.def(name, torch::wrap_pybind_function(function));
   };

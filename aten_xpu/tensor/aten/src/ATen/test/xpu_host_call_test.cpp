@@ -70,7 +70,48 @@ TEST_F(XPUHostCallTest, MemoryOfTheCPUIsStillTheCPUs) {
     from_device = cpu->raw_allocate(100);
   }
   EXPECT_EQ(allocatedBytes() > before, at::xpu::isHostMemory(0));
+  // Where SYCL cannot be asked, which of the two it is stays open.
+  void* const from_cpu = cpu->raw_allocate(100);
+  const auto child = inChild({}, [&]() -> std::string {
+    cpu->raw_deallocate(from_device);
+    cpu->raw_deallocate(from_cpu);
+    return "";
+  });
+  EXPECT_EQ(child.code, 0) << child.output;
+  cpu->raw_deallocate(from_cpu);
   cpu->raw_deallocate(from_device);
+  EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUHostCallTest, ResultsOwnMemoryOfTheDevice) {
+  const auto before = allocatedBytes();
+  Tensor kept; // by the kernel
+  Tensor whole;
+  Tensor half;
+  const auto own = at::ones({1024}); // made before the call
+  {
+    HostCall call(0);
+    kept = at::ones({1024});
+    whole = call.toDevice(kept);
+    half = call.toDevice(part(kept, 512, 512));
+    call.finish();
+    EXPECT_TRUE(whole.is_alias_of(half));
+    const auto copy = call.toDevice(own);
+    EXPECT_EQ(
+        copy.storage().data_ptr().get_deleter(),
+        allocator::get()->raw_deleter());
+    EXPECT_NE(copy.data_ptr(), own.data_ptr());
+    EXPECT_EQ(onCPU(copy).sum().item<float>(), 1024);
+  }
+  EXPECT_EQ(allocatedBytes() - before, 4096);
+  EXPECT_EQ(
+      whole.storage().data_ptr().get_deleter(),
+      allocator::get()->raw_deleter());
+  whole = Tensor();
+  EXPECT_EQ(onCPU(half).sum().item<float>(), 512);
+  half = Tensor();
+  EXPECT_EQ(kept.sum().item<float>(), 1024);
+  kept = Tensor();
   EXPECT_EQ(allocatedBytes(), before);
 }
 
@@ -118,6 +159,7 @@ TEST_F(XPUHostCallTest, AnArgumentIsResized) {
   EXPECT_EQ(x.sizes(), at::IntArrayRef({3, 5}));
   EXPECT_EQ(x.storage().nbytes(), 60);
   EXPECT_EQ(onCPU(x).sum().item<float>(), 30);
+  host.zero_(); // the kernel has kept it
 }
 
 TEST_F(XPUHostCallTest, WhatIsBetweenTheElementsIsNotWritten) {

@@ -10,7 +10,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace c10::xpu::test;
@@ -178,5 +181,64 @@ TEST_F(XPUTensorTest, ThreadsOnStreamsOfTheirOwnAndOnOne) {
     for (const auto n : c10::irange(kThreads)) {
       EXPECT_EQ(sums[n], 256 * 50 * n);
     }
+  }
+}
+
+namespace {
+
+/// Whether a block was freed that a stream still uses.
+bool isHeldBack(const void* data) {
+  const auto address = reinterpret_cast<int64_t>(data);
+  for (const auto& segment : allocator::snapshot()) {
+    auto begin = segment.address;
+    for (const auto& block : segment.blocks) {
+      if (begin <= address && address < begin + block.size) {
+        return block.active && !block.allocated;
+      }
+      begin += block.size;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+// Each is another way in which a tensor gets its memory.
+TEST_F(XPUTensorTest, RecordedStreamsHoldMemoryBack) {
+  const auto x = at::rand({6, 2}, kOnXPU);
+  std::vector<std::pair<std::string, std::function<at::Tensor()>>> ways = {
+      {"factory", [] { return at::empty({100}, kOnXPU); }},
+      {"result", [&] { return at::cos(x); }},
+      {"resized",
+       [&] {
+         auto out = at::empty({0}, kOnXPU);
+         at::cos_out(out, x);
+         return out;
+       }},
+      {"list", [&] { return at::_histogramdd_bin_edges(x, {2, 2})[1]; }},
+      {"part of a sparse tensor", [&] { return x.to_sparse()._values(); }},
+      {"part of a nested tensor",
+       [&] { return at::_nested_tensor_from_tensor_list({x, x}).unbind()[1]; }},
+      {"copy", [&] { return at::ones({7}).to(at::kXPU); }},
+  };
+  if (at::xpu::isHostMemory(0)) {
+    ways.emplace_back("alias of an alias", [] {
+      const auto y = at::ones({100}, kOnXPU);
+      return at::empty({0}, kOnXPU)
+          .set_(at::xpu::deviceAlias(at::xpu::hostAlias(y.storage()), 0));
+    });
+  }
+  for (const auto& [name, make] : ways) {
+    auto tensor = make();
+    const void* const data = tensor.data_ptr();
+    const auto stream = getStreamFromPool();
+    Gate gate(stream.queue());
+    tensor.record_stream(stream);
+    EXPECT_FALSE(isHeldBack(data)) << name;
+    tensor = at::Tensor();
+    EXPECT_TRUE(isHeldBack(data)) << name;
+    gate.finish();
+    allocator::emptyCache();
+    EXPECT_FALSE(isHeldBack(data)) << name;
   }
 }

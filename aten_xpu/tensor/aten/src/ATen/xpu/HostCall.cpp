@@ -3,7 +3,6 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/xpu/CachingHostAllocator.h>
-#include <ATen/xpu/detail/CPUAllocatorBase.h>
 #include <ATen/xpu/detail/NestedTensor.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <ATen/xpu/detail/SparseCsr.h>
@@ -15,8 +14,8 @@
 #include <c10/xpu/XPUFunctions.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -66,63 +65,9 @@ Storage newDeviceStorage(size_t nbytes, DataPtr data, DeviceIndex device) {
   return newStorage(nbytes, std::move(data), allocator::get());
 }
 
-// Note [Memory that CPU kernels allocate]
-// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// A CPU kernel allocates its results itself. To have them in the device's
-// memory, counted by its allocator, PyTorch's CPU allocator is replaced by one
-// that asks the former one, except on a thread that is in a HostCall on host
-// memory.
-thread_local bool redirected = false;
-
-/// Device memory for CPU kernels.
-struct DeviceMemoryForHost final : detail::CPUAllocatorBase {
-  DataPtr allocateBytes(size_t nbytes) const final {
-    used.store(true, std::memory_order_relaxed);
-    void* const data = allocator::raw_alloc(nbytes);
-    // Work that uses the block's former contents may be on the stream by now.
-    waitForCurrentStream();
-    return {data, data, raw_deleter(), Device(kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const final {
-    return allocator::get()->raw_deleter();
-  }
-
-  mutable std::atomic<bool> used{false}; // at any time
-};
-
-struct RedirectingAllocator final : detail::CPUAllocatorBase {
-  RedirectingAllocator() {
-    c10::SetCPUAllocator(this, /*priority=*/0);
-  }
-  DataPtr allocateBytes(size_t nbytes) const final {
-    return redirected ? device.allocate(nbytes) : former->allocate(nbytes);
-  }
-  // raw_deallocate does not say which of the two the memory is from.
-  c10::DeleterFnPtr raw_deleter() const final {
-    return &deleteEither;
-  }
-  static void deleteEither(void* data);
-
-  c10::Allocator* const former = c10::GetCPUAllocator();
-  mutable DeviceMemoryForHost device;
-};
-
-RedirectingAllocator cpu_allocator;
-
-void RedirectingAllocator::deleteEither(void* data) {
-  // There may be no device to ask.
-  const bool from_device =
-      cpu_allocator.device.used.load(std::memory_order_relaxed) &&
-      !c10::xpu::is_in_bad_fork() &&
-      sycl::get_pointer_type(data, c10::xpu::get_device_context()) ==
-          sycl::usm::alloc::device;
-  (from_device ? cpu_allocator.device.raw_deleter()
-               : cpu_allocator.former->raw_deleter())(data);
-}
-
 Storage aliasOnHost(const Storage& storage) {
   return newStorage(
-      storage.nbytes(), share(storage, Device(kCPU)), &cpu_allocator.device);
+      storage.nbytes(), share(storage, Device(kCPU)), c10::GetCPUAllocator());
 }
 
 /// The bytes of its storage that a tensor uses, from the first to the last.
@@ -286,6 +231,15 @@ bool isHostMemory(DeviceIndex device) {
       sycl::info::device_type::cpu;
 }
 
+const DataPtr& ownedMemory(const Storage& storage) {
+  const auto* owner = storage.unsafeGetStorageImpl();
+  while (owner->data_ptr().get_deleter() == &dropOwner) {
+    owner = static_cast<const c10::StorageImpl*>(
+        owner->data_ptr().get_context());
+  }
+  return owner->data_ptr();
+}
+
 Storage hostAlias(const Storage& storage) {
   TORCH_CHECK(
       storage.device_type() == kXPU && isHostMemory(storage.device().index()),
@@ -311,16 +265,11 @@ HostCall::HostCall(DeviceIndex device, bool pinned)
     : device_(device),
       host_memory_(isHostMemory(device)),
       pinned_(pinned),
-      outer_redirect_(redirected) {
+      scope_(host_memory_) {
   if (device != c10::xpu::current_device()) {
     guard_.set_index(device);
   }
   waitForCurrentStream();
-  redirected = host_memory_;
-}
-
-HostCall::~HostCall() {
-  redirected = outer_redirect_;
 }
 
 HostCall::Region& HostCall::regionOf(const Tensor& tensor) {
@@ -455,19 +404,37 @@ HostCall::Region* HostCall::findHost(const Storage& host) {
   return nullptr;
 }
 
+void HostCall::giveMemory(const Storage& host, const Storage& device) {
+  auto* from = host.unsafeGetStorageImpl();
+  auto* to = device.unsafeGetStorageImpl();
+  if (!bytesOf(host)) { // a ZeroTensor has no memory
+    return;
+  }
+  const auto give = [&](DataPtr data) {
+    data.unsafe_set_device(Device(kXPU, device_));
+    to->set_data_ptr(std::move(data));
+  };
+  if (detail::isDeviceMemory(from->data_ptr())) {
+    give(from->set_data_ptr(DataPtr()));
+    from->set_data_ptr(share(device, Device(kCPU)));
+  } else if (host_memory_) {
+    auto data = detail::allocateForHost(host.nbytes());
+    std::memcpy(data.get(), bytesOf(host), host.nbytes());
+    give(std::move(data));
+  } else {
+    auto data = allocator::get()->allocate(host.nbytes());
+    copy(data.get(), bytesOf(host), host.nbytes());
+    give(std::move(data));
+  }
+}
+
 HostCall::Region& HostCall::toDevice(const Storage& host) {
   if (auto* region = findHost(host)) {
     return *region;
   }
   const size_t nbytes = host.nbytes();
-  Storage device;
-  if (!host_memory_) {
-    device =
-        newDeviceStorage(nbytes, allocator::get()->allocate(nbytes), device_);
-    copy(bytesOf(device), bytesOf(host), nbytes);
-  } else {
-    device = deviceAlias(host, device_);
-  }
+  auto device = newDeviceStorage(nbytes, DataPtr(), device_);
+  giveMemory(host, device);
   // Another result may share it.
   regions_.push_back({std::move(device), 0, int64_t(nbytes), host});
   return regions_.back();
@@ -489,7 +456,8 @@ Tensor HostCall::toDevice(const Tensor& tensor) {
   }
   // A result that shares its memory with no argument and no other result.
   if (host_memory_ && tensor.use_count() == 1 && !tensor.is_nested() &&
-      tensor.storage().use_count() == 1) {
+      tensor.storage().use_count() == 1 &&
+      detail::isDeviceMemory(tensor.storage().data_ptr())) {
     moveToDevice(tensor, device_);
     return tensor;
   }
@@ -507,10 +475,7 @@ void HostCall::setStorage(Region& region) {
   auto* device = region.device.unsafeGetStorageImpl();
   if (host_memory_) {
     if (bytesOf(region.host) != bytesOf(region.device)) {
-      // A kernel has resized it.
-      auto data = host->set_data_ptr(DataPtr());
-      data.unsafe_set_device(Device(kXPU, device_));
-      device->set_data_ptr(std::move(data));
+      giveMemory(region.host, region.device); // a kernel has resized it
     }
     device->set_nbytes(host->nbytes());
     return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/xpu/detail/HostKernelAllocator.h>
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 #include <c10/xpu/XPUGuard.h>
@@ -27,6 +28,9 @@ C10_EXPORT bool isHostMemory(DeviceIndex device);
 C10_EXPORT Storage hostAlias(const Storage& storage);
 C10_EXPORT Storage deviceAlias(const Storage& storage, DeviceIndex device);
 
+/// The memory of a storage; that of an alias belongs to what it was made from.
+C10_EXPORT const DataPtr& ownedMemory(const Storage& storage);
+
 /// One computation on the host with tensors of an XPU device:
 ///
 ///   HostCall call(x.device().index());
@@ -41,7 +45,6 @@ C10_EXPORT Storage deviceAlias(const Storage& storage, DeviceIndex device);
 class C10_EXPORT HostCall {
  public:
   explicit HostCall(DeviceIndex device, bool pinned = true);
-  ~HostCall();
   HostCall(const HostCall&) = delete;
   HostCall& operator=(const HostCall&) = delete;
 
@@ -98,6 +101,9 @@ class C10_EXPORT HostCall {
   Storage newHostStorage(Region& region);
   Tensor toHostStrided(const Tensor& tensor);
   Region* findHost(const Storage& host);
+  /// Has the device's storage own the memory of the host's: memory of the
+  /// device is moved, and aliased by the host's, any other is copied.
+  void giveMemory(const Storage& host, const Storage& device);
   Region& toDevice(const Storage& host);
   void setStorage(Region& region);
   void finish(Argument& argument);
@@ -107,7 +113,7 @@ class C10_EXPORT HostCall {
   const DeviceIndex device_;
   const bool host_memory_;
   const bool pinned_;
-  const bool outer_redirect_;
+  const detail::DeviceMemoryScope scope_;
   c10::xpu::OptionalXPUGuard guard_;
   uint64_t bytes_copied_ = 0;
   c10::SmallVector<Region, 4> regions_;

@@ -269,7 +269,7 @@ Tensor _copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 void record_stream(Tensor& self, c10::Stream stream) {
   allocator::recordStream(
-      self.storage().data_ptr(), c10::xpu::XPUStream(stream));
+      ownedMemory(self.storage()), c10::xpu::XPUStream(stream));
 }
 
 } // namespace

@@ -96,6 +96,11 @@ struct SyclBackend final : impl::MemoryBackend {
     };
   }
 
+  void makeQueue(XPUStream stream) override {
+    stream.queue();
+    getDefaultXPUStream(stream.device_index()).queue(); // for external ones
+  }
+
   optional<sycl::queue> externalQueue(XPUStream stream) override {
     const bool external = impl::isExternalStream(stream.id());
     return external ? optional<sycl::queue>(stream.queue()) : nullopt;

@@ -84,7 +84,7 @@ struct SegmentInfo {
 /// What the allocator did. A free is completed once no stream uses the block.
 struct TraceEvent {
   enum Action {
-    ALLOC,
+    ALLOC, // traced with no lock held, as are FREE_REQUESTED and OOM
     FREE_REQUESTED,
     FREE_COMPLETED,
     SEGMENT_ALLOC,
@@ -100,8 +100,8 @@ struct TraceEvent {
   MempoolId_t pool;
 };
 
-/// Called for each event while it is set, by the thread that caused it, which
-/// may hold locks of the allocator: it must not call back. Null takes it away.
+/// Called for each event while it is set, in most cases with locks held: then
+/// it must neither call back nor take Python's GIL. Null takes it away.
 using TraceFn = void (*)(const TraceEvent&);
 C10_XPU_API void setTrace(TraceFn trace);
 

@@ -95,6 +95,8 @@ struct MemoryBackend {
   virtual void deallocate(DeviceIndex device, void* ptr) = 0;
   /// A fence after everything that is enqueued; null if all of it is done.
   virtual Fence fence(const StreamUse& use) = 0;
+  /// Makes the queue that a filter or an allocator of a pool gets.
+  virtual void makeQueue(XPUStream stream) = 0;
   /// A copy of the queue of an external stream.
   virtual optional<sycl::queue> externalQueue(XPUStream stream) = 0;
   /// Tells who wants to know, and returns what the error says.
@@ -119,8 +121,13 @@ struct Card {
 // Free blocks, their lock and their counters belong to a stream in a pool. The
 // first pool of a device serves all requests that no filter sends to a private
 // one. Filters are asked with the mutex of the device held, which an allocation
-// from a private pool keeps: the pool cannot be released meanwhile. Pools are
-// never destroyed: a new one takes the place of one without uses and segments.
+// from a private pool keeps until it has a block: the pool cannot be released
+// meanwhile. Pools are never destroyed: a new one takes the place of one without
+// uses and segments.
+//
+// Whatever takes Python's GIL is called with no lock held, since a thread that
+// has the GIL may wait for one: trace hooks, that of a new queue among them, who
+// gathers stacks, which is for ALLOC, FREE_REQUESTED and OOM, and observers.
 
 struct PoolMemory { // without functions: the SYCL runtime's
   std::function<void*(size_t size, XPUStream stream)> allocate; // or null
@@ -198,8 +205,7 @@ void forEachStat(DeviceStats& stats, Visitor visit) {
 inline std::atomic<TraceFn> trace_fn{nullptr};
 
 inline void checkPool(bool ok, MempoolId_t id, const char* problem) {
-  const auto name = c10::str("The XPU pool (", id.first, ", ", id.second, ") ");
-  TORCH_CHECK(ok, name, problem);
+  TORCH_CHECK(ok, "The XPU pool (", id.first, ", ", id.second, ") ", problem);
 }
 
 inline void link(Block* left, Block* right) {
@@ -356,8 +362,7 @@ struct StreamBlocks {
 };
 
 inline void checkAllocated(bool ok, const void* ptr) {
-  const char* const problem = " is not an allocated block";
-  TORCH_CHECK(ok, c10::str("invalid XPU pointer: ", ptr, problem));
+  TORCH_CHECK(ok, "invalid XPU pointer: ", ptr, " is not an allocated block");
 }
 
 class DeviceAllocator {
@@ -379,6 +384,11 @@ class DeviceAllocator {
     std::unique_lock<std::recursive_mutex> guard; // see Note [Private pools]
     if (C10_UNLIKELY(blocks == nullptr)) {
       guard = std::unique_lock<std::recursive_mutex>(mutex_);
+      if (!filtered_.empty()) {
+        guard.unlock();
+        backend_.makeQueue(stream);
+        guard.lock();
+      }
       blocks = &blocksOf(stream);
     }
     if (C10_UNLIKELY(has_pending_.load(std::memory_order_relaxed))) {
@@ -393,7 +403,7 @@ class DeviceAllocator {
       }
     }
     if (C10_UNLIKELY(block == nullptr)) {
-      // Other ordinals have locks of their own, and so may observers.
+      // Other ordinals have locks of their own.
       guard = {};
       if (!is_retry && card.devices.size() > 1) {
         for (DeviceAllocator* const each : card.devices) {
@@ -406,6 +416,7 @@ class DeviceAllocator {
     if (C10_UNLIKELY(blocks->id == kExternalStreams)) {
       recordStream(block, block->ptr, stream); // see Note [Stream uses]
     }
+    guard = {};
     block->owner->trace(TraceEvent::ALLOC, block->ptr, block->size);
     reportToProfiler(block->ptr, static_cast<int64_t>(block->size));
     return block->ptr;
@@ -730,8 +741,8 @@ class DeviceAllocator {
     blocks.trace(TraceEvent::OOM, nullptr, size);
     reportToProfiler(nullptr, static_cast<int64_t>(size));
     ++num_ooms_;
-    const auto text = backend_.outOfMemory(*this, size);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, backend_.outOfMemory(*this, size));
   }
 
   // Completes a free, now or once no stream uses the block any more.
@@ -872,7 +883,7 @@ class DeviceAllocator {
 
   Pool& poolInUse(MempoolId_t id) {
     Pool* const pool = findPool(id);
-    checkPool(pool != nullptr && pool->use_count > 0, id, "is not in use");
+    checkPool(pool && pool->use_count > 0, id, "is not in use");
     return *pool;
   }
 
@@ -924,11 +935,8 @@ class DeviceAllocator {
     const int64_t allocated = now.allocated_bytes[kAggregate].current;
     const int64_t reserved = now.reserved_bytes[kAggregate].current;
     const Device where(kXPU, device);
-    if (ptr != nullptr) {
-      reportMemoryUsageToProfiler(ptr, size, allocated, reserved, where);
-    } else {
-      reportOutOfMemoryToProfiler(size, allocated, reserved, where);
-    }
+    ptr ? reportMemoryUsageToProfiler(ptr, size, allocated, reserved, where)
+        : reportOutOfMemoryToProfiler(size, allocated, reserved, where);
   }
 
   MemoryBackend& backend_;

@@ -88,6 +88,7 @@ class FakeBackend final : public impl::MemoryBackend {
     };
   }
 
+  void makeQueue(XPUStream) override {}
   optional<sycl::queue> externalQueue(XPUStream) override {
     return nullopt;
   }

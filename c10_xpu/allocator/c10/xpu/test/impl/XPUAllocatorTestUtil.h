@@ -7,8 +7,24 @@
 #include <sycl/usm.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+#include <utility>
 
 namespace c10::xpu::test {
+
+/// Whether the caller holds no lock that another thread needs to ask about the
+/// memory of device 0. One that has to wait ends when the lock is released.
+inline bool holdsNoLock() {
+  std::packaged_task<void()> task([] {
+    XPUCachingAllocator::getDeviceStats(0);
+    XPUCachingAllocator::snapshot();
+  });
+  const auto done = task.get_future();
+  std::thread(std::move(task)).detach();
+  return done.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+}
 
 /// Tests of the caching allocator, which has no memory before and after each.
 class AllocatorTest : public ::testing::Test {

@@ -124,6 +124,48 @@ TEST_F(XPUMemoryHistoryTest, OutOfMemoryIsRecorded) {
   EXPECT_EQ(allocator::traces()[0].back().size, int64_t{1} << 50);
 }
 
+// To gather a stack of Python takes the GIL, whose holder may wait for the
+// allocator.
+TEST_F(XPUMemoryHistoryTest, ContextsAreGatheredWithoutLocks) {
+  static std::atomic<int> num_gathered{0};
+  num_gathered = 0;
+  const auto gatherUnlocked = [] {
+    ++num_gathered;
+    EXPECT_TRUE(holdsNoLock());
+    allocator::traces(); // nor that of the history
+    return gather();
+  };
+  allocator::recordHistory(true, +gatherUnlocked, 10, RecordContext::ALL);
+  sycl::queue queue(
+      c10::xpu::get_device_context(),
+      c10::xpu::get_raw_device(0),
+      sycl::property::queue::in_order());
+  for (const auto stream :
+       {c10::xpu::getStreamFromPool(), // its first allocation, and a cached one
+        c10::xpu::getStreamFromExternal(&queue, 0)}) {
+    allocator::raw_delete(allocator::raw_alloc_with_stream(512, stream));
+    allocator::raw_delete(allocator::raw_alloc_with_stream(512, stream));
+    EXPECT_THROW(
+        allocator::raw_alloc_with_stream(size_t{1} << 50, stream),
+        c10::OutOfMemoryError);
+  }
+  EXPECT_EQ(num_gathered, 10);
+}
+
+// Observers of Python take the GIL as well.
+TEST_F(XPUMemoryHistoryTest, ObserversAreCalledWithoutLocks) {
+  static std::atomic<int> num_observed{0};
+  allocator::attachOutOfMemoryObserver([](int, size_t, size_t, size_t) {
+    ++num_observed;
+    EXPECT_TRUE(holdsNoLock());
+  });
+  const auto stream = c10::xpu::getStreamFromPool();
+  EXPECT_THROW(
+      allocator::raw_alloc_with_stream(size_t{1} << 50, stream),
+      c10::OutOfMemoryError);
+  EXPECT_EQ(num_observed, 1);
+}
+
 TEST_F(XPUMemoryHistoryTest, ThreadsRecordAtOnce) {
   allocator::recordHistory(true, &gather, 50, RecordContext::ALL);
   const auto work = [] {

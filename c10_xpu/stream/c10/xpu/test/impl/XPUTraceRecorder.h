@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <c10/xpu/test/impl/XPUTraceInterpreter.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,9 @@ class TraceRecorder final : public TraceInterpreter {
     return taken;
   }
 
+  /// Called by each hook, as Python is.
+  std::function<void()> also;
+
   static std::string call(const char* name, const void* a) {
     return c10::str(name, " ", reinterpret_cast<uintptr_t>(a));
   }
@@ -44,6 +48,9 @@ class TraceRecorder final : public TraceInterpreter {
 
   void add(std::string call) const override {
     calls_.push_back(std::move(call));
+    if (also) {
+      also();
+    }
   }
 
   // The hooks are const.

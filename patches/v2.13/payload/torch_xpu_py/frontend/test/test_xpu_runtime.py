@@ -894,6 +894,92 @@ class TestMemPools(MemoryTestCase):
         self.assertEqual(printed, "child\n0\n")
 
 
+class TestLocks(TestCase):
+    """A thread that holds Python's GIL waits for the allocator, while another one
+    allocates, of which Python is told."""
+
+    PROGRAM = """
+        import ctypes, faulthandler, threading
+        import torch
+        import torch.xpu._gpu_trace
+
+        pool = torch.xpu.MemPool()
+        tensor = torch.empty(600, device="xpu")
+        held = torch.UntypedStorage(600, device="xpu")
+        inside, done = threading.Event(), threading.Event()
+
+        def on_a_new_stream(before):
+            with torch.xpu.stream(torch.xpu.Stream()):
+                before()
+                torch.empty(600, device="xpu")
+
+        def from_a_pool(before):
+            with torch.xpu.use_mem_pool(pool):
+                before()
+                torch.empty(600, device="xpu")
+
+        doors = [
+            pool.use_count,
+            lambda: torch.from_dlpack(tensor),
+            lambda: held.resize_(held.nbytes() + 64 * 1024 * 1024),
+        ]
+        sys.setswitchinterval(1000)  # only a thread that waits gives the GIL away
+
+        def try_all(other, before=lambda: None):
+            for allocate in (on_a_new_stream, from_a_pool):
+                for door in doors:
+                    inside.clear(), done.clear()
+                    faulthandler.dump_traceback_later(60, exit=True)
+                    thread = threading.Thread(target=other, args=(door,))
+                    thread.start()
+                    allocate(before)
+                    thread.join()
+            print("ended")
+    """
+
+    def test_history(self):
+        printed = run_program(
+            textwrap.dedent(self.PROGRAM)
+            + textwrap.dedent(
+                """
+                def other(door):
+                    # Gets the GIL when the main thread allocates, and sleeps with it
+                    # until that one needs it.
+                    inside.wait()
+                    ctypes.PyDLL(None).usleep(300_000)
+                    door()
+
+                torch.xpu.memory._record_memory_history(stacks="python")
+                try_all(other, before=inside.set)
+                """
+            )
+        )
+        self.assertEqual(printed, "ended\n")
+
+    def test_trace_hooks(self):
+        printed = run_program(
+            textwrap.dedent(self.PROGRAM)
+            + textwrap.dedent(
+                """
+                def hook(address):
+                    if threading.current_thread() is threading.main_thread():
+                        inside.set()
+                        done.wait()
+
+                def other(door):
+                    inside.wait()
+                    door()
+                    done.set()
+
+                torch._C._activate_gpu_trace()
+                torch.xpu._gpu_trace.register_callback_for_memory_allocation(hook)
+                try_all(other)
+                """
+            )
+        )
+        self.assertEqual(printed, "ended\n")
+
+
 class TestGraphs(XpuTestCase):
     @covers("_XPUGraph", "_xpu_isCurrentStreamCapturing")
     def test_capture(self):

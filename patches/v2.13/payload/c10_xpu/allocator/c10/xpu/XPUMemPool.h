@@ -16,14 +16,15 @@
 namespace c10::xpu::XPUCachingAllocator {
 
 /// Uses a pool, which it makes if need be. Its segments come from `allocator`,
-/// which must outlive them, or for null from the SYCL runtime.
+/// which must outlive them, or for null from the SYCL runtime. It is called
+/// with locks held: it must not take Python's GIL.
 C10_XPU_API void createOrIncrefPool(
     DeviceIndex device,
     MempoolId_t mempool_id,
     XPUAllocator* allocator = nullptr);
 /// Uses a pool, and sends it the requests for which `filter` is true until
 /// endAllocateToPool; of several such pools, the last one gets them. A filter
-/// must not allocate: it is called with locks held.
+/// must neither allocate nor take Python's GIL: it is called with locks held.
 C10_XPU_API void beginAllocateToPool(
     DeviceIndex device,
     MempoolId_t mempool_id,

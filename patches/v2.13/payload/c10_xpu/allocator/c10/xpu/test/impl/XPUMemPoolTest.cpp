@@ -1,11 +1,14 @@
 // Private pools of memory on real devices.
 
 #include <c10/xpu/test/impl/XPUAllocatorTestUtil.h>
+#include <c10/xpu/test/impl/XPUTraceRecorder.h>
 
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemPool.h>
 #include <c10/xpu/XPUMemoryTools.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -255,4 +258,48 @@ TEST_F(XPUMemPoolTest, AnAllocatorOfAPoolIsNotGivenExternalQueues) {
   allocator::emptyCache();
   EXPECT_EQ(last_queue, usual);
   allocator::createOrIncrefPool(0, pool.id()); // for its end
+}
+
+// Python's hooks, that of a new queue among them, and who gathers a stack take
+// the GIL, whose holder may wait for the allocator. Hooks stay for the process.
+TEST_F(XPUMemPoolTest, PythonIsCalledWithoutLocks) {
+  static std::atomic<int> num_gathered{0};
+  num_gathered = 0;
+  const auto gather = []() -> std::shared_ptr<allocator::GatheredContext> {
+    ++num_gathered;
+    EXPECT_TRUE(holdsNoLock());
+    return nullptr;
+  };
+  const auto all = allocator::RecordContext::ALL;
+  allocator::recordHistory(true, +gather, 10, all);
+  auto& recorder = TraceRecorder::get();
+  recorder.also = [] { EXPECT_TRUE(holdsNoLock()); };
+  sycl::queue queue(
+      c10::xpu::get_device_context(),
+      c10::xpu::get_raw_device(0),
+      sycl::property::queue::in_order());
+  allocator::PluggableAllocator custom(&allocateOwn, &freeOwn);
+  for (const bool own : {false, true}) {
+    MemPool pool(own ? &custom : nullptr);
+    allocator::beginAllocateToPool(0, pool.id(), always);
+    for (const auto stream :
+         {c10::xpu::getStreamFromExternal(&queue, 0),
+          c10::xpu::getStreamFromPool()}) {
+      void* const ptr = allocator::raw_alloc_with_stream(512, stream);
+      EXPECT_TRUE(isIn(pool.id(), ptr));
+      allocator::raw_delete(ptr);
+    }
+    allocator::endAllocateToPool(0, pool.id());
+    allocator::releasePool(0, pool.id());
+  }
+  recorder.also = nullptr;
+  allocator::recordHistory(false, nullptr, 10, allocator::RecordContext::NEVER);
+  EXPECT_EQ(num_gathered, 8);
+  const auto calls = recorder.take();
+  EXPECT_GE(
+      std::count_if(
+          calls.begin(),
+          calls.end(),
+          [](const auto& call) { return call.find("stream_creation") == 0; }),
+      2);
 }

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <new>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -121,6 +121,11 @@ Devices select(const std::string& mapping, Devices all) {
 int enumerate(const std::string& mapping) {
   const auto all = sycl::device::get_devices();
   auto roots = select(mapping, all);
+  TORCH_CHECK(
+      roots.size() <= C10_COMPILE_TIME_MAX_XPUS,
+      c10::str("The mapping ", mapping, " finds ", roots.size(), " devices, "),
+      c10::str("but there can be at most ", C10_COMPILE_TIME_MAX_XPUS),
+      " XPU devices: choose some with ONEAPI_DEVICE_SELECTOR");
   const auto most =
       C10_COMPILE_TIME_MAX_XPUS / std::max<size_t>(roots.size(), 1);
   const char* set = std::getenv("TORCH_XPU_VIRTUAL_DEVICES");
@@ -295,18 +300,29 @@ bool can_device_access_peer(DeviceIndex device, DeviceIndex peer) {
 }
 
 bool enable_peer_access(DeviceIndex device, DeviceIndex peer) {
-  const bool can = can_device_access_peer(device, peer);
-  // SYCL is slow to say that it was enabled before.
-  static auto& asked = *new std::set<std::pair<DeviceIndex, DeviceIndex>>;
+  const std::pair roots(get_root_device(device), get_root_device(peer));
+  if (roots.first == roots.second || !can_device_access_peer(device, peer)) {
+    return roots.first == roots.second;
+  }
+  // By roots. Not every adapter says clearly that access is enabled already.
+  static auto& enabled = *new std::map<decltype(roots), bool>;
   std::lock_guard<std::recursive_mutex> lock(gMutex);
+  const auto [known, is_new] = enabled.try_emplace(roots, true);
   try {
-    if (can && asked.emplace(device, peer).second) {
+    if (is_new) {
       get_raw_device(device).ext_oneapi_enable_peer_access(
           get_raw_device(peer));
     }
-  } catch (const sycl::exception&) { // NOLINT: it is enabled already
+  } catch (const sycl::exception& error) {
+    known->second = error.code() == sycl::errc::invalid; // enabled already
+    if (!known->second) {
+      TORCH_WARN(
+          c10::str("Copies from xpu:", int(device), " to xpu:", int(peer)),
+          " go through the host, since SYCL says: ",
+          error.what());
+    }
   }
-  return can;
+  return known->second;
 }
 
 void set_pointer_owner_lookup(PointerOwnerLookup lookup) {
@@ -329,6 +345,12 @@ DeviceIndex get_device_idx_from_pointer(void* ptr) {
   const auto raw = C10_XPU_CHECK(sycl::get_pointer_device(ptr, context));
   // Of several ordinals over a root, the first: SYCL knows no more.
   const auto found = std::find(gRoots.begin(), gRoots.end(), raw);
+  TORCH_CHECK(
+      found != gRoots.end(),
+      c10::str("The pointer ", ptr, " is memory of "),
+      C10_XPU_CHECK(raw.get_info<sycl::info::device::name>()),
+      c10::str(", which the mapping ", mapping(), " leaves out: choose "),
+      "another with TORCH_XPU_MAPPING, or ONEAPI_DEVICE_SELECTOR");
   const auto root = (found - gRoots.begin()) * gOrdinalsPerRoot;
   return get_root_device(static_cast<DeviceIndex>(root));
 }

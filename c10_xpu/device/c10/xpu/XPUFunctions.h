@@ -73,7 +73,7 @@ C10_XPU_API const DeviceProp& get_device_properties(DeviceIndex device);
 C10_XPU_API optional<size_t> get_free_memory(DeviceIndex device);
 
 /// Whether kernels and copies of `device` can use memory of `peer` directly;
-/// enable_peer_access lets them. Where they cannot, copy through the host.
+/// enable_peer_access lets them if SYCL agrees. Else copy through the host.
 C10_XPU_API bool can_device_access_peer(DeviceIndex device, DeviceIndex peer);
 C10_XPU_API bool enable_peer_access(DeviceIndex device, DeviceIndex peer);
 

@@ -1,6 +1,7 @@
 #include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -42,6 +43,17 @@ const std::pair<std::string, std::string> kOne{"TORCH_XPU_VIRTUAL_DEVICES", ""};
 /// While set, every device is said to be a GPU of this backend.
 std::optional<sycl::backend> seen_backend;
 
+/// While set, devices can use each other's memory, and this enables it.
+std::function<void()> enable_peers;
+
+/// Devices that are parts of another one.
+std::vector<sycl::device> halvesOf(const sycl::device& device) {
+  using sycl::info::partition_property;
+  const auto units = device.get_info<sycl::info::device::max_compute_units>();
+  return device.create_sub_devices<partition_property::partition_equally>(
+      std::max(units / 2, 1u));
+}
+
 /// Makes each call fail whose name contains `part`.
 void failCallsTo(const char* part) {
   static const char* failing;
@@ -69,6 +81,20 @@ sycl::backend sycl::device::get_backend() const noexcept {
   }
   return nextDefinition<sycl::backend(const sycl::device*)>(
       "_ZNK4sycl3_V16device11get_backendEv")(this);
+}
+
+bool sycl::device::ext_oneapi_can_access_peer(
+    const sycl::device& peer,
+    sycl::ext::oneapi::peer_access value) {
+  using sycl::ext::oneapi::peer_access;
+  return enable_peers ||
+      nextDefinition<bool(sycl::device*, const sycl::device&, peer_access)>(
+             "_ZN4sycl3_V16device26ext_oneapi_can_access_peerERKS1_NS0_3ext6one"
+             "api11peer_accessE")(this, peer, value);
+}
+
+void sycl::device::ext_oneapi_enable_peer_access(const sycl::device& /*peer*/) {
+  enable_peers();
 }
 
 class XPUFirstUseTest : public ::testing::Test {
@@ -195,6 +221,66 @@ TEST_F(XPUFirstUseTest, ABadNumberOfVirtualDevicesIsNamed) {
               "' is not valid: it must be a whole number from 1 to 64"));
     });
   }
+}
+
+TEST_F(XPUFirstUseTest, MoreDevicesThanThereCanBeAreAnErrorThatSaysSo) {
+  passes({{"TORCH_XPU_MAPPING", "EXPLICIT"}, kOne}, [] {
+    const std::vector<sycl::device> many(65, sycl::device());
+    seen_devices = &many;
+    return expectText(
+        errorOf([] { device_count(); }),
+        "The mapping EXPLICIT finds 65 devices, but there can be at most 64 "
+        "XPU devices: choose some with ONEAPI_DEVICE_SELECTOR");
+  });
+}
+
+TEST_F(XPUFirstUseTest, MemoryOfADeviceThatIsLeftOutIsNamed) {
+  passes({kCPU, kOne}, [] {
+    const auto half = halvesOf(get_raw_device(0)).front();
+    auto& context = get_device_context();
+    void* ptr = sycl::malloc_device(64, get_raw_device(0), context);
+    seen_owner = &half;
+    const auto text = errorOf([&] { get_device_idx_from_pointer(ptr); });
+    sycl::free(ptr, context);
+    return expectText(
+        text,
+        " is memory of " + half.get_info<sycl::info::device::name>() +
+            ", which the mapping CPU leaves out: choose another with "
+            "TORCH_XPU_MAPPING, or ONEAPI_DEVICE_SELECTOR");
+  });
+}
+
+// What SYCL says each time that peer access is enabled, and what we say then.
+TEST_F(XPUFirstUseTest, PeerAccessIsNotPromisedWhereSyclRefusesIt) {
+  const auto enable = [](std::optional<sycl::errc> code, bool expected) {
+    const auto ended = inChild(
+        {{"TORCH_XPU_MAPPING", "EXPLICIT"}, {"TORCH_XPU_VIRTUAL_DEVICES", "2"}},
+        [&]() -> std::string {
+          const auto parts = halvesOf(sycl::device());
+          seen_devices = &parts;
+          int calls = 0;
+          enable_peers = [&] {
+            ++calls;
+            if (code) {
+              throw sycl::exception(sycl::make_error_code(*code), "the reason");
+            }
+          };
+          // xpu:0 and xpu:1 are one device, xpu:2 and xpu:3 the other.
+          const bool same = enable_peer_access(0, 1);
+          for (int times : {1, 2}) {
+            if (enable_peer_access(0, 2) != expected ||
+                enable_peer_access(1, 3) != expected) {
+              return c10::str("wrong answer, ", times);
+            }
+          }
+          return same && calls == 1 ? "" : c10::str(same, calls, " calls");
+        });
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_EQ(contains(ended.output, "the reason"), !expected) << ended.output;
+  };
+  enable(std::nullopt, true);
+  enable(sycl::errc::invalid, true); // it was enabled by another library
+  enable(sycl::errc::runtime, false);
 }
 
 TEST_F(XPUFirstUseTest, NoDeviceWarnsOnceAndSaysWhatWasLookedFor) {

@@ -143,29 +143,10 @@ impl::AllocatorConfig parseConfig(std::string text) {
   impl::AllocatorConfig config;
   std::istringstream options(text);
   for (std::string option; std::getline(options, option, ',');) {
-    std::istringstream pair(option);
-    std::string key;
-    double number = 0; // which is wrong for all keys
-    std::getline(pair, key, ':');
-    pair >> number;
-    number = pair.eof() && number > 0 && number < 1e12 ? number : 0;
-    const size_t whole = number == std::trunc(number) ? size_t(number) : 0;
-    if (key == "max_split_size_mb" && whole > impl::kLargeBuffer >> 20) {
-      config.max_split_size = whole << 20;
-    } else if (
-        key == "roundup_power2_divisions" && llvm::isPowerOf2_64(whole)) {
-      config.roundup_power2_divisions = whole;
-    } else if (
-        key == "garbage_collection_threshold" && number > 0 && number < 1) {
-      config.garbage_collection_threshold = number;
-    } else {
-      TORCH_CHECK(
-          option.empty(),
-          c10::str("PYTORCH_XPU_ALLOC_CONF: '", option, "' is none of "),
-          "max_split_size_mb:(a whole number greater than 20), "
-          "roundup_power2_divisions:(1, 2, 4, 8, ...), "
-          "garbage_collection_threshold:(greater than 0, less than 1)");
-    }
+    TORCH_CHECK(
+        option.empty() || config.set(option),
+        c10::str("PYTORCH_XPU_ALLOC_CONF: '", option, "' is none of "),
+        impl::kAllocatorOptions);
   }
   return config;
 }
@@ -252,7 +233,9 @@ void init(int device_count) {
   }
   const char* text = std::getenv("PYTORCH_XPU_ALLOC_CONF");
   auto s = std::make_unique<SyclBackend>();
-  s->config = parseConfig(text == nullptr ? "" : text);
+  s->config = text == nullptr && impl::common_config != nullptr
+      ? impl::common_config()
+      : parseConfig(text == nullptr ? "" : text);
   for (DeviceIndex i = 0; i < xpu::device_count(); ++i) {
     auto& card = s->cards[get_root_device(i)];
     card.total = get_device_properties(i).global_mem_size;
@@ -327,6 +310,29 @@ void attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
 } // namespace c10::xpu::XPUCachingAllocator
 
 namespace c10::xpu::impl {
+
+using namespace XPUCachingAllocator;
+
+bool AllocatorConfig::set(const std::string& option) {
+  std::istringstream pair(option);
+  std::string key;
+  double number = 0; // which is wrong for all keys
+  std::getline(pair, key, ':');
+  pair >> number;
+  number = pair.eof() && number > 0 && number < 1e12 ? number : 0;
+  const size_t whole = number == std::trunc(number) ? size_t(number) : 0;
+  if (key == "max_split_size_mb" && whole > kLargeBuffer >> 20) {
+    max_split_size = whole << 20;
+  } else if (key == "roundup_power2_divisions" && llvm::isPowerOf2_64(whole)) {
+    roundup_power2_divisions = whole;
+  } else if (
+      key == "garbage_collection_threshold" && number > 0 && number < 1) {
+    garbage_collection_threshold = number;
+  } else {
+    return false;
+  }
+  return true;
+}
 
 bool isNative(const Allocator* allocator) {
   return allocator == &native_allocator;

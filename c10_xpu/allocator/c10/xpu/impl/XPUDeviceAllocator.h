@@ -73,6 +73,9 @@ struct AllocatorConfig {
   /// are given back before new ones are asked for. 0: off.
   double garbage_collection_threshold = 0;
 
+  /// Applies a key:value pair; false if it is none of kAllocatorOptions.
+  bool set(const std::string& option);
+
   /// The size of the block for a request of `size` bytes, at most kMaxRequest.
   size_t roundSize(size_t size) const {
     if (roundup_power2_divisions != 0 &&
@@ -83,6 +86,15 @@ struct AllocatorConfig {
     return roundUp(size, kMinBlockSize);
   }
 };
+
+constexpr const char* kAllocatorOptions =
+    "max_split_size_mb:(a whole number greater than 20), "
+    "roundup_power2_divisions:(1, 2, 4, 8, ...), "
+    "garbage_collection_threshold:(greater than 0, less than 1)";
+
+/// PyTorch's settings for all accelerators, where it has such. They are used
+/// where PYTORCH_XPU_ALLOC_CONF is not set.
+inline AllocatorConfig (*common_config)() = nullptr;
 
 class DeviceAllocator;
 

@@ -712,6 +712,82 @@ class TestMemory(MemoryTestCase):
             torch._C._xpu_customAllocator(0, 0)
 
 
+class TestAllocatorSettings(TestCase):
+    """PyTorch's settings for all accelerators, and those of XPU alone."""
+
+    def printed(self, program, common=None, own=None):
+        return run_program(
+            """
+            import torch
+            warnings.simplefilter("always")
+
+            def change(settings):
+                try:
+                    torch._C._accelerator_setAllocatorSettings(settings)
+                except (RuntimeError, ValueError) as error:
+                    print(type(error).__name__, str(error))
+
+            def limit():
+                torch.xpu.init()
+                return torch.xpu.memory_stats()["max_split_size"] // (1 << 20)
+            """
+            + program,
+            PYTORCH_ALLOC_CONF=common,
+            PYTORCH_CUDA_ALLOC_CONF=None,
+            PYTORCH_XPU_ALLOC_CONF=own,
+        )
+
+    SHOW_LIMIT = """
+            print("limit", limit())
+            """
+
+    def test_common_settings(self):
+        printed = self.printed(self.SHOW_LIMIT, "max_split_size_mb:100")
+        self.assertEqual(printed, "limit 100\n")
+
+    def test_settings_of_xpu_come_first(self):
+        settings = "max_split_size_mb:100,expandable_segments:True"
+        printed = self.printed(self.SHOW_LIMIT, settings, "max_split_size_mb:50")
+        self.assertEqual(printed, "limit 50\n")
+
+    def test_what_has_no_effect_is_said(self):
+        settings = (
+            "expandable_segments:True, max_split_size_mb:100,"
+            "roundup_power2_divisions:[256:1,>:4],pinned_use_background_threads:False"
+        )
+        printed = self.printed(self.SHOW_LIMIT, settings)
+        for option in ("expandable_segments:True", "roundup_power2_divisions:[256:1,>:4]"):
+            self.assertIn(f"'{option}' has no effect on XPU, which has max_split", printed)
+        self.assertNotIn("pinned", printed)
+        self.assertIn("limit 100\n", printed)
+
+    def test_wrong_settings(self):
+        show = """
+            try:
+                limit()
+            except (RuntimeError, ValueError) as error:
+                print(type(error).__name__, error)
+            """
+        self.assertIn("ValueError Unrecognized key 'fly'", self.printed(show, "fly:1"))
+        self.assertIn("max_split_size_mb too small", self.printed(show, "max_split_size_mb:3"))
+
+    def test_changes(self):
+        printed = self.printed(
+            """
+            change("fly:1")
+            change("max_split_size_mb:200")
+            print("limit", limit())
+            change("max_split_size_mb:200,expandable_segments:False")
+            change("max_split_size_mb:300")
+            print("limit", limit())
+            """
+        )
+        wrong, first, late, second = printed.splitlines()
+        self.assertIn("ValueError Unrecognized key 'fly'", wrong)
+        self.assertEqual((first, second), ("limit 200", "limit 200"))
+        self.assertIn("'max_split_size_mb:300' come too late", late)
+
+
 def in_thread(function):
     """What a function returns in another thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as executor:

@@ -1,3 +1,4 @@
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemoryTools.h>
@@ -175,7 +176,8 @@ SnapshotInfo snapshot(MempoolId_t mempool_id) {
   result.device_traces.resize(device_count());
   const char* settings = std::getenv("PYTORCH_XPU_ALLOC_CONF");
   result.config_metadata.expandable_segments = false;
-  result.config_metadata.last_allocator_settings = settings ? settings : "";
+  result.config_metadata.last_allocator_settings =
+      settings ? settings : c10::CachingAllocator::getAllocatorSettings();
   return result;
 }
 

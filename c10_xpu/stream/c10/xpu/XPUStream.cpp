@@ -205,6 +205,13 @@ sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
   return usedQueue(device, id);
 }
 
+bool isRecording(const XPUStream& stream) {
+  using sycl::ext::oneapi::experimental::queue_state;
+  const auto* queue = usedQueue(stream.device_index(), stream.id());
+  return queue &&
+      C10_XPU_CHECK(queue->ext_oneapi_get_state()) == queue_state::recording;
+}
+
 StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
   return std::exchange(threadStream(device), id);
 }

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/xpu/XPUMacros.h>
+#include <c10/xpu/XPUStream.h>
 
 #include <sycl/queue.hpp>
 
@@ -30,6 +31,9 @@ C10_XPU_API bool isExternalStream(StreamId id);
 /// The queue of a stream, or null where it has not been made, so that it cannot
 /// have work. For the sources of libc10_xpu; not exported.
 sycl::queue* findUsedQueue(DeviceIndex device, StreamId id);
+
+/// Whether a SYCL graph records what is submitted to the stream now.
+C10_XPU_API bool isRecording(const XPUStream& stream);
 
 /// Makes a stream the calling thread's stream of its device and returns the id
 /// of the former. Checks nothing, so that it works in a forked child too.

@@ -20,12 +20,12 @@ int64_t allocatedBytes() {
 }
 
 Tensor onXPU(const Tensor& tensor) {
-  HostCall call(0);
+  HostCall call(0, "test");
   return call.toDevice(tensor.clone());
 }
 
 Tensor onCPU(const Tensor& tensor) {
-  HostCall call(0);
+  HostCall call(0, "test");
   return call.toHost(tensor);
 }
 
@@ -66,7 +66,7 @@ TEST_F(XPUHostCallTest, MemoryOfTheCPUIsStillTheCPUs) {
   cpu->raw_deallocate(cpu->raw_allocate(100));
   void* from_device = nullptr;
   {
-    const HostCall call(0);
+    const HostCall call(0, "test");
     from_device = cpu->raw_allocate(100);
   }
   EXPECT_EQ(allocatedBytes() > before, at::xpu::isHostMemory(0));
@@ -90,7 +90,7 @@ TEST_F(XPUHostCallTest, ResultsOwnMemoryOfTheDevice) {
   Tensor half;
   const auto own = at::ones({1024}); // made before the call
   {
-    HostCall call(0);
+    HostCall call(0, "test");
     kept = at::ones({1024});
     whole = call.toDevice(kept);
     half = call.toDevice(part(kept, 512, 512));
@@ -137,7 +137,7 @@ TEST_F(XPUHostCallTest, ArgumentsThatOverlap) {
   const auto x = onXPU(at::arange(8));
   const auto first = part(x, 0, 4);
   const auto second = part(x, 4, 4);
-  HostCall call(0);
+  HostCall call(0, "test");
   call.expect(first);
   call.expect(second);
   auto host = call.toHost(first, /*written=*/true);
@@ -152,7 +152,7 @@ TEST_F(XPUHostCallTest, ArgumentsThatOverlap) {
 
 TEST_F(XPUHostCallTest, AnArgumentIsResized) {
   const auto x = onXPU(at::ones({2}));
-  HostCall call(0);
+  HostCall call(0, "test");
   const auto host = call.toHost(x, /*written=*/true);
   host.resize_({3, 5}).fill_(2);
   call.finish();
@@ -189,10 +189,10 @@ TEST_F(XPUHostCallTest, WhatIsBetweenTheElementsIsNotWritten) {
     };
     as_view(expected).fill_(2);
     const auto x = onXPU(at::ones({100}));
-    HostCall call(0);
+    HostCall call(0, "test");
     const auto host = call.toHost(as_view(x), /*written=*/true);
     {
-      HostCall other(0); // such as one of another thread
+      HostCall other(0, "test"); // such as one of another thread
       other.toHost(x, /*written=*/true).zero_();
       other.finish();
     }
@@ -206,7 +206,7 @@ TEST_F(XPUHostCallTest, WhatIsBetweenTheElementsIsNotWritten) {
 TEST_F(XPUHostCallTest, ThePartBeforeAResizedArgumentIsKept) {
   const auto x = onXPU(at::ones({4}));
   const auto last = part(x, 3, 1);
-  HostCall call(0);
+  HostCall call(0, "test");
   call.toHost(last, /*written=*/true).resize_({3}).fill_(2);
   call.finish();
   EXPECT_EQ(last.sizes(), at::IntArrayRef({3}));

@@ -8,6 +8,8 @@
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/XPUStream.h>
 
+#include <sycl/ext/oneapi/experimental/graph.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -241,4 +243,56 @@ TEST_F(XPUTensorTest, RecordedStreamsHoldMemoryBack) {
     allocator::emptyCache();
     EXPECT_FALSE(isHeldBack(data)) << name;
   }
+}
+
+TEST_F(XPUTensorTest, AGraphRecordsCopiesAndNothingThatItWouldMiss) {
+  if (!c10::xpu::get_raw_device(0).has(
+          sycl::aspect::ext_oneapi_limited_graph)) {
+    GTEST_SKIP() << "SYCL has no graphs for this device";
+  }
+  const auto stream = getStreamFromPool();
+  const c10::xpu::XPUStreamGuard guard(stream);
+  const auto x = at::rand({4, 6}, kOnXPU);
+  const auto out = at::zeros({4, 6}, kOnXPU);
+  const auto sparse = x.to_sparse();
+  const auto image = at::rand({1, 1, 4, 4}, kOnXPU);
+  const auto pinned = at::zeros({4, 6}).pin_memory(c10::Device(at::kXPU));
+  auto grown = at::zeros({4}, kOnXPU);
+  auto& queue = stream.queue();
+  queue.wait();
+  using sycl::ext::oneapi::experimental::command_graph;
+  command_graph graph(queue.get_context(), queue.get_device());
+  graph.begin_recording(queue);
+  const std::vector<std::pair<std::string, std::function<void()>>> missed = {
+      {"aten::add", [&] { x + 1; }},
+      {"aten::add", [&] { out.add_(x); }},
+      {"aten::_local_scalar_dense", [&] { x[0][0].item(); }},
+      {"aten::cat", [&] { at::cat({x, x}); }},
+      {"aten::nonzero", [&] { x.nonzero(); }},
+      {"aten::convolution", [&] { at::conv2d(image, image); }},
+      {"aten::mul", [&] { sparse.mul(2); }},
+      {"aten::fill_", [&] { at::ones({3}, kOnXPU); }},
+      {"aten::copy_", [&] { x.cpu(); }},
+      {"aten::copy_", [&] { at::ones({4, 6}).to(at::kXPU); }},
+      {"aten::copy_", [&] { out.copy_(at::ones({4, 6}), true); }},
+      {"aten::copy_", [&] { out.t().copy_(x.t().contiguous()); }},
+      {"aten::copy_", [&] { out.copy_(x.to(at::kDouble)); }},
+      {"aten::resize_", [&] { grown.resize_({8}); }},
+      // Which operators make it depends on PyTorch's release.
+      {"aten::", [&] { at::_nested_tensor_from_tensor_list({x, x}); }},
+  };
+  for (const auto& [name, call] : missed) {
+    EXPECT_CONTAINS(errorOf(call), name);
+    EXPECT_CONTAINS(errorOf(call), "runs on the host");
+    EXPECT_EQ(graph.get_nodes().size(), 0) << name;
+  }
+  out.copy_(x);
+  pinned.copy_(out, /*non_blocking=*/true);
+  EXPECT_EQ(graph.get_nodes().size(), 2);
+  graph.end_recording();
+  EXPECT_EQ(pinned.sum().item<float>(), 0);
+  queue.ext_oneapi_graph(graph.finalize()).wait();
+  EXPECT_TRUE(pinned.equal(x.cpu()));
+  EXPECT_TRUE(out.equal(x));
+  EXPECT_EQ(grown.add_(1).sum().item<float>(), 4);
 }

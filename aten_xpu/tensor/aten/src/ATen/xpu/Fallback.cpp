@@ -326,7 +326,7 @@ void runOnHost(
   tell(op);
   const size_t first = stack->size() - op.written.size();
   const auto device = deviceOf(op, *stack, first);
-  HostCall call(device, pinned);
+  HostCall call(device, op.name.c_str(), pinned);
   const bool host_memory = call.onHostMemory();
   if (!host_memory) {
     for (size_t i = first; i < stack->size(); ++i) {

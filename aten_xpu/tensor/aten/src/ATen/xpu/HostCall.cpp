@@ -12,6 +12,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -261,7 +262,16 @@ Storage deviceAlias(const Storage& storage, DeviceIndex device) {
       storage.nbytes(), share(storage, Device(kXPU, device)), device);
 }
 
-HostCall::HostCall(DeviceIndex device, bool pinned)
+void checkNotRecording(c10::xpu::XPUStream stream, const char* name) {
+  TORCH_CHECK(
+      !c10::xpu::impl::isRecording(stream),
+      name,
+      " runs on the host, so that the graph which ",
+      stream,
+      " records would miss it. Call it before or after the capture");
+}
+
+HostCall::HostCall(DeviceIndex device, const char* name, bool pinned)
     : device_(device),
       host_memory_(isHostMemory(device)),
       pinned_(pinned),
@@ -269,6 +279,7 @@ HostCall::HostCall(DeviceIndex device, bool pinned)
   if (device != c10::xpu::current_device()) {
     guard_.set_index(device);
   }
+  checkNotRecording(c10::xpu::getCurrentXPUStream(), name);
   waitForCurrentStream();
 }
 

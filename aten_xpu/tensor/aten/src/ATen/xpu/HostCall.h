@@ -31,20 +31,24 @@ C10_EXPORT Storage deviceAlias(const Storage& storage, DeviceIndex device);
 /// The memory of a storage; that of an alias belongs to what it was made from.
 C10_EXPORT const DataPtr& ownedMemory(const Storage& storage);
 
+/// Raises while the stream records a graph, which would miss what runs on the
+/// host: the operator or function of this name.
+C10_EXPORT void checkNotRecording(c10::xpu::XPUStream stream, const char* name);
+
 /// One computation on the host with tensors of an XPU device:
 ///
-///   HostCall call(x.device().index());
+///   HostCall call(x.device().index(), "aten::tanh");
 ///   Tensor y = call.toDevice(at::tanh(call.toHost(x)));
 ///   call.finish();
 ///
 /// It takes its place on the current stream: the constructor waits until the
-/// stream is idle. Where the memory is host memory, nothing is copied, and what
+/// stream is idle, or raises with the name if the stream records a graph. Where the memory is host memory, nothing is copied, and what
 /// CPU kernels allocate in the meantime on this thread is memory of the device.
 /// Elsewhere arguments and results are copied, the arguments to pinned memory
 /// unless `pinned` is false: kernels for sparse tensors compare what is pinned.
 class C10_EXPORT HostCall {
  public:
-  explicit HostCall(DeviceIndex device, bool pinned = true);
+  HostCall(DeviceIndex device, const char* name, bool pinned = true);
   HostCall(const HostCall&) = delete;
   HostCall& operator=(const HostCall&) = delete;
 

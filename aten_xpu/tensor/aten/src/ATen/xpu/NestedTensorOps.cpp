@@ -80,7 +80,7 @@ Tensor from_tensor_list(
   std::optional<HostCall> call;
   std::vector<Tensor> parts = list.vec();
   if (from.is_xpu()) {
-    call.emplace(from.index());
+    call.emplace(from.index(), "aten::_nested_tensor_from_tensor_list");
     for (auto& part : parts) {
       part = call->toHost(part);
     }

@@ -15,6 +15,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <optional>
 #include <utility>
@@ -86,11 +87,14 @@ void growStorage(const Tensor& tensor, size_t nbytes) {
       storage->resizable(), "Trying to resize storage that is not resizable");
   const auto device = storage->device();
   const c10::xpu::XPUGuard guard(device);
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  if (old_nbytes > 0) {
+    checkNotRecording(stream, "aten::resize_");
+  }
   auto data = allocator::get()->allocate(nbytes);
   if (old_nbytes > 0) {
     C10_XPU_CHECK(
-        c10::xpu::getCurrentXPUStream()
-            .queue()
+        stream.queue()
             .memcpy(data.get(), storage->data_ptr().get(), old_nbytes)
             .wait_and_throw());
   }
@@ -164,6 +168,8 @@ Tensor& set_empty(Tensor& self) {
       self, Storage(Storage::use_byte_size_t(), 0, allocator::get(), true));
 }
 
+constexpr const char* kCopy = "aten::copy_";
+
 /// Whether a copy of bytes, from the first to the last, is a copy.
 bool sameLayout(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
@@ -199,6 +205,10 @@ bool copyToPeer(const Tensor& self, const Tensor& src) {
   const auto peer = self.device().index();
   const auto stream = c10::xpu::getCurrentXPUStream(device);
   const auto theirs = c10::xpu::getCurrentXPUStream(peer);
+  if (isHostMemory(device)) {
+    checkNotRecording(stream, kCopy);
+    checkNotRecording(theirs, kCopy);
+  }
   if ((isHostMemory(device) && stream.query() && theirs.query()) ||
       !c10::xpu::enable_peer_access(device, peer)) {
     return false;
@@ -225,23 +235,27 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     if (same_layout && copyToPeer(self, src)) {
       return self;
     }
-    HostCall from(src.device().index());
+    HostCall from(src.device().index(), kCopy);
     return copy_(self, from.toHost(src), /*non_blocking=*/false);
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
   const bool asynchronous = non_blocking || (self.is_xpu() && src.is_xpu());
+  const bool recording = c10::xpu::impl::isRecording(stream);
   if (same_layout &&
-      (!isHostMemory(device) || (asynchronous && !stream.query()))) {
-    const auto copied = copyBytes(self, src, stream);
-    if (asynchronous && staysUntil(self, stream) && staysUntil(src, stream)) {
-      c10::xpu::impl::waitIfBlocking(stream, copied);
-    } else {
-      stream.synchronize();
+      (!isHostMemory(device) ||
+       (asynchronous && (recording || !stream.query())))) {
+    const bool waits = !asynchronous || !staysUntil(self, stream) ||
+        !staysUntil(src, stream);
+    if (waits) {
+      checkNotRecording(stream, kCopy);
     }
+    const auto copied = copyBytes(self, src, stream);
+    waits ? stream.synchronize()
+          : c10::xpu::impl::waitIfBlocking(stream, copied);
     return self;
   }
-  HostCall call(device);
+  HostCall call(device, kCopy);
   call.expect(self);
   call.expect(src);
   const auto to = call.toHost(self, /*written=*/true);

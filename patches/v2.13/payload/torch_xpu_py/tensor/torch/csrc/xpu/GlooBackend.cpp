@@ -73,6 +73,8 @@ class Staging {
 
   /// Says that work on the current stream of this device has to be done before.
   void use(c10::DeviceIndex device) {
+    at::xpu::checkNotRecording(
+        c10::xpu::getCurrentXPUStream(device), "A collective of xpu_gloo");
     devices_.insert(device);
   }
 

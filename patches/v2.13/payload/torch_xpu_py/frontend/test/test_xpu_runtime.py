@@ -5,9 +5,11 @@ torch.xpu and torch.accelerator do with it."""
 import concurrent.futures
 import ctypes
 import gc
+import importlib
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -204,7 +206,21 @@ class TestRefusal(TestCase):
             self.refused("torch.version.cuda = '13.0'"),
             "has CUDA built in",
             "pip install torch==",
-            "+cpu",
+            "+cpu --extra-index-url https://download.pytorch.org/whl/cpu`",
+        )
+
+    def test_no_torch(self):
+        printed = run_program(
+            """
+            sys.modules["torch"] = None  # as if it were not installed
+            try:
+                import torch_xpu_runtime
+            except ImportError as error:
+                print(error)
+            """
+        )
+        self.assertRegex(
+            printed, r"^torch_xpu_runtime needs PyTorch: `pip install torch==\S+\+cpu --extra"
         )
 
     def test_rocm(self):
@@ -241,27 +257,177 @@ class TestRefusal(TestCase):
         )
 
     def test_a_library_is_missing(self):
-        folder = pathlib.Path(torch_xpu_runtime.__file__).parent
         with tempfile.TemporaryDirectory() as other:
-            package = pathlib.Path(other, "torch_xpu_runtime")
-            package.mkdir()
-            for file in folder.glob("*.py"):
-                (package / file.name).write_text(file.read_text())
-            (package / "_C.py").write_text(
-                "raise ImportError('libsycl.so.9: cannot open shared object file')"
+            package = copy_package(other)
+            replace(
+                next(package.glob("_C.*")),
+                b"",
+                "_C.py",
+                b"raise ImportError('libsycl.so.9: cannot open shared object file')",
             )
-            info = pathlib.Path(other, "torch_xpu_runtime-0.dist-info")
-            info.mkdir()
-            (info / "METADATA").write_text("Name: torch_xpu_runtime\nVersion: 0\n")
-            (info / "entry_points.txt").write_text(
-                "[torch.backends]\nxpu = torch_xpu_runtime:autoload\n"
-            )
-            path = os.pathsep.join([other, os.environ.get("PYTHONPATH", "")])
             printed = run_program(
                 "import torch; print(not torch._C._has_xpu, torch.zeros(2).sum().item())",
-                PYTHONPATH=path,
+                PYTHONPATH=first_in_path(other),
             )
         self.check(printed, "libsycl.so.9", "pip install intel-sycl-rt")
+
+
+def copy_package(folder):
+    """Puts the package into a folder to import from, file by file as links."""
+    package = pathlib.Path(folder, "torch_xpu_runtime")
+    shutil.copytree(
+        pathlib.Path(torch_xpu_runtime.__file__).parent,
+        package,
+        copy_function=os.symlink,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    info = pathlib.Path(folder, "torch_xpu_runtime-0.dist-info")
+    info.mkdir()
+    (info / "METADATA").write_text("Name: torch_xpu_runtime\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(
+        "[torch.backends]\nxpu = torch_xpu_runtime:autoload\n"
+    )
+    return package
+
+
+def replace(file, content, name=None, text=None):
+    """Gives a file of the copy other content; with a name, puts another in its place."""
+    file.unlink()
+    if name is not None:
+        (file.parent / name).write_bytes(text)
+    elif content is not None:
+        file.write_bytes(content)
+
+
+def first_in_path(folder):
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+class TestDamage(TestCase):
+    """Whatever is wrong with a file of the package: import torch works."""
+
+    HOW = {"missing": None, "empty": b"", "garbage": b"\x7f(not of any kind"}
+    # torch loads without these: what PyTorch imports itself, what is imported when
+    # something is compiled, and what a C++ compiler reads.
+    APART = ("__init__.py", "_inductor.py", "xpu_cmake_macros.h")
+
+    def outcomes(self, root):
+        """For each folder of `root`, what loading from there comes to."""
+        return run_program(
+            f"""
+            import torch
+
+            def state():
+                modules = {{n: m for n, m in sys.modules.items() if n.startswith("torch.xpu")}}
+                others = [torch._C, torch._C._aoti, torch._C._dynamo.guards, torch.version]
+                names = [dict(vars(m)) for m in (*dict(sorted(modules.items())).values(), *others)]
+                return sys.meta_path[:], modules, names
+
+            def outcome(folder):
+                sys.path.insert(0, folder)
+                before = state()
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    torch._import_device_backends()
+                mapped = "libtorch_xpu" in open("/proc/self/maps").read()
+                loaded = torch._C._has_xpu
+                count = sum("torch_xpu_runtime was not loaded" in str(w.message) for w in said)
+                return (f"loaded={{loaded}} mapped={{mapped}} as_before={{state() == before}} "
+                        f"warnings={{count}} of {{len(said)}}")
+
+            for name in sorted(os.listdir({str(root)!r})):
+                if not os.fork():  # what is imported is imported for good
+                    print(name, outcome(os.path.join({str(root)!r}, name)), flush=True)
+                    os._exit(0)
+                os.wait()
+            """,
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        )
+
+    def test_every_file(self):
+        expected = ["0 loaded=True mapped=True as_before=False warnings=0 of 0"]
+        with tempfile.TemporaryDirectory() as root:
+            whole = copy_package(pathlib.Path(root, "0"))
+            files = [file.relative_to(whole) for file in whole.rglob("*.*")]
+            files = [file for file in files if file.name not in self.APART]
+            self.assertGreater(len(files), 10)
+            for file in files:
+                for how, content in self.HOW.items():
+                    name = f"{how}-{str(file).replace(os.sep, '-')}"
+                    replace(copy_package(pathlib.Path(root, name)) / file, content)
+                    expected.append(f"{name} loaded=False mapped=False as_before=True warnings=1 of 1")
+            printed = self.outcomes(root)
+        self.assertEqual(sorted(printed.splitlines()), sorted(expected))
+
+    @unittest.skipIf(
+        not hasattr(torch.xpu, "fallback_statistics"), "this stage has no such module"
+    )
+    def test_an_error_half_way_is_taken_back(self):
+        with tempfile.TemporaryDirectory() as root:
+            package = copy_package(pathlib.Path(root, "it"))
+            replace(package / "_comm.py", b"def register(): raise ValueError('half-way')")
+            printed = self.outcomes(root)
+        self.assertEqual(
+            printed, "it loaded=False mapped=True as_before=True warnings=1 of 1\n"
+        )
+
+    @unittest.skipIf(
+        not hasattr(torch.xpu, "fallback_statistics"), "this stage has no such module"
+    )
+    def test_what_inductor_imports(self):
+        for how, content in self.HOW.items():
+            with tempfile.TemporaryDirectory() as other:
+                replace(copy_package(other) / "_inductor.py", content)
+                printed = run_program(
+                    "import torch, torch._inductor.compile_fx; print(torch._C._has_xpu)",
+                    PYTHONPATH=first_in_path(other),
+                )
+            self.assertIn("True", printed)
+            expected = how != "empty"
+            self.assertEqual("torch.compile does not know XPU" in printed, expected, how)
+
+
+class TestSyclRuntime(TestCase):
+    """The SYCL runtime is that of the environment, wherever a library of its name lies."""
+
+    def loaded(self, site, sycl):
+        """The libsycl of a program that imports the package from a folder, whose metadata
+        says that the SYCL runtime was installed there."""
+        soname = importlib.import_module("torch_xpu_runtime._built_for").SYCL_LIBRARY
+        library = torch_xpu_runtime._mapping._library_beside_sycl(soname)
+        sycl.mkdir(parents=True, exist_ok=True)
+        for file in pathlib.Path(library).parent.glob("lib*"):
+            (sycl / file.name).symlink_to(file)
+        copy_package(site)
+        info = site / "intel_sycl_rt-0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Name: intel-sycl-rt\nVersion: 0\n")
+        for folder in list(site.parents)[:5]:
+            for name in (soname, f"lib/{soname}"):
+                planted = folder / name
+                if not planted.exists() and os.access(folder, os.W_OK) and folder.name != "tmp":
+                    planted.parent.mkdir(exist_ok=True)
+                    planted.write_text("planted")
+        printed = run_program(
+            """
+            import torch
+            print({line.split()[-1] for line in open("/proc/self/maps") if "libsycl.so" in line})
+            """,
+            PYTHONPATH=first_in_path(site),
+            LD_LIBRARY_PATH=None,
+        )
+        return printed, f"{ {os.path.realpath(library)} }\n"
+
+    def test_in_an_environment(self):
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        with tempfile.TemporaryDirectory() as root:
+            lib = pathlib.Path(root, "a", "b", "lib")
+            self.assertEqual(*self.loaded(lib / version / "site-packages", lib))
+
+    def test_in_a_flat_folder(self):
+        with tempfile.TemporaryDirectory() as root:
+            site = pathlib.Path(root, "a", "b", "c", "d", "e")
+            self.assertEqual(*self.loaded(site, site / "lib"))
 
 
 @unittest.skipIf(COUNT == 0, "there is no device")

@@ -8,85 +8,34 @@ has ``torch._C._has_xpu`` False and dummies for what classes derive from, and
 the modules of ``torch.xpu`` run again. At the end of ``import torch``, where this
 happens, nothing else has looked at them yet.
 
-What might fail comes first. Whatever is the reason not to load, there is one
-warning and PyTorch stays as it was: ``import torch`` must work.
+What might fail comes first: all files of the package are imported before the library
+that registers itself with PyTorch, and that before the first name is set. When setting
+the names fails, they are taken back. ``autoload`` turns whatever is raised here into a
+warning.
 """
 
+import ctypes
 import importlib
+import importlib.metadata
 import os
+import re
 import sys
-import warnings
-from types import ModuleType
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Iterator
 
+from . import Refused
+from ._built_for import SYCL, SYCL_LIBRARY
 from ._mapping import find_cpu_device, mapping, set_mapping
-
-# Set once there was an attempt to load, whatever came of it.
-_attempted = False
+from ._unsupported import AOTIModelContainerRunnerXpu, StaticXpuLauncher
 
 
-class _Refused(Exception):
-    r"""A reason to leave PyTorch as it is."""
-
-
-def autoload() -> None:
-    r"""Makes ``torch.xpu`` work, unless it has been tried before.
-
-    It never raises: where the runtime cannot be loaded it warns, and PyTorch is
-    as without it.
-    """
-    global _attempted
-    import torch  # loads this package too, unless that is switched off
-
-    if _attempted:
-        return
-    _attempted = True
-    try:
-        _check(torch)
-        names = _names()
-        _check_accelerator(torch)
-    except _Refused as reason:
-        warnings.warn(
-            f"torch_xpu_runtime was not loaded: {reason}. PyTorch works as without "
-            "it; TORCH_DEVICE_BACKEND_AUTOLOAD=0 or `pip uninstall "
-            "torch_xpu_runtime` ends this warning.",
-            stacklevel=2,
-        )
-        return
-    _put(torch, names)
-    find_cpu_device(os.environ.get("TORCH_XPU_MAPPING"))
-
-
-def _check(torch: ModuleType) -> None:
-    r"""Raises unless this PyTorch can take the runtime."""
-    from ._built_for import TORCH
-
-    version = str(torch.__version__)
-    cpu_wheel = f"`pip install torch=={TORCH}.0+cpu`, PyTorch's CPU wheel"
-    for name, has in (
-        ("CUDA", torch.version.cuda),
-        ("ROCm", torch.version.hip),
-    ):
-        if has:
-            raise _Refused(
-                f"PyTorch {version} has {name} built in, and PyTorch allows one "
-                f"accelerator. Use one without: {cpu_wheel}"
-            )
-    if version.split(".")[:2] != TORCH.split("."):
-        raise _Refused(
-            f"it was built for PyTorch {TORCH}, and this is {version}. Use "
-            f"{cpu_wheel}, or a torch_xpu_runtime for your version"
-        )
-    if torch._C._has_xpu or hasattr(torch._C, "_xpu_init"):
-        raise _Refused(
-            "this PyTorch has XPU already, built in or from another package. "
-            f"Remove that package, or install {cpu_wheel}"
-        )
-    if "torch._dynamo.device_interface" in sys.modules:
-        raise _Refused(
-            "torch.compile was used before it and knows no XPU. Import "
-            "torch_xpu_runtime right after torch"
-        )
+def load(torch: Any) -> None:
+    r"""Puts the runtime into a PyTorch that fits it, or raises."""
+    names = _names()
+    _check_accelerator(torch)
+    with _taken_back_on_errors(torch):
+        _put(torch, names)
+        find_cpu_device(os.environ.get("TORCH_XPU_MAPPING"))
 
 
 def _check_accelerator(torch: Any) -> None:
@@ -94,12 +43,12 @@ def _check_accelerator(torch: Any) -> None:
     accelerator. It asks once in a process and keeps the answer."""
     found = torch.accelerator.current_accelerator()
     if found is None:
-        raise _Refused(
+        raise Refused(
             "torch.accelerator was asked before it, and keeps its answer. Import "
             "torch_xpu_runtime right after torch"
         )
     if found.type != "xpu":
-        raise _Refused(
+        raise Refused(
             f"PyTorch has the accelerator '{found.type}' from another package, and "
             "allows one. Remove that package"
         )
@@ -107,11 +56,12 @@ def _check_accelerator(torch: Any) -> None:
 
 def _names() -> dict[str, Any]:
     r"""What ``torch._C`` is to have."""
+    _load_sycl()
     try:
         from . import _C
     except ImportError as error:
-        raise _Refused(
-            f"a library is missing or of another version ({error}). The SYCL "
+        raise Refused(
+            f"a library is missing, damaged or of another version ({error}). The SYCL "
             "runtime comes with `pip install intel-sycl-rt intel-opencl-rt`; one "
             "that is elsewhere must be in LD_LIBRARY_PATH"
         ) from error
@@ -119,20 +69,66 @@ def _names() -> dict[str, Any]:
     return {name: value for name, value in vars(_C).items() if name.startswith(prefixes)}
 
 
+def _load_sycl() -> None:
+    r"""Loads the SYCL runtime that pip installed, unless LD_LIBRARY_PATH has one.
+
+    Not with an RPATH: in a folder of ``pip install --target`` that would lead out of
+    the folder, to whatever lies there.
+    """
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if folder and os.path.exists(os.path.join(folder, SYCL_LIBRARY)):
+            return
+    try:
+        package = importlib.metadata.distribution("intel-sycl-rt")
+    except importlib.metadata.PackageNotFoundError:
+        return  # the loader may know another place
+    site = os.path.abspath(str(package.locate_file("")))
+    environment = re.fullmatch(
+        r"(.+)/lib(64)?/python\d+\.\d+/(site|dist)-packages", site
+    )
+    # pip install --target has it in the folder itself.
+    library = os.path.join(environment[1] if environment else site, "lib", SYCL_LIBRARY)
+    if os.path.exists(library):
+        try:
+            ctypes.CDLL(library)
+        except OSError as error:
+            raise Refused(
+                f"the SYCL runtime cannot be loaded ({error}). Install it again, with "
+                "`pip install --force-reinstall intel-sycl-rt intel-opencl-rt`"
+            ) from error
+
+
+@contextmanager
+def _taken_back_on_errors(torch: Any) -> Iterator[None]:
+    r"""Gives the modules that get names what they had, if there is an error."""
+    ours = {
+        name: module
+        for name, module in sys.modules.items()
+        if name == "torch.xpu" or name.startswith("torch.xpu.")
+    }
+    others = (torch._C, torch._C._aoti, torch._C._dynamo.guards, torch.version)
+    before = [(module, dict(vars(module))) for module in (*ours.values(), *others)]
+    try:
+        yield
+    except BaseException:
+        for module, names in before:
+            for name in vars(module).keys() - names.keys():
+                delattr(module, name)
+            for name, value in names.items():
+                setattr(module, name, value)
+        sys.modules.update(ours)
+        raise
+
+
 def _put(torch: Any, names: dict[str, Any]) -> None:
     r"""See Note [Loading into a PyTorch without XPU]."""
-    from . import _unsupported
-    from ._built_for import SYCL
-
     for name, value in names.items():
         # What prints or pickles a class looks for it there.
         if isinstance(value, type) and value.__module__ != "torch._C":
             value.__module__ = "torch._C"
         setattr(torch._C, name, value)
-    torch._C._StaticXpuLauncher = _unsupported.StaticXpuLauncher
-    torch._C._aoti.AOTIModelContainerRunnerXpu = (
-        _unsupported.AOTIModelContainerRunnerXpu
-    )
+    torch._C._StaticXpuLauncher = StaticXpuLauncher
+    torch._C._aoti.AOTIModelContainerRunnerXpu = AOTIModelContainerRunnerXpu
     torch._C._dynamo.guards._empty_strided_xpu = _empty_strided_xpu
     torch._C._has_xpu = True
     torch.version.xpu = SYCL

@@ -6,6 +6,7 @@ that it calls then, so a finder looks at the names of imported modules.
 """
 
 import sys
+import warnings
 from typing import Any, Optional, Sequence
 
 import torch
@@ -24,7 +25,15 @@ class _Finder:
         # Whatever compiles with inductor imports this module first.
         if name == "torch._inductor.compile_fx" and cls in sys.meta_path:
             sys.meta_path.remove(cls)
-            from . import _inductor  # noqa: F401
+            try:
+                from . import _inductor  # noqa: F401
+            except Exception as error:  # the CPU's code needs inductor too
+                warnings.warn(
+                    "torch.compile does not know XPU: torch_xpu_runtime._inductor was "
+                    f"not loaded ({type(error).__name__}: {error}). Install the wheel "
+                    "of torch_xpu_runtime again.",
+                    stacklevel=2,
+                )
 
 
 def _attention_of_fake_tensors(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
 project(torch_xpu_runtime CXX)
-set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../../torch/lib:$ORIGIN/../../../..")
+set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../../torch/lib")
 execute_process(COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.__version__)"
   OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT version)
@@ -87,6 +87,16 @@ def packed(folder: Path, name: str, version: str, code: str = "") -> None:
             "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr(f"{info}/RECORD", "")
+
+
+def index(folder: Path, packages: Path, *names: str) -> str:
+    """An index for pip that has some of the packages; its address."""
+    for name in names:
+        (wheel,) = packages.glob(f"{name}-*.whl")
+        link = f'<a href="{wheel.as_uri()}">{wheel.name}</a>'
+        write(folder, {f"{name.replace('_', '-')}/index.html": link})
+    folder.mkdir(exist_ok=True)
+    return folder.as_uri()
 
 
 def environment(folder: Path, version: str) -> Path:
@@ -207,6 +217,8 @@ def test_the_wheel(project: Project, tmp_path: Path) -> None:
     assert "Requires-Dist: torch>=2.13,<2.14\n" in metadata
     assert "Requires-Dist: intel-sycl-rt>=2026.2.0,<2027\n" in metadata
     assert "License-Expression: BSD-3-Clause\n" in metadata
+    assert "Project-URL: API, https://example.org/api\n" in metadata
+    assert f"Classifier: Programming Language :: Python :: 3.{sys.version_info[1]}\n" in metadata
     assert licence == b"the licence\n"
     # as a person installs it: torch finds it
     target = tmp_path / "installed"
@@ -223,17 +235,45 @@ def test_the_wheel(project: Project, tmp_path: Path) -> None:
     assert done.stdout == f"0 {target}/torch_xpu_runtime\n"
 
 
+def test_the_same_input_makes_the_same_wheel(project: Project, tmp_path: Path) -> None:
+    """In another folder, at another time, with another umask."""
+    made = []
+    for name, umask in (("one", 0o022), ("two", 0o077)):
+        home = tmp_path / name
+        given = env(tmp_path) | {"XPU_STACK_HOME": str(home)}
+        before = os.umask(umask)
+        try:
+            project.ok("extension", "--base", "v2.13", source=False, env=given)
+        finally:
+            os.umask(before)
+        (wheel,) = home.glob("wheels/*.whl")
+        made.append((wheel.name, wheel.read_bytes()))
+        with zipfile.ZipFile(wheel) as archive:
+            infos = archive.infolist()
+        assert {info.date_time for info in infos} == {(1980, 1, 1, 0, 0, 0)}
+        for file in project.folder.rglob("*.py"):
+            os.utime(file)
+    assert made[0] == made[1]
+
+
 def test_the_tools_own_environment_and_an_empty_one(project: Project, tmp_path: Path) -> None:
-    """Without TORCH, and with the packages in a folder in place of an index."""
+    """Without TORCH, and with a torch that the base's index alone has."""
     (project.folder / "patches/v2.13/payload/torch_xpu_py/stream/test/test_runtime.py").unlink()
     packages = tmp_path / "packages"
     for name in ("intel_sycl_rt", "intel_opencl_rt"):
         packed(packages, name, "2026.2.0")
-    given = env(tmp_path) | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(packages), "TORCH": ""}
+    packed(packages, "torch", "2.13.0", TORCH.format(version="2.13.0"))
+    own = index(tmp_path / "own", packages, "intel_sycl_rt", "intel_opencl_rt")
+    theirs = index(tmp_path / "theirs", packages)
+    base = WHEEL_BASE.replace("file:///nowhere", theirs)
+    write(project.folder, {"patches/v2.13/base.yaml": base})
+    given = env(tmp_path) | {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": own}
+    given |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "TORCH": ""}
     ended = project.run("build", "--base", "v2.13", source=False, env=given)
     assert "error: torch==2.13.0 could not be installed." in ended.err
+    assert f"why: pip ended with 1; {theirs} was asked too" in ended.err
     assert "next: make build TORCH=<an environment that has it> BASE=v2.13" in ended.err
-    packed(packages, "torch", "2.13.0", TORCH.format(version="2.13.0"))
+    index(tmp_path / "theirs", packages, "torch")
     ended = project.run("test-extension", "--base", "v2.13", source=False, env=given)
     assert "next: make extension BASE=v2.13" in ended.err
     said = project.ok("extension", "--base", "v2.13", source=False, env=given)

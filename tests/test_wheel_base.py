@@ -15,10 +15,12 @@ package:
   name: torch
   from: "2.13"
   below: "2.16"
+  index: file:///nowhere
   install: [torch==2.13.0]
   extension: torch_xpu_runtime
   version: "0.1"
   summary: A runtime
+  urls: {API: "https://example.org/api"}
   entry_points: {torch.backends: {torch_xpu_runtime: "torch_xpu_runtime:autoload"}}
 without:
   - aten_xpu/device/aten

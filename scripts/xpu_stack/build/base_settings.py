@@ -88,10 +88,12 @@ class Package:
     name: str
     lowest: str  # minor versions, from this to below the other
     below: str
+    index: str  # has the package where those that pip is configured for do not
     install: tuple[str, ...]  # pins for an environment of the tool's own, the package first
     extension: str
     version: str  # of the extension
     summary: str
+    urls: dict[str, str]  # label -> address
     entry_points: dict[str, dict[str, str]]  # group -> name -> object
 
     @property
@@ -108,17 +110,19 @@ class Package:
         node = base.package
         if node is None:
             return None
-        texts = {"name", "from", "below", "extension", "version", "summary"}
-        node.fields({*texts, "install", "entry_points"})
+        texts = {"name", "from", "below", "index", "extension", "version", "summary"}
+        node.fields({*texts, "install", "urls", "entry_points"})
         points = node["entry_points"]
         return cls(
             name=node["name"].text(),
             lowest=node["from"].text(),
             below=node["below"].text(),
+            index=node["index"].text(),
             install=tuple(node["install"].texts()),
             extension=node["extension"].text(),
             version=node["version"].text(),
             summary=node["summary"].text(),
+            urls=node["urls"].text_map(),
             entry_points={group: points[group].text_map() for group in points.value},
         )
 

@@ -110,11 +110,12 @@ def _install(layout: Layout, package: Package) -> None:
     python = environment / "bin" / "python"
     if not python.exists():
         bootstrap.make(environment, layout.logs / "bootstrap.log")
-    code = packages.pip(python, f"installing {package.pin}", *package.install)
+    code = packages.pip(python, f"installing {package.pin}", *package.install, index=package.index)
     if code:
         raise ToolError(
             f"{package.pin} could not be installed.",
-            why=f"pip ended with {code}",
+            why=f"pip ended with {code}; {package.index} "
+            "was asked too if pip's own indexes have no such version",
             next="make build TORCH=<an environment that has it>",
             code=ExitCode.MISSING,
         )

@@ -60,16 +60,29 @@ def need_beside(python: Path, name: str, folder: Path) -> bool:
     return True
 
 
-def pip(python: Path | str, what: str, *words: str) -> int:
-    """Has pip install packages for a Python, which need not have pip itself; its exit code."""
+NO_SUCH_VERSION = "No matching distribution found"  # as pip says it
+
+
+def pip(python: Path | str, what: str, *words: str, index: str | None = None) -> int:
+    """Has pip install packages for a Python, which need not have pip itself; its exit code.
+
+    index: is asked too if those that pip is configured for have no such version.
+    """
     command = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    missing = False
     with progress(None, what) as bar:
 
         def line(text: str) -> None:
+            nonlocal missing
+            missing = missing or NO_SUCH_VERSION in text
             if text.startswith(("Collecting", "Downloading", "Installing")):
                 bar.step(f"pip: {text.split('(')[0].strip()[:60]}")
 
-        return shell.follow([*command, "--disable-pip-version-check", "--no-input", *words], line)
+        command += ["--disable-pip-version-check", "--no-input", *words]
+        code = shell.follow(command, line)
+        if code and missing and index:
+            code = shell.follow([*command, "--extra-index-url", index], line)
+        return code
 
 
 # -- the distribution's packages ---------------------------------------------------

@@ -47,9 +47,12 @@ class Environment:
         command = [*unset, *kept, *told, str(self.python), *words]
         return shell.run(command, cwd=self.folder, check=False)
 
-    def pip(self, *words: str) -> None:
-        """Runs its pip."""
-        result = self.run("-m", "pip", "--disable-pip-version-check", *words)
+    def pip(self, *words: str, index: str | None = None) -> None:
+        """Runs its pip. index: as packages.pip takes it."""
+        command = ("-m", "pip", "--disable-pip-version-check", *words)
+        result = self.run(*command)
+        if result.code and index and packages.NO_SUCH_VERSION in result.complaint:
+            result = self.run(*command, "--extra-index-url", index)
         if result.code:
             told = result.complaint or result.text
             raise ToolError(

@@ -5,6 +5,7 @@ ABI from one to the next. The SYCL runtime comes from its own packages, and what
 is found beside the wheel's libraries is found relative to them.
 """
 
+import os
 import platform
 import shutil
 from pathlib import Path
@@ -17,6 +18,16 @@ from xpu_stack.core.checkout.applying import Workspace
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.wheel import carry, finish, identity, making, packing, setuppy
 
+# The same input makes the same bytes on every day: this is the first one that zip knows.
+_EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
+_CLASSIFIERS = (
+    "Development Status :: 4 - Beta",
+    "Intended Audience :: Developers",
+    "Intended Audience :: Science/Research",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: C++",
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+)
 _LICENCE = "BSD-3-Clause"  # as SPDX names what LICENSE is
 _OF_TORCH = ("libc10.so", "libtorch*.so")
 
@@ -39,8 +50,16 @@ def wheel(work: Workspace, package: Package, torch: Torch) -> Path | None:
 
 
 def make(this: Build) -> Path:
-    """Packs what is built."""
+    """Packs what is built: sorted, with fixed times and modes."""
     packages.need_python("wheel")
+    before = os.umask(0o022)
+    try:
+        return _make(this)
+    finally:
+        os.umask(before)
+
+
+def _make(this: Build) -> Path:
     package = Package.of(this.work.base)
     assert package is not None
     assert this.torch is not None
@@ -52,11 +71,12 @@ def make(this: Build) -> Path:
     )
     _write(info, this.work, package, this.torch)
     with progress(None, "packing the wheel"):
-        finish.run_wheel("pack", "--dest-dir", folder, site)
+        finish.run_wheel("pack", "--dest-dir", folder, site, env=_EPOCH)
     (packed,) = folder.glob("*.whl")
     # It carries nothing: torch and SYCL are beside it. But its tag then says which
     # systems have a C library that is new enough.
-    made = carry.repair(packed, folder / "tagged", this.env, (*_OF_TORCH, *carry.RUNTIME))
+    elsewhere = (*_OF_TORCH, *carry.RUNTIME)
+    made = carry.repair(packed, folder / "tagged", this.env | _EPOCH, elsewhere)
     target = making.wheels(this.work) / made.name
     target.parent.mkdir(parents=True, exist_ok=True)
     made.replace(target)
@@ -79,9 +99,15 @@ def _write(info: Path, work: Workspace, package: Package, torch: Torch) -> None:
         f"License-Expression: {_LICENCE}",
         "License-File: LICENSE",
         f"Requires-Python: =={python}.*",
+        *(f"Classifier: {one}" for one in _CLASSIFIERS),
+        f"Classifier: Programming Language :: Python :: {python}",
+        *(f"Project-URL: {label}, {address}" for label, address in package.urls.items()),
         *(f"Requires-Dist: {one}" for one in needed),
+        "Description-Content-Type: text/markdown",
         "",
-        f"Compiled for torch {torch.version} and Python {python}.",
+        f"{package.summary}. It was compiled for torch {torch.version} and Python {python}.",
+        "",
+        f"    pip install --extra-index-url {package.index} {package.pin} <this wheel>",
     ]
     (info / "METADATA").write_text("".join(f"{line}\n" for line in lines))
     (info / "WHEEL").write_text(

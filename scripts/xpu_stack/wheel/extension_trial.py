@@ -5,6 +5,7 @@ must find the device, and leave the extension out where it is told to; and the
 stages' Python tests and the examples run on what is installed.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
     pin = f"{package.name}=={torch.version}"
     with progress(None, f"installing {pin} and the wheel in an empty environment"):
         this.make(torch.python)
-        this.pip("install", pin, *package.install[1:], str(wheel))
+        this.pip("install", pin, *package.install[1:], str(wheel), index=package.index)
     this.pip("check")
     say(f"installed beside {pin} with pip alone; pip check is clean")
 
@@ -88,10 +89,11 @@ def _last(result: shell.Result) -> str:
 
 
 def _wrong_ways(this: Trial, package: Package) -> Iterator[str]:
-    """Libraries are looked for in the environment, wherever that is."""
+    """Libraries are looked for in site-packages alone: what is above may be of anyone."""
     for library in carry.binaries(this.site / package.extension):
         for way in carry.ways(library):
-            if not way.startswith("$ORIGIN"):
+            folder = Path(os.path.normpath(way.replace("$ORIGIN", str(library.parent))))
+            if not folder.is_relative_to(this.site):
                 yield f"{library.relative_to(this.site)} looks for libraries in {way}"
 
 

@@ -44,9 +44,9 @@ def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[st
     return made
 
 
-def run_wheel(*words: str | Path) -> None:
+def run_wheel(*words: str | Path, env: dict[str, str] | None = None) -> None:
     """Runs the tool that unpacks and packs wheels."""
-    result = shell.run([sys.executable, "-m", "wheel", *words], check=False)
+    result = shell.run([sys.executable, "-m", "wheel", *words], env=env, check=False)
     if result.code:
         raise ToolError(
             "The wheel could not be packed.",

@@ -201,3 +201,14 @@ def test_the_example_of_an_extension() -> None:
     for name, language in (("fill.cpp", "cpp"), ("setup.py", "python")):
         text = (tests / "example" / name).read_text()
         assert f"```{language}\n{text}```" in shown
+
+
+def test_the_operators_that_are_missing_are_those_that_the_test_of_torch_finds() -> None:
+    text = page("tensors.md")
+    table = text.partition("raise `NotImplementedError`:")[2].partition("|---|---|\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = [name for row in rows for name in re.findall(r"`(\S+)`", row.partition(";")[0])]
+    (test,) = (ROOT / "patches").rglob("test_xpu_gpu_ops.py")
+    missing = test.read_text().partition('MISSING = """')[2].partition('"""')[0].split()
+    assert missing
+    assert sorted(listed) == sorted(missing)

@@ -88,6 +88,46 @@ class TestSpecialOps(TestCase):
                     [p.grad for p in on_cpu.parameters()],
                 )
 
+    def test_statistics_of_batches(self):
+        # The operators of SyncBatchNorm, of a batch in two parts.
+        torch.manual_seed(0)
+        x, grad = torch.randn(2, 6, 4, 5, device="xpu", dtype=torch.float64)
+        weight, bias = torch.randn(2, 4, device="xpu", dtype=torch.float64)
+        parts = x.split([4, 2])
+        stats = [torch.batch_norm_stats(part, 1e-5) for part in parts]
+        means, invstds = (torch.stack(each) for each in zip(*stats))
+        counts = torch.tensor([20.0, 10.0], device="xpu", dtype=torch.float64)
+        running = [torch.zeros_like(bias), torch.ones_like(bias)]
+        mean, invstd = torch.batch_norm_gather_stats_with_counts(
+            x, means, invstds, *running, 0.1, 1e-5, counts
+        )
+        norm = torch.nn.BatchNorm1d(4, dtype=torch.float64)
+        norm.load_state_dict(
+            {**norm.state_dict(), "weight": weight.cpu(), "bias": bias.cpu()}
+        )
+        on_cpu = x.cpu().requires_grad_()
+        expected = norm(on_cpu)
+        expected.backward(grad.cpu())
+        self.assertEqual(running[0].cpu(), norm.running_mean)
+        self.assertEqual(running[1].cpu(), norm.running_var)
+        result = torch.batch_norm_elemt(x, weight, bias, mean, invstd, 1e-5)
+        self.assertEqual(result.cpu(), expected)
+        out = torch.empty(0, device="xpu", dtype=torch.float64)
+        torch.batch_norm_elemt(x, weight, bias, mean, invstd, 1e-5, out=out)
+        self.assertEqual(out, result)
+        sums = torch.batch_norm_backward_reduce(grad, x, mean, invstd, weight, True, True, True)
+        self.assertEqual(sums[2].cpu(), norm.weight.grad)
+        self.assertEqual(sums[3].cpu(), norm.bias.grad)
+        found = torch.batch_norm_backward_elemt(
+            grad, x, mean, invstd, weight, *sums[:2], counts.int()
+        )
+        self.assertEqual(found.cpu(), on_cpu.grad)
+        # Parts of one size.
+        halves = [torch.batch_norm_stats(part, 1e-5) for part in x.split([3, 3])]
+        means, invstds = (torch.stack(each) for each in zip(*halves))
+        again = torch.batch_norm_gather_stats(x, means, invstds, None, None, 0.1, 1e-5, 15)
+        self.assertEqual(again, (mean, invstd))
+
     def test_attention(self):
         torch.manual_seed(0)
         layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)

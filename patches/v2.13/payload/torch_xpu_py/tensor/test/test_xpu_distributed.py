@@ -8,6 +8,7 @@ that are named check_... run in both processes of a pair.
 import contextlib
 import copy
 import gc
+import itertools
 import multiprocessing
 import os
 import threading
@@ -529,6 +530,52 @@ def check_ddp_with_a_hook():
     train(model, torch.optim.SGD(model.parameters(), 0.1), mine(x), mine(y))
     for found, expected in zip(model.parameters(), trained_alone().parameters()):
         assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def check_sync_batch_norm():
+    parts = {
+        "halves": [3, 3],
+        "different sizes": [5, 1],
+        "nothing for one": [6, 0],
+    }
+    # A float16 input is compared with what float32 gives for its values.
+    for (name, sizes), dtype, affine, momentum in itertools.product(
+        parts.items(), (torch.float32, torch.float64, torch.float16), (True, False), (0.1, None)
+    ):
+        if dtype == torch.float16 and 0 in sizes:
+            continue  # PyTorch gathers float16 from one and float32 from the other
+        torch.manual_seed(0)
+        inputs, grads = torch.randn(2, 6, 4, 5, 2).to(dtype)
+        accurate = dtype if dtype == torch.float64 else torch.float32
+        one = nn.BatchNorm2d(4, affine=affine, momentum=momentum, dtype=accurate)
+        if affine:
+            nn.init.normal_(one.weight)
+            nn.init.normal_(one.bias)
+        two = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(one)).to("xpu")
+        rank = dist.get_rank()
+        tolerance = {"rtol": 0, "atol": 0.02} if dtype == torch.float16 else {}
+        for _ in range(2):
+            whole = inputs.to(accurate).clone().requires_grad_()
+            expected = one(whole)
+            expected.backward(grads.to(accurate))
+            part = inputs.split(sizes)[rank].to("xpu").requires_grad_()
+            found = two(part)
+            assert found.dtype == dtype
+            found.backward(grads.split(sizes)[rank].to("xpu"))
+            for x, y in ((found, expected), (part.grad, whole.grad)):
+                if x is None:
+                    assert sizes[rank] == 0
+                    continue
+                assert_close(x.cpu().to(accurate), y.detach().split(sizes)[rank], **tolerance)
+            for x, y in zip(two.parameters(), one.parameters()):
+                grad = torch.zeros_like(x) if x.grad is None else x.grad
+                dist.all_reduce(grad)
+                assert_close(grad.cpu(), y.grad, **tolerance)
+            for x, y in zip(two.buffers(), one.buffers()):
+                assert_close(x.cpu(), y, **tolerance)
+            if affine:
+                one.zero_grad()
+                two.zero_grad()
 
 
 def check_fully_shard():

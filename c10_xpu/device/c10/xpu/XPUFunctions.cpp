@@ -34,7 +34,7 @@ int gCount = 0;
 auto& gNoDevice = *new std::string; // why there is none, if so
 
 std::recursive_mutex gMutex; // while the devices are enumerated
-std::string gMapping; // under gMutex; empty until it is chosen
+auto& gMapping = *new std::string; // under gMutex; empty until it is chosen
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::L_DISABLED};
 

@@ -46,7 +46,8 @@ const c10::xpu::DeviceProp* getDeviceProperties(DeviceIndex device) {
 
 int32_t getGlobalIdxFromDevice(DeviceIndex device) {
   c10::xpu::check_device_index(device);
-  static const std::vector<int32_t> indices = findGlobalIndices();
+  // Never destroyed: other threads may ask while the process exits.
+  static const auto& indices = *new std::vector<int32_t>(findGlobalIndices());
   return indices[device];
 }
 

@@ -400,16 +400,18 @@ class TestFallback(TestCase):
         self.assertLessEqual(torch.xpu.memory_allocated(), before)
         self.assertEqual([float(each[0]) for each in kept], [2, 1, 3])
 
-    def test_it_can_warn_or_raise(self):
+    def test_variables(self):
         program = "import torch; torch.zeros(2, device='xpu').cos(); print('done')"
-        for mode, words, code in (
-            ("warn", "aten::cos", 0),
-            ("error", "has no kernel for XPU", 1),
-            ("wrong", "must be 'warn' or 'error'", 1),
+        for name, mode, words, code in (
+            ("TORCH_XPU_FALLBACK", "warn", "aten::cos", 0),
+            ("TORCH_XPU_FALLBACK", "error", "has no kernel for XPU", 1),
+            ("TORCH_XPU_FALLBACK", "wrong", "must be 'warn' or 'error'", 1),
+            ("TORCH_XPU_HOST_MEMORY", "1", "done", 0),
+            ("TORCH_XPU_HOST_MEMORY", "zzz", "must be '0' or '1'", 1),
         ):
             result = subprocess.run(
                 [sys.executable, "-P", "-c", program],
-                env={**os.environ, "TORCH_XPU_FALLBACK": mode},
+                env={**os.environ, name: mode},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

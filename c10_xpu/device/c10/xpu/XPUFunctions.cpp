@@ -1,5 +1,6 @@
 #include <c10/xpu/XPUFunctions.h>
 
+#include <c10/util/ScopeExit.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/impl/XPUInternal.h>
 
@@ -7,6 +8,7 @@
 #include <sycl/queue.hpp>
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -164,6 +166,17 @@ int countDevices() {
 }
 
 sycl::context makeContext(const Devices& devices) {
+  // With the first context Intel's OpenCL runtime has LLVM install handlers for
+  // most signals: SIGUSR1 would be swallowed.
+  struct sigaction handlers[32] {};
+  for (int i = 1; i < 32; ++i) {
+    sigaction(i, nullptr, &handlers[i]);
+  }
+  const auto restore = c10::make_scope_exit([&] {
+    for (int i = 1; i < 32; ++i) {
+      sigaction(i, &handlers[i], nullptr);
+    }
+  });
   const auto shared = sycl::queue(devices.front()).get_context();
   // With SYCL_ENABLE_DEFAULT_CONTEXTS=0 it has only this device.
   return shared.get_devices().size() < devices.size()

@@ -225,7 +225,13 @@ Tensor newSparse(
 bool isHostMemory(DeviceIndex device) {
   static const bool allowed = [] {
     const char* const value = std::getenv("TORCH_XPU_HOST_MEMORY");
-    return !value || std::string(value) != "0";
+    const std::string text = value ? value : "";
+    TORCH_CHECK(
+        text.empty() || text == "0" || text == "1",
+        "TORCH_XPU_HOST_MEMORY is '",
+        text,
+        "': it must be '0' or '1', or not be set");
+    return text != "0";
   }();
   return allowed &&
       c10::xpu::get_device_properties(device).device_type ==

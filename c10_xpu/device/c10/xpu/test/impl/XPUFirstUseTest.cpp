@@ -1,6 +1,8 @@
 #include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -127,6 +129,24 @@ TEST_F(XPUFirstUseTest, LoadingTheLibraryStartsNoRuntime) {
     device_count();
     return std::string(
         isLoaded("libur_adapter") ? "" : "no adapter after the first use");
+  });
+}
+
+TEST_F(XPUFirstUseTest, SignalsKeepTheirHandlers) {
+  passes({kCPU, kOne}, [] {
+    signal(SIGUSR1, [](int) {});
+    const auto handlers = [] {
+      std::vector<void (*)(int)> all;
+      for (int number = 1; number < 32; ++number) {
+        struct sigaction now {};
+        sigaction(number, nullptr, &now);
+        all.push_back(now.sa_handler);
+      }
+      return all;
+    };
+    const auto before = handlers();
+    get_device_context();
+    return std::string(handlers() == before ? "" : "a handler has changed");
   });
 }
 

@@ -322,6 +322,69 @@ class TestFallback(TestCase):
             one.join()
         self.assertEqual(x.cpu(), torch.full((8, 2), 300.0))
 
+    def test_arguments_that_are_written_without_a_mark(self):
+        """Schemas do not say that running statistics are written, for one."""
+        torch.manual_seed(0)
+        for module, shape in (
+            (torch.nn.BatchNorm1d(3), (4, 3)),
+            (torch.nn.BatchNorm2d(3), (4, 3, 2, 2)),
+            (torch.nn.InstanceNorm1d(3, track_running_stats=True), (4, 3, 5)),
+        ):
+            on_xpu = copy.deepcopy(module).to("xpu")
+            for training in (True, True, False):
+                x = torch.randn(shape) + 2
+                module.train(training)
+                on_xpu.train(training)
+                self.assertEqual(on_xpu(x.to("xpu")).cpu(), module(x))
+            found = {name: one.cpu() for name, one in on_xpu.state_dict().items()}
+            self.assertEqual(found, dict(module.state_dict()))
+
+        def running_statistics(x):
+            mean, variance = x.new_zeros(3), x.new_ones(3)
+            torch.batch_norm_update_stats(x, mean, variance, 0.5)
+            return torch.stack([mean, variance])
+
+        self.assertEqual(*on_cpu_and_xpu(running_statistics, torch.randn(4, 3)))
+        x = -torch.ones(5, device="xpu")
+        noise = torch.zeros(5, device="xpu")
+        result = torch._C._nn.rrelu_with_noise(x, noise, 0.1, 0.3, True)
+        self.assertEqual(result.cpu(), -noise.cpu())
+
+    @unittest.skipIf(
+        not hasattr(torch.library.Library, "_destroy"),
+        "PyTorch 1.13 removes an operator only when its library is collected",
+    )
+    def test_an_operator_is_defined_again(self):
+        def on_cpu(*arguments):
+            for one in arguments:
+                self.assertTrue(isinstance(one, int) or one.device.type == "cpu")
+            return arguments
+
+        x, y = (torch.full((2,), value, device="xpu") for value in (1.0, 2.0))
+
+        def add(*arguments):
+            return sum(on_cpu(*arguments))
+
+        def increase(number, tensor):
+            on_cpu(number, tensor)[1].add_(number)
+
+        for _ in range(3):
+            for schema, kernel, arguments, expected in (
+                ("(Tensor x) -> Tensor", add, (x,), 1.0),
+                ("(Tensor x, Tensor y, Tensor z) -> Tensor", add, (x, y, y), 5.0),
+                ("(int n, Tensor(a!) x) -> ()", increase, (3, y.clone()), 5.0),
+                ("(Tensor x, int n) -> Tensor", add, (y, 2), 4.0),
+            ):
+                library = torch.library.Library("xpu_again", "DEF")
+                try:
+                    library.define("run" + schema)
+                    library.impl("run", kernel, "CPU")
+                    result = torch.ops.xpu_again.run(*arguments)
+                finally:
+                    library._destroy()
+                result = arguments[-1] if result is None else result
+                self.assertEqual(result.cpu(), torch.full((2,), expected))
+
     def test_the_storage_of_an_argument_is_kept(self):
         x = torch.ones(3, device="xpu")
         address, version = x.data_ptr(), x._version

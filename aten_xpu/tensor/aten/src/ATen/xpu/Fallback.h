@@ -28,6 +28,12 @@ namespace at::xpu {
 /// Runs the CPU's kernel of the operator with the arguments on the stack.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+/// The same for tensors that are not dense: it dispatches once more, since the
+/// CPU's kernel depends on which of the arguments are dense.
+void dispatchingFallback(
+    const c10::OperatorHandle& op,
+    torch::jit::Stack* stack);
+
 /// What fell back since the start of the process or the last reset.
 struct FallbackCount {
   std::string name; // of the operator, such as aten::add.out

@@ -172,7 +172,8 @@ Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
   return tensor;
 }
 
-/// Makes the tensor one of the device, with its memory. Nothing else has them.
+/// Moves a tensor of the CPU and its storage to the device. No other tensor may
+/// share the storage.
 void moveToDevice(const Tensor& tensor, DeviceIndex device) {
   auto storage = tensor.storage();
   auto* bytes = storage.unsafeGetStorageImpl();

@@ -2,7 +2,7 @@
 """PyTorch's own samples of operators, modules and optimizers, on XPU and on the CPU.
 
 What a sample does on the CPU it has to do on XPU: the same values, shapes, strides,
-views, gradients and errors, but for types that a kernel of the CPU lacks. The samples are
+views, gradients and errors, and the same arguments afterwards, but for types that a kernel of the CPU lacks. The samples are
 PyTorch's OpInfo, ModuleInfo and OptimizerInfo. A test is a scenario, an entry of these and
 a dtype:
 
@@ -144,10 +144,12 @@ class Gradients(tuple):
 
 
 def forward(op, sample, device):
-    """The results, and the gradients of what requires them."""
+    """The results, the gradients of what requires them, and the arguments afterwards."""
     given, args, kwargs = placed(op, sample, device)
     result = op(given, *args, **kwargs)
     yield result
+    if op.name not in TENSORS_ON_CPU:
+        yield tensors_of((given, args, kwargs))
     yield from gradients(
         sample.output_process_fn_grad(result),
         leaves_of(given, args, kwargs),
@@ -308,6 +310,7 @@ def module(info, sample, device):
         second=info.supports_gradgrad,
     )
     yield dict(made.state_dict())
+    yield tensors_of((args, kwargs))
 
 
 def optimizer(info, sample, device):

@@ -24,6 +24,7 @@ from torch._dynamo.device_interface import (
 )
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.export.passes import move_to_device_pass
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -499,6 +500,28 @@ class TestInductor(CompiledCase):
             torch._inductor.aot_compile(on_xpu.module(), (x.to("xpu"),))
         moved = move_to_device_pass(on_xpu, "cpu")
         self.assertEqual(moved.module()(x), found.cpu(), atol=1e-4, rtol=1e-4)
+
+    @unittest.skipIf(not torch.cpu._is_avx2_supported(), "its template needs AVX2")
+    def test_flex_attention(self):
+        """On XPU, and on the CPU, where PyTorch refuses it beside XPU."""
+        compiled = torch.compile(flex_attention, fullgraph=True)
+        for device in ("cpu", "xpu"):
+            query = torch.randn(1, 2, 128, 16, device=device)
+            mask = create_block_mask(
+                lambda b, h, q, k: q >= k, 1, 1, 128, 128, device=device
+            )
+
+            def run(function):
+                return function(
+                    *(query, query, query),
+                    score_mod=lambda score, b, h, q, k: score + (q - k) * 0.1,
+                    block_mask=mask,
+                )
+
+            self.assertEqual(run(compiled), run(flex_attention), atol=1e-4, rtol=1e-4)
+        query.requires_grad_()
+        with self.assertRaisesRegex(Exception, "compiled for inference.*torch.no_grad"):
+            compiled(query, query, query)
 
     def test_waits_for_the_stream(self):
         """The kernel reads what a long copy on the stream writes."""

@@ -17,6 +17,8 @@ Public is ``register_backend_for_device``. Private to PyTorch, and used here alo
   ``GPU_TYPES`` sets neither device nor stream.
 - The lowerings of ``argmax`` and ``argmin`` over several dimensions: what gives the index
   in another memory layout than the contiguous is for "cpu" and Triton alone.
+- The lowering of ``flex_attention``: the CPU's is for "cpu" alone, and refuses also that
+  where ``torch.xpu.is_available()``.
 - When ``CppScheduling`` flushes, and whether a graph has nodes on several streams.
 - The method of ``PythonWrapperCodegen`` that writes the calls of kernels. It knows
   "xpu" as a device with Triton.
@@ -26,6 +28,8 @@ Public is ``register_backend_for_device``. Private to PyTorch, and used here alo
 """
 
 import functools
+import operator
+import os
 from typing import Any, Callable
 
 import torch
@@ -37,6 +41,7 @@ from torch._inductor.codegen.wrapper import (
     PythonWrapperCodegen,
     SubgraphPythonWrapperCodegen,
 )
+from torch._inductor.kernel.flex import flex_cpu
 from torch._inductor.lowering import lowerings
 from torch._inductor.utils import device_need_guard, GPU_TYPES
 from torch._inductor.virtualized import V
@@ -225,6 +230,32 @@ def _of_contiguous(lowering: Callable[..., Any]) -> Callable[..., Any]:
     return lower
 
 
+def _has_flex_attention() -> bool:
+    return torch.cpu._is_avx2_supported() and os.getenv("ATEN_CPU_CAPABILITY") != "default"
+
+
+def _on_host(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    r"""The lowering of ``flex_attention``, which takes the C++ template for XPU too."""
+
+    @functools.wraps(lowering)
+    def lower(query: Any, *args: Any) -> Any:
+        if query.get_device().type != "xpu":
+            return lowering(query, *args)
+        for user in V.graph.current_node.users:
+            if user.target is not operator.getitem or user.args[1] != 0:
+                raise NotImplementedError(
+                    "flex_attention for XPU is compiled for inference, and returns no "
+                    "logsumexp and no maximum, as for the CPU. Call it under "
+                    "torch.no_grad(), or without torch.compile"
+                )
+        *others, options, of_score, of_mask = args
+        # On devices other than the CPU this is True wherever gradients may be wanted.
+        options = {**options, "OUTPUT_LOGSUMEXP": False}
+        return flex_cpu.lower_cpu(query, *others, options, of_score, of_mask)
+
+    return lower
+
+
 def _is_compiled_for_host(node: scheduler.BaseSchedulerNode) -> bool:
     device = node.get_device()
     return device is not None and device.type in ("cpu", "xpu")
@@ -240,4 +271,7 @@ scheduler.BaseSchedulerNode.is_cpu = _is_compiled_for_host  # type: ignore[metho
 config.xpu_backend = "cpp"  # type: ignore[assignment]
 for _operator in (torch.ops.aten.argmax.default, torch.ops.aten.argmin.default):
     lowerings[_operator] = _of_contiguous(lowerings[_operator])
+_operator = torch.ops.higher_order.flex_attention
+lowerings[_operator] = _on_host(lowerings[_operator])
+flex_cpu.check_cpu_supported = _has_flex_attention
 register_backend_for_device("xpu", _Scheduling, _GraphWrapper, _CppWrapper)

@@ -12,9 +12,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -211,6 +213,35 @@ std::vector<DeviceProp> queryProperties(const Devices& devices) {
   return all;
 }
 
+/// The number behind a word of a file, or at its beginning without a word.
+optional<size_t> numberIn(const char* path, const std::string& word = "") {
+  std::ifstream file(path);
+  std::string found;
+  while (!word.empty() && found != word && file >> found) {
+  }
+  size_t number = 0;
+  return file >> number ? optional<size_t>(number) : nullopt;
+}
+
+/// What this process can have without swapping, also in a container.
+optional<size_t> availableHostMemory() {
+  auto available = numberIn("/proc/meminfo", "MemAvailable:");
+  if (!available) {
+    return nullopt;
+  }
+  *available *= 1024;
+  const auto limit = numberIn("/sys/fs/cgroup/memory.max"); // or it says "max"
+  const auto used = numberIn("/sys/fs/cgroup/memory.current");
+  if (limit && used) {
+    // Of what is used, this is cached files.
+    const size_t cached =
+        numberIn("/sys/fs/cgroup/memory.stat", "inactive_file").value_or(0);
+    const size_t held = *used - std::min(*used, cached);
+    *available = std::min(*available, *limit - std::min(*limit, held));
+  }
+  return available;
+}
+
 } // namespace
 
 DeviceIndex& impl::threadDevice() noexcept {
@@ -301,6 +332,10 @@ void get_device_properties(DeviceProp* prop, DeviceIndex device) {
 optional<size_t> get_free_memory(DeviceIndex device) {
   using Free = sycl::ext::intel::info::device::free_memory;
   const auto& raw = get_raw_device(device);
+  if (get_device_properties(device).device_type ==
+      sycl::info::device_type::cpu) {
+    return availableHostMemory();
+  }
   return C10_XPU_CHECK(raw.has(sycl::aspect::ext_intel_free_memory))
       ? optional<size_t>(C10_XPU_CHECK(raw.get_info<Free>()))
       : nullopt;

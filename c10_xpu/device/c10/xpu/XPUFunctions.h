@@ -69,7 +69,7 @@ C10_XPU_API sycl::context& get_device_context();
 C10_XPU_API void get_device_properties(DeviceProp* prop, DeviceIndex device);
 C10_XPU_API const DeviceProp& get_device_properties(DeviceIndex device);
 
-/// Bytes free on the card; nullopt where SYCL does not know them.
+/// Bytes free on the card, for a CPU on the host; nullopt where not known.
 C10_XPU_API optional<size_t> get_free_memory(DeviceIndex device);
 
 /// Whether kernels and copies of `device` can use memory of `peer` directly;

@@ -160,8 +160,9 @@ def reset_accumulated_memory_stats(device: Optional[_device_t] = None) -> None:
 def mem_get_info(device: Optional[_device_t] = None) -> Tuple[int, int]:
     r"""Returns the bytes of a device that are free, and all it has.
 
-    Raises where SYCL does not tell what is free, as for the CPU device. What the
-    device has in all is ``total_memory`` of :func:`get_device_properties`.
+    Of the CPU device, what the system or the container has available. Raises
+    where SYCL does not tell what is free. What the device has in all is
+    ``total_memory`` of :func:`get_device_properties`.
 
     Args:
         device (torch.device or int or str, optional): the device; the current

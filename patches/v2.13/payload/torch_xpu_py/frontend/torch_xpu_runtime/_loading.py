@@ -131,7 +131,8 @@ def _put(torch: Any, names: dict[str, Any]) -> None:
     torch._C._aoti.AOTIModelContainerRunnerXpu = AOTIModelContainerRunnerXpu
     torch._C._dynamo.guards._empty_strided_xpu = _empty_strided_xpu
     torch._C._has_xpu = True
-    torch.version.xpu = SYCL
+    del torch.version.xpu
+    torch.version.__getattr__ = _version
     for name in ("memory", "random"):
         sys.modules.pop(f"torch.xpu.{name}", None)
     for name in ("streams", "graphs"):
@@ -147,3 +148,16 @@ def _empty_strided_xpu(size: Any, stride: Any, dtype: Any) -> Any:
     import torch
 
     return torch.empty_strided(size, stride, dtype=dtype, device="xpu")
+
+
+def _version(name: str) -> Any:
+    r"""``torch.version.xpu``, from the first device. Packages take it for a build that runs
+    kernels for Intel GPUs, so it is None on other devices. To ask for it starts SYCL, which
+    ``import torch`` must not."""
+    if name != "xpu":
+        raise AttributeError(f"module 'torch.version' has no attribute '{name}'")
+    import torch
+
+    if not torch.xpu.is_available():
+        return None
+    return SYCL if "Level-Zero" in torch.xpu.get_device_properties(0).platform_name else None

@@ -30,6 +30,14 @@ needs_device = unittest.skipIf(COUNT == 0, "there is no device")
 needs_two = unittest.skipIf(COUNT < 2, "there is one device")
 
 
+class OnXpu(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return torch.ones(2, device="xpu")
+
+
 @needs_device
 class TestMemory(TestCase):
     def test_factories(self):
@@ -620,6 +628,27 @@ class TestTensorsOfAnyDevice(TestCase):
             with self.assertRaisesRegex(RuntimeError, r"another process.*send.*tensor\.cpu\(\)"):
                 ForkingPickler.dumps(sent)
         self.assertIn(b"rebuild_tensor", bytes(ForkingPickler.dumps(x.cpu())))
+
+    def test_a_queue_gives_the_error_to_the_receiver(self):
+        queue = torch.multiprocessing.get_context("spawn").Queue()
+        queue.put({"sent": [torch.ones(2, device="xpu")]})
+        with self.assertRaisesRegex(RuntimeError, "another process"):
+            queue.get(timeout=TIMEOUT)
+        queue.put(torch.ones(2))
+        self.assertEqual(queue.get(timeout=TIMEOUT), torch.ones(2))
+        queue.close()
+        queue.join_thread()
+
+    def test_a_worker_that_returns_tensors_of_xpu(self):
+        for pin_memory in (False, True):
+            loader = torch.utils.data.DataLoader(
+                OnXpu(),
+                num_workers=1,
+                multiprocessing_context="spawn",
+                pin_memory=pin_memory,
+            )
+            with self.assertRaisesRegex(RuntimeError, "another process|thread exited"):
+                next(iter(loader))
 
     def test_legacy_types(self):
         x = torch.ones(2, device="xpu")

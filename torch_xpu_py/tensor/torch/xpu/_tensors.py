@@ -2,8 +2,9 @@ r"""What tensors on XPU have beyond other devices: operators that run on the hos
 memory in common with it; and what they do not have, memory in common with another process.
 The legacy types of tensors, which PyTorch makes for the CPU and CUDA only."""
 
+import threading
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Dict, Tuple, Union
+from typing import Any, Dict, NoReturn, Tuple, Union
 
 import torch
 from torch.multiprocessing import reductions
@@ -67,11 +68,20 @@ def _device_alias_storage(storage: Any, device: Union[int, str, torch.device] = 
 def _reduce_storage(storage: Any) -> Tuple[Any, ...]:
     r"""What ``torch.multiprocessing`` does with a storage, and an error for those of XPU."""
     if storage.device.type == "xpu":
-        raise RuntimeError(
-            "A tensor on XPU cannot be sent to another process, which cannot use its "
-            "memory; send a copy on the CPU, tensor.cpu(), and move that to XPU there"
-        )
+        # A queue of multiprocessing pickles in this thread of its own, which prints an
+        # error and drops what was put: the receiver, such as a DataLoader, would wait for
+        # ever. So it gets the error.
+        if threading.current_thread().name == "QueueFeederThread":
+            return _refuse, ()
+        _refuse()
     return reductions.reduce_storage(storage)
+
+
+def _refuse() -> NoReturn:
+    raise RuntimeError(
+        "A tensor on XPU cannot be sent to another process, which cannot use its "
+        "memory; send a copy on the CPU, tensor.cpu(), and move that to XPU there"
+    )
 
 
 ForkingPickler.register(torch.UntypedStorage, _reduce_storage)

@@ -466,3 +466,60 @@ def test_a_filter_that_fails_moves_nothing(project: Project) -> None:
     assert "The checkout could not be changed; it is as it was." in ended.err
     assert "broken" in ended.err
     assert project.snapshot() == before
+
+
+def test_what_a_hook_has_in_its_environment(project: Project) -> None:
+    git(project.folder, "init", "-q")
+    other = project.folder / ".git"
+    env = {
+        "GIT_DIR": str(other),
+        "GIT_WORK_TREE": str(project.folder),
+        "GIT_INDEX_FILE": str(other / "index"),
+        "GIT_PREFIX": "scripts/",
+        "GIT_DEFAULT_HASH": "sha256",
+    }
+    project.ok("apply", env=env)
+    assert project.log()[0] == "Add streams"
+    assert git(project.folder, "for-each-ref") == ""
+    assert not (other / "index").exists()
+
+
+def test_signatures_that_git_is_to_show(project: Project) -> None:
+    show = project.folder / "gpg"
+    show.write_text("#!/bin/sh\necho gpg: Good signature >&2\necho '[GNUPG:] GOODSIG 1 A'\n")
+    show.chmod(0o755)
+    git(project.checkout, "config", "gpg.program", str(show))
+    git(project.checkout, "config", "log.showSignature", "true")
+    head, message = git(project.checkout, "cat-file", "commit", "HEAD").split("\n\n", 1)
+    begin, end = (f"-----{word} PGP SIGNATURE-----" for word in ("BEGIN", "END"))
+    commit = project.folder / "commit"
+    commit.write_text(f"{head}\ngpgsig {begin}\n \n x\n {end}\n\n{message}")
+    id_ = git(project.checkout, "hash-object", "-w", "-t", "commit", str(commit)).strip()
+    git(project.checkout, "reset", "-q", "--hard", id_)
+    project.ok("apply")
+    project.ok("status")
+    project.ok("moves")
+    write(project.checkout, {"aten/Hooks.cpp": "int better;\n"})
+    project.ok("export")
+    project.ok("undo")
+
+
+def test_a_history_that_ends_within_the_stack(project: Project) -> None:
+    project.ok("apply")
+    clone = project.checkout.parent / "clone"
+    words = ("-c", "protocol.file.allow=always", "clone", "-q", "--depth", "1")
+    git(project.folder, *words, f"file://{project.checkout}", str(clone))
+    project.checkout = clone
+    for verb in ("status", "apply", "export"):
+        ended = project.run(verb)
+        assert ended.code == 4, ended.err
+        assert "The history of the checkout ends within the stack." in ended.err
+    git(clone, "fetch", "-q", "--unshallow")
+    assert "is already at" in project.ok("apply")
+
+
+@pytest.mark.parametrize("place", ["../elsewhere.txt", "/etc/passwd", "/etc/passwd:1"])
+def test_a_file_outside_the_checkout_is_of_no_change(project: Project, place: str) -> None:
+    ended = project.run("which", "--file", place)
+    assert ended.code == 2, ended.err
+    assert "git does not track" in ended.err

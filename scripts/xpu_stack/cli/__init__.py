@@ -93,8 +93,14 @@ def _log_name(verb: str) -> str:
     return f"{verb}-{given}" if given else verb
 
 
+# of the repository in whose hook the tool runs, or of one that is to be made
+_OF_ANOTHER = ("DIR", "WORK_TREE", "COMMON_DIR", "INDEX_FILE", "PREFIX", "DEFAULT_HASH")
+
+
 def main() -> None:
     """Runs the command line. Every way to end is one of ExitCode."""
+    for name in _OF_ANOTHER:
+        os.environ.pop(f"GIT_{name}", None)
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     verb = words[0] if words and words[0] in cli.commands else None
     log_file = None

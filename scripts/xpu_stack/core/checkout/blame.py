@@ -39,6 +39,8 @@ def _in_checkout(repository: Repository, path: str) -> str:
         full = near.parent.resolve() / near.name
         if os.path.lexists(full) and full.is_relative_to(top):
             return full.relative_to(top).as_posix()
+    if not (top / path).resolve().is_relative_to(top):
+        raise _untracked(repository, path)
     return Path(path).as_posix()
 
 
@@ -54,12 +56,16 @@ def _base(work: Workspace, there: Stack) -> str:
 
 def _refuse_untracked(repository: Repository, name: str) -> None:
     if repository.ask("ls-files", "--error-unmatch", "--", f":(literal){name}") is None:
-        raise ToolError(
-            f"git does not track {name} in the checkout.",
-            why=f"a path is looked up in {repository.folder}",
-            next=commands.git(repository.folder, "status"),
-            code=ExitCode.USAGE,
-        )
+        raise _untracked(repository, name)
+
+
+def _untracked(repository: Repository, name: str) -> ToolError:
+    return ToolError(
+        f"git does not track {name} in the checkout.",
+        why=f"a path is looked up in {repository.folder}",
+        next=commands.git(repository.folder, "status"),
+        code=ExitCode.USAGE,
+    )
 
 
 def _of_line(series: "_Series", name: str, line: int) -> str:

@@ -73,6 +73,13 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
         for commit in reversed(ours)
         if (found := trailers(commit.message))
     )
+    if ours and not ours[-1].parents:
+        raise ToolError(
+            "The history of the checkout ends within the stack.",
+            why=f"{named(ours[-1])} has no parent here, as in a clone made with --depth",
+            next=commands.git(repository.folder, "fetch", "--unshallow"),
+            code=ExitCode.MISSING,
+        )
     base = ours[-1].parents[0] if ours else head
     return Stack(base, applied, foreign, tuple(reversed(ours[:top])))
 

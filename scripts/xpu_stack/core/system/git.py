@@ -41,6 +41,7 @@ _SETTINGS = (
     "gc.auto=0",  # no background gc between our commands
     "maintenance.auto=false",
     "advice.detachedHead=false",
+    "log.showSignature=false",  # it would come before what is asked for
     "merge.conflictStyle=merge",  # one known form of conflict markers
     "merge.renames=true",
     f"core.bigFileThreshold={LARGE}",  # memory for a file and for a part of a pack is bounded

@@ -93,6 +93,7 @@ def test_edits_go_to_the_variants_and_to_the_shared_files(project: Project) -> N
     assert "v2.13 keeps" not in said
     ok(project, "undo")
     assert changed(project, before) == set()
+    git(project.checkout, "checkout", "-q", ".")  # the edits are there again
     # an edit of what an earlier change has brought is a patch of this base's own
     path = project.checkout / "c10/xpu/Device.cpp"
     path.write_text("int device;\nint wheel;\n")

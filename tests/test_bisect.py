@@ -114,9 +114,16 @@ def calc(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Project:
     write(project.checkout, {"CMakeLists.txt": CMAKE, "calc.cpp": CALC, "c10/CMakeLists.txt": ""})
     git(project.checkout, "add", ".")
     git(project.checkout, "commit", "-qm", "calc")
-    project.patch("second/comment", {"calc.cpp": ("// more", "// even more")})
-    project.patch("second/sum", {"calc.cpp": ("a + b", "b - a")})
-    project.patch("second/product", {"calc.cpp": ("  return a * b;", "  return b * a;")})
+    for name, old, new in (
+        ("comment", "// more", "// even more"),
+        ("sum", "a + b", "b - a"),
+        ("product", "  return a * b;", "  return b * a;"),
+    ):
+        project.patch(f"second/{name}", {"calc.cpp": (old, new)})
+        # the next one is made for what this one leaves
+        git(project.checkout, "apply", str(project.folder / f"patches/v1.13.1/second/{name}.patch"))
+        git(project.checkout, "commit", "-qam", name)
+    git(project.checkout, "reset", "-q", "--hard", "HEAD~3")
     # The small project needs no SYCL; the tool wants one to be there.
     (home / "sycl/lib").mkdir(parents=True)
     (home / "sycl/lib/libsycl.so").touch()
@@ -280,17 +287,17 @@ There is nothing to search: at second/product the test passes.
 
 def test_a_change_that_does_not_build_is_gone_around(calc: Project, home: Path) -> None:
     """The comment is no C++ until the last change mends it."""
-    patch = calc.folder / "patches/v1.13.1/second/comment.patch"
     calc.ok("apply", "--stage", "base", env=environment(home))
     source = calc.checkout / "calc.cpp"
+    broken = CALC.replace("// more", "even more;")
+    summed = broken.replace("a + b", "b - a")
+    mended = summed.replace("even more;", "// more")
     try:
-        patch.write_text(patch.read_text().replace("// even more", "even more;"))
-        broken = CALC.replace("// more", "even more;").replace("a + b", "b - a")
-        source.write_text(broken)
-        git(calc.checkout, "commit", "-qam", "broken")
-        source.write_text(broken.replace("even more;", "// more"))
-        calc.write_patch("second/product", git(calc.checkout, "diff", "--full-index"))
-        git(calc.checkout, "reset", "-q", "--hard", "HEAD~1")
+        for name, text in (("comment", broken), ("sum", summed), ("product", mended)):
+            source.write_text(text)
+            calc.write_patch(f"second/{name}", git(calc.checkout, "diff", "--full-index"))
+            git(calc.checkout, "commit", "-qam", name)
+        git(calc.checkout, "reset", "-q", "--hard", "HEAD~3")
         told = bisect(calc, home, "--test", "CalcTest.Sum")
     finally:
         git(calc.folder, "checkout", "-q", ".")

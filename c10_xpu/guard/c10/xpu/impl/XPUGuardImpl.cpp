@@ -5,7 +5,6 @@
 #include <c10/xpu/XPUEvent.h>
 
 namespace c10::xpu::impl {
-
 namespace {
 
 // Not inline, so that a record of an event that is there is a jump.
@@ -14,11 +13,9 @@ C10_NOINLINE XPUEvent* makeEvent(EventFlag flag) {
       flag == EventFlag::PYTORCH_DEFAULT || flag == EventFlag::BACKEND_DEFAULT,
       "An XPU event was given the event flag ",
       static_cast<int>(flag),
-      ". Allowed are EventFlag::PYTORCH_DEFAULT (",
-      static_cast<int>(EventFlag::PYTORCH_DEFAULT),
-      ") and EventFlag::BACKEND_DEFAULT (",
-      static_cast<int>(EventFlag::BACKEND_DEFAULT),
-      "); the flags of other backends have no meaning here.");
+      ". Allowed are EventFlag::PYTORCH_DEFAULT and "
+      "EventFlag::BACKEND_DEFAULT; the flags of other backends have no meaning "
+      "here.");
   return new XPUEvent(flag == EventFlag::BACKEND_DEFAULT);
 }
 
@@ -56,17 +53,6 @@ void XPUGuardImpl::warnIgnored(
   }
 }
 
-Stream XPUGuardImpl::getDefaultStream(Device d) const {
-  checkType(d.type());
-  return getDefaultXPUStream(d.index()).unwrap();
-}
-
-Stream XPUGuardImpl::getStreamFromGlobalPool(Device d, bool isHighPriority)
-    const {
-  checkType(d.type());
-  return getStreamFromPool(isHighPriority, d.index()).unwrap();
-}
-
 DeviceIndex XPUGuardImpl::deviceCount() const noexcept {
   // Autograd asks every backend before it starts, also for work on the CPU
   // alone: do not warn of a missing device here.
@@ -78,16 +64,15 @@ DeviceIndex XPUGuardImpl::deviceCount() const noexcept {
   }
 }
 
-void XPUGuardImpl::destroyEvent(void* event, const DeviceIndex /*device_index*/)
-    const noexcept {
+void XPUGuardImpl::destroyEvent(void* event, DeviceIndex) const noexcept {
   delete static_cast<XPUEvent*>(event);
 }
 
 void XPUGuardImpl::record(
     void** event,
     const Stream& stream,
-    const DeviceIndex /*device_index*/,
-    const EventFlag flag) const {
+    DeviceIndex,
+    EventFlag flag) const {
   const XPUStream xpu_stream = checkedStream(stream);
   if (C10_UNLIKELY(*event == nullptr)) {
     *event = makeEvent(flag);
@@ -103,14 +88,6 @@ void XPUGuardImpl::block(void* event, const Stream& stream) const {
 
 bool XPUGuardImpl::queryEvent(void* event) const {
   return !event || static_cast<XPUEvent*>(event)->query();
-}
-
-bool XPUGuardImpl::queryStream(const Stream& stream) const {
-  return checkedStream(stream).query();
-}
-
-void XPUGuardImpl::synchronizeStream(const Stream& stream) const {
-  checkedStream(stream).synchronize();
 }
 
 void XPUGuardImpl::recordDataPtrOnStream(

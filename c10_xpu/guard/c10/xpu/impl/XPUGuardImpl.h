@@ -27,8 +27,7 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
   // Releases of PyTorch differ in whether getStream and exchangeStream may
   // raise.
   static constexpr bool kStreamsRaise = !noexcept(
-      std::declval<const c10::impl::DeviceGuardImplInterface&>().getStream(
-          std::declval<Device>()));
+      std::declval<const XPUGuardBase&>().getStream(std::declval<Device>()));
 
   XPUGuardImpl() = default;
 
@@ -96,9 +95,16 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
     return Stream(Stream::UNSAFE, s.device(), id);
   }
 
-  Stream getDefaultStream(Device d) const override;
+  Stream getDefaultStream(Device d) const override {
+    checkType(d.type());
+    return getDefaultXPUStream(d.index()).unwrap();
+  }
+
   Stream getStreamFromGlobalPool(Device d, bool isHighPriority = false)
-      const override;
+      const override {
+    checkType(d.type());
+    return getStreamFromPool(isHighPriority, d.index()).unwrap();
+  }
 
   // 0 also where the devices cannot be enumerated; the first call that needs a
   // device raises the error.
@@ -106,18 +112,20 @@ struct C10_XPU_API XPUGuardImpl final : public XPUGuardBase {
 
   // An event is an XPUEvent on the heap, made by its first record. With the
   // flag BACKEND_DEFAULT it has timing, with PYTORCH_DEFAULT it has not.
-  void destroyEvent(void* event, const DeviceIndex device_index)
-      const noexcept override;
-  void record(
-      void** event,
-      const Stream& stream,
-      const DeviceIndex device_index,
-      const EventFlag flag) const override;
+  void destroyEvent(void* event, DeviceIndex) const noexcept override;
+  void record(void** event, const Stream& stream, DeviceIndex, EventFlag flag)
+      const override;
   void block(void* event, const Stream& stream) const override;
   bool queryEvent(void* event) const override;
 
-  bool queryStream(const Stream& stream) const override;
-  void synchronizeStream(const Stream& stream) const override;
+  bool queryStream(const Stream& stream) const override {
+    return checkedStream(stream).query();
+  }
+
+  void synchronizeStream(const Stream& stream) const override {
+    checkedStream(stream).synchronize();
+  }
+
   void recordDataPtrOnStream(const c10::DataPtr& data_ptr, const Stream& stream)
       const override;
 

@@ -7,8 +7,7 @@ use. What runs in which:
 - Every test runs on the CPU device, with one ordinal and with two, and with the
   mapping GPU: on a machine without a GPU it is then skipped, and says so. Python
   tests run with one ordinal on the installed wheel, see wheel/environment.py.
-- Where there are tensors, which is in Python and in the last stage, tests run
-  copied as well.
+- Tests of the stage that brings tensors run copied as well.
 - AUTO and EXPLICIT give the same devices as CPU or GPU, and ordinals are made in
   one way for all: only the tests of the stage that does the mapping run in all
   eight configurations.
@@ -77,7 +76,7 @@ CONFIGURATIONS = (*_MAPPINGS, Configuration("CPU", 2, copied=True))
 
 _BRIEF = ("CPU-2",)
 _EVERY_TEST = ("CPU", "CPU-2", "GPU")
-_PYTHON = ("CPU-2", "CPU-2-copied", "GPU")
+_PYTHON = ("CPU-2", "GPU")
 _MAPPING_STAGE = "device"
 _TENSOR_STAGE = "tensor"
 

@@ -12,6 +12,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <sycl/ext/oneapi/memcpy2d.hpp>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <algorithm>

@@ -18,7 +18,7 @@ namespace at::xpu::detail {
 
 /// While it lives, what CPU kernels allocate on this thread is memory of the
 /// current device, if it is asked for.
-class DeviceMemoryScope {
+class C10_EXPORT DeviceMemoryScope {
  public:
   explicit DeviceMemoryScope(bool wanted);
   ~DeviceMemoryScope();

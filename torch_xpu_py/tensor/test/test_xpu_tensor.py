@@ -643,6 +643,7 @@ class TestTensorsOfAnyDevice(TestCase):
         for pin_memory in (False, True):
             loader = torch.utils.data.DataLoader(
                 OnXpu(),
+                batch_size=None,  # PyTorch 1.13 makes no batch of XPU tensors
                 num_workers=1,
                 multiprocessing_context="spawn",
                 pin_memory=pin_memory,

@@ -170,7 +170,7 @@ int countDevices() {
 sycl::context makeContext(const Devices& devices) {
   // With the first context Intel's OpenCL runtime has LLVM install handlers for
   // most signals: SIGUSR1 would be swallowed.
-  struct sigaction handlers[32] {};
+  struct sigaction handlers[32]{};
   for (int i = 1; i < 32; ++i) {
     sigaction(i, nullptr, &handlers[i]);
   }

@@ -12,8 +12,8 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <sycl/ext/oneapi/memcpy2d.hpp>
 #include <c10/xpu/impl/XPUStreamPool.h>
+#include <sycl/ext/oneapi/memcpy2d.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -243,8 +243,8 @@ bool isHostMemory(DeviceIndex device) {
 const DataPtr& ownedMemory(const Storage& storage) {
   const auto* owner = storage.unsafeGetStorageImpl();
   while (owner->data_ptr().get_deleter() == &dropOwner) {
-    owner = static_cast<const c10::StorageImpl*>(
-        owner->data_ptr().get_context());
+    owner =
+        static_cast<const c10::StorageImpl*>(owner->data_ptr().get_context());
   }
   return owner->data_ptr();
 }

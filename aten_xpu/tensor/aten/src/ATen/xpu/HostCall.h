@@ -67,9 +67,9 @@ class C10_EXPORT HostCall {
   Tensor toDevice(const Tensor& tensor);
 
   /// Updates the arguments that were written: their elements, and where a
-  /// kernel has resized one, its shape and storage. Nothing else of a storage is
-  /// written, since another thread may do so at the same time. Without this call
-  /// the contents of written arguments are undefined.
+  /// kernel has resized one, its shape and storage. Nothing else of a storage
+  /// is written, since another thread may do so at the same time. Without this
+  /// call the contents of written arguments are undefined.
   void finish();
 
   /// Whether it works on the device's memory, see Note [Host memory].

@@ -93,10 +93,9 @@ void growStorage(const Tensor& tensor, size_t nbytes) {
   }
   auto data = allocator::get()->allocate(nbytes);
   if (old_nbytes > 0) {
-    C10_XPU_CHECK(
-        stream.queue()
-            .memcpy(data.get(), storage->data_ptr().get(), old_nbytes)
-            .wait_and_throw());
+    C10_XPU_CHECK(stream.queue()
+                      .memcpy(data.get(), storage->data_ptr().get(), old_nbytes)
+                      .wait_and_throw());
   }
   storage->set_data_ptr(std::move(data));
   storage->set_nbytes(nbytes);
@@ -245,8 +244,8 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (same_layout &&
       (!isHostMemory(device) ||
        (asynchronous && (recording || !stream.query())))) {
-    const bool waits = !asynchronous || !staysUntil(self, stream) ||
-        !staysUntil(src, stream);
+    const bool waits =
+        !asynchronous || !staysUntil(self, stream) || !staysUntil(src, stream);
     if (waits) {
       checkNotRecording(stream, kCopy);
     }

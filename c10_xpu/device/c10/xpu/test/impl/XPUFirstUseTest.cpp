@@ -138,7 +138,7 @@ TEST_F(XPUFirstUseTest, SignalsKeepTheirHandlers) {
     const auto handlers = [] {
       std::vector<void (*)(int)> all;
       for (int number = 1; number < 32; ++number) {
-        struct sigaction now {};
+        struct sigaction now{};
         sigaction(number, nullptr, &now);
         all.push_back(now.sa_handler);
       }

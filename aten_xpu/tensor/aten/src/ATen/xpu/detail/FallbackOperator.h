@@ -12,7 +12,8 @@ class OperatorHandle;
 
 namespace at::xpu::detail {
 
-/// Calls of an operator that fell back, and the bytes that were copied for them.
+/// Calls of an operator that fell back, and the bytes that were copied for
+/// them.
 struct FallbackCounter {
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes_copied{0};

@@ -29,8 +29,8 @@ inline bool isNarrow(const Tensor& tensor) {
 
 struct FallbackOperator;
 
-/// Calls the CPU's kernel with the arguments on the stack, which are on the CPU;
-/// `narrow` is the type of one that is narrow.
+/// Calls the CPU's kernel with the arguments on the stack, which are on the
+/// CPU; `narrow` is the type of one that is narrow.
 void callCpu(
     const FallbackOperator& op,
     const c10::OperatorHandle& handle,

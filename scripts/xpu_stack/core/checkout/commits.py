@@ -8,7 +8,8 @@ Where the files that a change edits are those that it was made for, its new file
 are put into the tree and its patch applies as it is. Elsewhere the context of a
 patch may fit more than one place. So the fork and the change are merged three ways
 by git's own merge (which follows renames), with the pristine release as the
-common ground; for that the pristine chain is built once beside it. What the merge
+common ground; for that the pristine chain is built once beside it. Without the release the
+patch is applied where its context is found, as `git apply --3way` does. What the merge
 cannot settle is looked up in the series' resolutions, see Note [Resolutions].
 What is not there either is a Conflict, and the caller decides. Files that the
 fork keeps in another form are merged as text, see Note [Files in another form].
@@ -148,6 +149,9 @@ class Builder:
             if not isinstance(laid, Misfit):
                 return plain.restored(laid)
         merged = self._merge(tip, change)
+        if isinstance(merged, Misfit) and merged.pristine is None:
+            # Without the release there is nothing to merge from: git falls back, too.
+            merged = self.lay_directly(tip, change) or merged
         if isinstance(merged, Misfit):
             return replace(merged, messages=plain.described() + merged.messages)
         return merged

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from project import Project, drift, git, write
-from xpu_stack.core.checkout import export
+from xpu_stack.core.edit import export
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.layout import Layout
 

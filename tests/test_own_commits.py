@@ -6,7 +6,7 @@ import pytest
 from project import CMAKE, Project, drift, git, write
 from test_export import changed, kept
 from workspace import workspace
-from xpu_stack.core.checkout import stack
+from xpu_stack.core.move import stack
 
 
 @pytest.fixture

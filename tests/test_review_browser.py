@@ -10,7 +10,7 @@ from test_review import edit, pages
 from workspace import workspace
 from xpu_stack.build.configuration import Mode, results_of
 from xpu_stack.build.results import Outcome, Record
-from xpu_stack.core.checkout import stack
+from xpu_stack.core.move import stack
 
 NAMES = ["index", "device-runtime", "device-aten", "stream-stream"]
 LONG = "int " + "_".join(["a_very_long_name"] * 20) + ";\n"

@@ -11,7 +11,7 @@ from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.objects import GITLINK
 
-HEAVY = {"rich", "jinja2", "ruamel", "ghstack", "xpu_stack.core.checkout.applying"}
+HEAVY = {"rich", "jinja2", "ruamel", "ghstack", "xpu_stack.core.lay.applying"}
 
 
 @pytest.fixture

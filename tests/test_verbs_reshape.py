@@ -14,17 +14,13 @@ from project import BASE, SERIES, TEXT, Project, drift, git, write
 from test_export import changed, kept
 from test_faults import all_of, settled, start, until
 from workspace import workspace
-from xpu_stack.core.checkout import (
-    applying,
-    checking,
-    conflicts,
-    export,
-    providers,
-    reshape,
-    stack,
-    undo,
-)
-from xpu_stack.core.checkout.target import Request
+from xpu_stack.core.bases import providers
+from xpu_stack.core.edit import export, reshape, undo
+from xpu_stack.core.lay import applying
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.goal import Request
+from xpu_stack.core.resolve import conflicts
+from xpu_stack.core.show import checking
 from xpu_stack.core.system import transaction
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout

@@ -17,7 +17,7 @@ from workspace import workspace
 from xpu_stack.build import compilers, packages, release_headers
 from xpu_stack.build.base_settings import Headers
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import applying
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.wheel import fast, identity, tree

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from project import Project
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import opening
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.layout import Layout
 
 
 @contextmanager
-def workspace(project: Project) -> Iterator[applying.Workspace]:
+def workspace(project: Project) -> Iterator[Workspace]:
     """What a verb on the project's checkout is given."""
     layout = Layout(project.folder, project.folder / ".xpu")
-    with applying.opened(layout, "v1.13.1", str(project.checkout), "test") as work:
+    with opening.opened(layout, "v1.13.1", str(project.checkout), "test") as work:
         yield work

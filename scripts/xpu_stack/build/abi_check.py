@@ -30,7 +30,7 @@ from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Build
 from xpu_stack.build.configured_tree import Tree, is_header
 from xpu_stack.build.includes import Includes
-from xpu_stack.core.checkout import stack
+from xpu_stack.core.move import stack
 from xpu_stack.core.system import files
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

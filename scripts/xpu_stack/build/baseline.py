@@ -3,8 +3,7 @@
 A separate checkout beside the patched one, which shares its objects.
 """
 
-from xpu_stack.core.checkout import providers
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Checkout, Workspace
 from xpu_stack.core.system import files, shell
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.git import CommitId, Repository
@@ -18,5 +17,5 @@ def workspace(work: Workspace, base: CommitId) -> Workspace:
             source = work.repository.folder
             shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, draft])
             Repository(draft).run("checkout", "--quiet", "--detach", base)
-    checkout = providers.Checkout(Repository(folder), "the checkout's own base", own=True)
+    checkout = Checkout(Repository(folder), "the checkout's own base", own=True)
     return Workspace(work.layout, work.base, work.series, checkout)

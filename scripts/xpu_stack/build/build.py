@@ -20,8 +20,8 @@ from xpu_stack.build import (
 )
 from xpu_stack.build.base_settings import BaseSettings, Package, stand_ins
 from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
-from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE, Change
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -9,7 +9,7 @@ from xpu_stack.build.installed_torch import Torch
 from xpu_stack.build.modes import Mode as Mode
 from xpu_stack.build.modes import Sanitizer as Sanitizer
 from xpu_stack.build.results import Results
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 
 
 @dataclass(frozen=True)

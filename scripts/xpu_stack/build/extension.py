@@ -12,7 +12,7 @@ from xpu_stack.build.base_settings import Package
 from xpu_stack.build.configuration import Build
 from xpu_stack.build.installed_torch import Torch
 from xpu_stack.build.modes import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -5,11 +5,13 @@ import os
 from xpu_stack.build import build as building
 from xpu_stack.build import runtime
 from xpu_stack.build.configuration import Build, Mode
-from xpu_stack.core.checkout import applying, stack
+from xpu_stack.core.lay import applying
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.shell import hand_over
 
 
-def prepared(work: applying.Workspace, stage: str, mode: Mode) -> Build:
+def prepared(work: Workspace, stage: str, mode: Mode) -> Build:
     """The stage applied and built, with the Python package.
 
     If the checkout is at the stage already, edits in it are built too.

@@ -16,7 +16,8 @@ from xpu_stack.cli.options import (
     mode_option,
     stage_option,
 )
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import applying, opening
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.errors import ExitCode, ToolError
@@ -30,7 +31,7 @@ from xpu_stack.testing import bisecting, runner, tidy
 @mode_option
 def build_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
     """Applies and builds a stage."""
-    with applying.opened(Layout.current(), base, pytorch_src, "build", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "build", stage) as work:
         chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = building.prepare(work, chosen, Mode(mode))
@@ -64,7 +65,7 @@ def test_(
             next="make test",
             code=ExitCode.USAGE,
         )
-    with applying.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
         chosen = work.series.point(stage)
         points = work.series.points(chosen, each=each)
         points = points[-1:] if last else points
@@ -78,7 +79,7 @@ def test_(
 
 
 def _test_tree(
-    work: applying.Workspace,
+    work: Workspace,
     stage: str,
     mode: Mode,
     sanitizer: Sanitizer,
@@ -146,7 +147,7 @@ def bisect_(
         )
     ends = bisecting.Ends(good, bad, stage)
     asked = bisecting.Asked(name, Mode(mode), again, command, build)
-    with applying.opened(Layout.current(), base, pytorch_src, "bisect", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "bisect", stage) as work:
         bisecting.bisect(work, asked, ends)
 
 
@@ -168,7 +169,7 @@ def sanitize(
 ) -> None:
     """Builds and tests a stage with ThreadSanitizer and AddressSanitizer."""
     wanted = sanitizers or tuple(one.value for one in Sanitizer if one.value)
-    with applying.opened(Layout.current(), base, pytorch_src, "sanitize", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "sanitize", stage) as work:
         chosen = work.series.point(stage)
         applying.apply(work, chosen)
         for name in wanted:
@@ -182,7 +183,7 @@ def sanitize(
 @checkout_options
 def tidy_(stage: str | None, base: str, pytorch_src: str | None) -> None:
     """Checks the series' C++ with clang-format and clang-tidy."""
-    with applying.opened(Layout.current(), base, pytorch_src, "tidy", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "tidy", stage) as work:
         chosen = work.series.point(stage)
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, Mode.FAST)
@@ -201,7 +202,7 @@ def bench_(
     stage: str | None, base: str, pytorch_src: str | None, quick: bool, publish: bool, no_run: bool
 ) -> None:
     """Measures the runtime beside raw SYCL and, on a GPU, torch.cuda."""
-    with applying.opened(Layout.current(), base, pytorch_src, "bench", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "bench", stage) as work:
         chosen = work.series.point(stage)
         applying.apply(work, chosen)
         this = building.prepare(work, chosen, Mode.FAST)

@@ -10,10 +10,13 @@ from xpu_stack.cli.options import (
     cli,
     json_option,
 )
-from xpu_stack.core.checkout import applying, checking, providers, resolutions
-from xpu_stack.core.checkout import export as exporting
+from xpu_stack.core.bases import providers
+from xpu_stack.core.edit import export as exporting
+from xpu_stack.core.lay import opening
+from xpu_stack.core.resolve import resolutions
 from xpu_stack.core.series import new_change
 from xpu_stack.core.series.base import base_names
+from xpu_stack.core.show import checking
 from xpu_stack.core.system import commands, console, git, lock, transaction
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.layout import Layout
@@ -31,7 +34,7 @@ def export(base: str, pytorch_src: str | None, like: str) -> None:
     """Writes edits and amended commits back into the series; with a new BASE, adds that base."""
     layout = Layout.current()
     there = base if base in base_names(layout) else like
-    with applying.opened(layout, there, pytorch_src, "export") as work:
+    with opening.opened(layout, there, pytorch_src, "export") as work:
         written = exporting.export(work, base)
         for source in written:
             verb = "removed" if source.content is None else "wrote"
@@ -69,7 +72,7 @@ def check(base: str, as_json: bool) -> None:
     if as_json:
         console.leave_output_to_a_program()
     try:
-        with applying.opened_to_read(Layout.current(), base, None, "check") as work:
+        with opening.opened_to_read(Layout.current(), base, None, "check") as work:
             release = providers.release(work.layout, work.base, work.repository)
             changes = checking.check(work, release)
     except SeriesError as error:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
-from xpu_stack.core.checkout import applying, blame, differences
+from xpu_stack.core.lay import opening
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.show import blame, differences
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 
@@ -42,17 +44,15 @@ def diff_(change: str | None, base: str, pytorch_src: str | None) -> None:
 @checkout_options
 def which_(file: str, base: str, pytorch_src: str | None) -> None:
     """Says which change a file or a line comes from, and where the series keeps it."""
-    with applying.opened_to_read(Layout.current(), base, pytorch_src, "which") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "which") as work:
         for line in blame.which(work, file):
             console.say(line)
 
 
-def _git(
-    base: str, pytorch_src: str | None, words: Callable[[applying.Workspace], tuple[str, ...]]
-) -> None:
+def _git(base: str, pytorch_src: str | None, words: Callable[[Workspace], tuple[str, ...]]) -> None:
     """Has git show something, on the person's terminal."""
     console.leave_output_to_a_program()
-    with applying.opened_to_read(Layout.current(), base, pytorch_src, "show") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "show") as work:
         found = words(work)
         if work.repository.has_objects_elsewhere:  # for as long as this is open
             sys.exit(work.repository.show(*found))

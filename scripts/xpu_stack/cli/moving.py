@@ -15,9 +15,13 @@ from xpu_stack.cli.options import (
     stage_option,
 )
 from xpu_stack.cli.reshaping import say_edited
-from xpu_stack.core.checkout import applying, conflicts, move_list, reshape, stack
-from xpu_stack.core.checkout import rebase as rebasing
-from xpu_stack.core.checkout import undo as undoing
+from xpu_stack.core.edit import reshape
+from xpu_stack.core.edit import undo as undoing
+from xpu_stack.core.lay import applying, opening
+from xpu_stack.core.lay import rebase as rebasing
+from xpu_stack.core.move import moves, stack
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
@@ -39,7 +43,7 @@ def _names(listed: str) -> frozenset[str]:
     return frozenset(listed.replace(",", " ").split())
 
 
-def _choose(work: applying.Workspace, branch: str | None) -> None:
+def _choose(work: Workspace, branch: str | None) -> None:
     if branch:
         stack.choose(work.repository, branch)
 
@@ -53,7 +57,7 @@ def apply(
     stage: str | None, base: str, pytorch_src: str | None, drop: str, branch: str | None
 ) -> None:
     """Moves the checkout up or down to a stage."""
-    with applying.opened(Layout.current(), base, pytorch_src, "apply", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "apply", stage) as work:
         chosen = work.series.point(stage)
         _choose(work, branch)
         changed = applying.apply(work, chosen, _names(drop))
@@ -83,7 +87,7 @@ def rebase_(
     dry_run: bool,
 ) -> None:
     """Moves the series to another base."""
-    with applying.opened(Layout.current(), base, pytorch_src, "rebase") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "rebase") as work:
         _choose(work, branch)
         goal = rebasing.goal(work, onto, stage, _names(drop))
         if dry_run:
@@ -104,7 +108,7 @@ def _steps_option(what: str) -> Callable[[_Command], _Command]:
 @checkout_options
 def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
     """Reverts the last operation on the checkout and the series; repeated, the one before it."""
-    with applying.opened(Layout.current(), base, pytorch_src, "undo") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "undo") as work:
         for one in undoing.undo(work, steps):
             console.say(f"undone: {one.operation}")
         _say_where(work)
@@ -115,13 +119,13 @@ def undo_(steps: int, base: str, pytorch_src: str | None) -> None:
 @checkout_options
 def redo_(steps: int, base: str, pytorch_src: str | None) -> None:
     """Does an operation again that undo has reverted."""
-    with applying.opened(Layout.current(), base, pytorch_src, "redo") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "redo") as work:
         for one in undoing.redo(work, steps):
             console.say(f"done again: {one.operation}")
         _say_where(work)
 
 
-def _say_where(work: applying.Workspace) -> None:
+def _say_where(work: Workspace) -> None:
     applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
 
 
@@ -130,11 +134,11 @@ def _say_where(work: applying.Workspace) -> None:
 @checkout_options
 def moves_(as_json: bool, base: str, pytorch_src: str | None) -> None:
     """Lists the operations that undo and redo can go through."""
-    with applying.opened_to_read(Layout.current(), base, pytorch_src, "moves") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "moves") as work:
         if as_json:
-            console.print_json(move_list.as_json(work))
+            console.print_json(moves.as_json(work.repository))
         else:
-            move_list.show(work)
+            moves.show(work.repository)
 
 
 @cli.command("continue", epilog=EPILOG)
@@ -142,7 +146,7 @@ def moves_(as_json: bool, base: str, pytorch_src: str | None) -> None:
 @click.option("--empty", is_flag=True, help="Accept an answer that keeps nothing of either side.")
 def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
     """Continues after a conflict was resolved."""
-    with applying.opened(Layout.current(), base, pytorch_src, "continue") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "continue") as work:
         goal, kept = conflicts.resolve(work, empty=empty)
         for one in kept:
             console.say(f"kept with the series: {one}")
@@ -158,6 +162,6 @@ def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
 @checkout_options
 def abort(base: str, pytorch_src: str | None) -> None:
     """Discards a conflict; the checkout stays as it is."""
-    with applying.opened(Layout.current(), base, pytorch_src, "abort") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "abort") as work:
         change = conflicts.abort(work.repository)
         console.say(f"the conflict of {change} is discarded; the checkout is as it was")

@@ -12,7 +12,7 @@ from xpu_stack.cli.options import (
     cli,
     stage_option,
 )
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.system.layout import Layout
 
 wheel_mode_option = click.option(
@@ -33,7 +33,7 @@ def wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> 
     from xpu_stack.wheel import making
 
     with ExitStack() as held:
-        with applying.opened(Layout.current(), base, pytorch_src, "wheel", stage) as work:
+        with opening.opened(Layout.current(), base, pytorch_src, "wheel", stage) as work:
             chosen = work.series.point(stage)
             applying.say_result(work, chosen, applying.apply(work, chosen))
             order = making.prepare(work, chosen, Mode(mode), held)
@@ -48,7 +48,7 @@ def test_wheel_(stage: str | None, base: str, pytorch_src: str | None, mode: str
     """Installs the wheel of a stage in an empty environment, and tests it there."""
     from xpu_stack.wheel import identity, trial
 
-    with applying.opened(Layout.current(), base, pytorch_src, "test-wheel", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "test-wheel", stage) as work:
         chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = identity.of(work, chosen, Mode(mode))
@@ -61,7 +61,7 @@ def extension_(base: str, pytorch_src: str | None) -> None:
     """Builds the wheel that is installed beside a stock torch; TORCH names which."""
     from xpu_stack.wheel import extension
 
-    with applying.opened(Layout.current(), base, pytorch_src, "extension") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "extension") as work:
         chosen = work.series.point(None)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         this = building.prepare(work, chosen, Mode.FAST)
@@ -75,5 +75,5 @@ def test_extension_(base: str, pytorch_src: str | None) -> None:
     """Installs that wheel beside torch in an empty environment, and tests it there."""
     from xpu_stack.wheel import extension_trial
 
-    with applying.opened_to_read(Layout.current(), base, pytorch_src, "test-extension") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "test-extension") as work:
         extension_trial.run(work)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
-from xpu_stack.core.checkout import applying, reshape, series_update, stack, target
+from xpu_stack.core.edit import reshape
+from xpu_stack.core.lay import applying, opening
+from xpu_stack.core.move import goal, rewrite, stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
@@ -19,11 +22,11 @@ _change_option = click.option(
 
 def _run(verb: str, base: str, pytorch_src: str | None, **options: str | None) -> None:
     given = {name: value for name, value in options.items() if value}
-    with applying.opened(Layout.current(), base, pytorch_src, verb) as work:
-        say_edited(work, reshape.run(work, target.Request(verb, given)))
+    with opening.opened(Layout.current(), base, pytorch_src, verb) as work:
+        say_edited(work, reshape.run(work, goal.Request(verb, given)))
 
 
-def say_edited(work: applying.Workspace, edit: series_update.Edit) -> None:
+def say_edited(work: Workspace, edit: rewrite.Rewrite) -> None:
     """What was done to the series' files, and where the checkout is."""
     for path in list(edit.after)[:_SHOWN]:
         done = "wrote" if edit.after[path] else "removed"
@@ -46,7 +49,7 @@ def drop(change: str, base: str, pytorch_src: str | None) -> None:
 @checkout_options
 def undrop(change: str, base: str, pytorch_src: str | None) -> None:
     """Brings back a change that was dropped, or that this checkout skips."""
-    with applying.opened(Layout.current(), base, pytorch_src, "undrop") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "undrop") as work:
         say_edited(work, reshape.undrop(work, change))
 
 

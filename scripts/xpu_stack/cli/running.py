@@ -18,7 +18,7 @@ from xpu_stack.cli.options import (
     mode_option,
     stage_option,
 )
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.system import commands, console
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -33,7 +33,7 @@ def _run(
     program: Callable[[configuration.Build], int],
 ) -> None:
     console.leave_output_to_a_program()
-    with applying.opened(Layout.current(), base, pytorch_src, "python", stage) as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "python", stage) as work:
         chosen = work.series.point(stage)
         this = interpreter.prepared(work, chosen, Mode(mode))
     sys.exit(program(this))
@@ -125,7 +125,7 @@ def own_tests(
     For an installed package: an earlier release's tests of XPU, on the extension.
     """
     layout = Layout.current()
-    with applying.opened(layout, base, pytorch_src, "own-tests", stage) as work:
+    with opening.opened(layout, base, pytorch_src, "own-tests", stage) as work:
         chosen = work.series.point(stage)
         applying.say_result(work, chosen, applying.apply(work, chosen))
         patched = interpreter.prepared(work, chosen, Mode(mode))

@@ -8,7 +8,7 @@ from xpu_stack import review as reviewing
 from xpu_stack.build import configuration
 from xpu_stack.build.modes import Mode
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, json_option, mode_option
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import opening
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.report import mail as mailing
@@ -21,7 +21,7 @@ from xpu_stack.report import status
 @json_option
 def status_(base: str, pytorch_src: str | None, mode: str, as_json: bool) -> None:
     """Shows stages and changes: applied, built, tested."""
-    with applying.opened_to_read(Layout.current(), base, pytorch_src, "status") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "status") as work:
         built = configuration.results_of(work, Mode(mode))
         found = status.read(work, built, Mode(mode))
         if as_json:
@@ -45,7 +45,7 @@ def status_(base: str, pytorch_src: str | None, mode: str, as_json: bool) -> Non
 def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | None) -> None:
     """Writes the stack as pages for a browser and as Markdown."""
     layout = Layout.current()
-    with applying.opened_to_read(layout, base, pytorch_src, "review") as work:
+    with opening.opened_to_read(layout, base, pytorch_src, "review") as work:
         folder = out or layout.for_checkout(work.repository.folder) / "review"
         console.say(f"open {reviewing.build(work, since, folder)}")
 
@@ -60,7 +60,7 @@ def review_(base: str, pytorch_src: str | None, since: str | None, out: Path | N
 def mail_(base: str, pytorch_src: str | None, out: Path | None) -> None:
     """Writes the stack as mails, with a cover letter."""
     layout = Layout.current()
-    with applying.opened_to_read(layout, base, pytorch_src, "mail") as work:
+    with opening.opened_to_read(layout, base, pytorch_src, "mail") as work:
         folder = out or layout.for_checkout(work.repository.folder) / "mail"
         for path in mailing.write(work, folder):
             console.say(str(path))

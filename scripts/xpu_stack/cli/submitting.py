@@ -3,7 +3,7 @@
 import click
 
 from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option
-from xpu_stack.core.checkout import applying
+from xpu_stack.core.lay import opening
 from xpu_stack.core.system.layout import Layout
 
 
@@ -37,7 +37,7 @@ def submit_(
     # ghstack and its HTTP client take half a second to load: for this verb only.
     from xpu_stack import submit as submitting
 
-    with applying.opened(Layout.current(), base, pytorch_src, "submit") as work:
+    with opening.opened(Layout.current(), base, pytorch_src, "submit") as work:
         account = submitting.configured(work.repository.folder)
         names = tuple(reviewers.replace(",", " ").split())
         request = submitting.Request(stage, branch, dry_run, fork, draft, names)

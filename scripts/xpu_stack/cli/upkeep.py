@@ -5,7 +5,7 @@ from pathlib import Path
 
 from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
-from xpu_stack.core.checkout import unsaved_work
+from xpu_stack.core.edit import unsaved_work
 from xpu_stack.core.series import base as bases
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout

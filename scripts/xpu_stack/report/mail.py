@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.stack import Stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Identity

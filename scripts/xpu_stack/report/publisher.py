@@ -8,7 +8,7 @@ a change for which the series names no author that mail can reach.
 
 from dataclasses import dataclass
 
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import own_text, split_signatures, trailers
 from xpu_stack.core.system.errors import ExitCode, ToolError

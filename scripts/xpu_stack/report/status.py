@@ -6,9 +6,11 @@ from typing import Any
 
 from xpu_stack.build.configuration import Mode
 from xpu_stack.build.results import Outcome, Record, Results
-from xpu_stack.core.checkout import applying, conflicts, moves, stack
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.stack import Applied, Stack
+from xpu_stack.core.lay import applying
+from xpu_stack.core.move import moves, stack
+from xpu_stack.core.move.stack import Applied, Stack
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.system.console import coloured, say, show_table
 from xpu_stack.core.system.git import Commit, Repository
 from xpu_stack.report import pull_requests

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.console import log
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from xpu_stack.build.configuration import Mode, Sanitizer, results_of
 from xpu_stack.build.results import Outcome
-from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.stack import Applied, Stack
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.stack import Applied, Stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.system.diff import FileDiff, parse
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -8,9 +8,10 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from xpu_stack.core.checkout import moves, series_versions
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.lay import versions
+from xpu_stack.core.move import moves
+from xpu_stack.core.move.stack import Stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
@@ -56,7 +57,7 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
     found = _other(work.repository, work.repository.commit_id(name), name, now)
     if found is None:
         top = there.applied[-1].trailers.change
-        tip = series_versions.tip(work, name, there.base, top)
+        tip = versions.tip(work, name, there.base, top)
         if tip is None:
             raise ToolError(
                 f"'{name}' is not an earlier version of the stack.",

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit

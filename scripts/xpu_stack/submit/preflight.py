@@ -10,9 +10,11 @@ import re
 import ghstack.diff
 import ghstack.submit
 
-from xpu_stack.core.checkout import applying, conflicts, stack
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.stack import Stack
+from xpu_stack.core.lay import applying
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.stack import Stack
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series.change_text import own_text, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError

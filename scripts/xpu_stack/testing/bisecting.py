@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from xpu_stack.build import build as building
 from xpu_stack.build import cmake
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout import applying, series_versions
-from xpu_stack.core.checkout.applying import Workspace
-from xpu_stack.core.checkout.restore import put_back
+from xpu_stack.core.lay import applying, versions
+from xpu_stack.core.lay.search import put_back
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
@@ -98,7 +98,7 @@ def bisect(work: Workspace, asked: Asked, ends: Ends) -> None:
         if ends.good is None or _is_point(work.series, ends.good):
             _along_the_series(work, asked, ends)
         else:
-            with series_versions.opened(work, ends.good, ends.bad) as found:
+            with versions.opened(work, ends.good, ends.bad) as found:
                 _along_versions(asked, ends, found)
 
 
@@ -130,7 +130,7 @@ def _along_the_series(work: Workspace, asked: Asked, ends: Ends) -> None:
     judge.show(places[found.bad])
 
 
-def _along_versions(asked: Asked, ends: Ends, found: Sequence[series_versions.Version]) -> None:
+def _along_versions(asked: Asked, ends: Ends, found: Sequence[versions.Version]) -> None:
     newest = found[-1].open()
     point = ends.point or newest.series.stage_names[-1]
     judge = asked.judge(newest, point)
@@ -138,7 +138,7 @@ def _along_versions(asked: Asked, ends: Ends, found: Sequence[series_versions.Ve
     range_ = _between(judge, places, given=True)
     assert range_ is not None
     _say_found(judge, [one.shown for one in found[range_.good + 1 : range_.bad + 1]])
-    edited = series_versions.edited(found[range_.good], found[range_.bad])
+    edited = versions.edited(found[range_.good], found[range_.bad])
     say(f"it edits {', '.join(edited) or 'no change'}")
     judge.show(places[range_.bad])
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from xpu_stack.build import build as building
 from xpu_stack.build import runtime
 from xpu_stack.build.configuration import Build, Mode, folder_of, results_of
-from xpu_stack.core.checkout import applying, conflicts
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.lay import applying
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series.series import NO_STAGE, Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build.configuration import Build
-from xpu_stack.core.checkout.new_base import source_packages
-from xpu_stack.core.checkout.source_package import Unavailable, tarball
+from xpu_stack.core.bases.onto import source_packages
+from xpu_stack.core.bases.source_package import Unavailable, tarball
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import files
 from xpu_stack.core.system.console import progress, say

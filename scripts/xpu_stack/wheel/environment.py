@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xpu_stack.build import packages
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import packages
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

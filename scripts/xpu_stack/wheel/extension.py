@@ -14,7 +14,7 @@ from xpu_stack.build import extension, packages
 from xpu_stack.build.base_settings import Package
 from xpu_stack.build.configuration import Build
 from xpu_stack.build.installed_torch import Torch
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.wheel import carry, finish, identity, making, packing, setuppy
 

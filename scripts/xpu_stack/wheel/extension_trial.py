@@ -15,7 +15,7 @@ from pathlib import Path
 from xpu_stack.build import installed_torch
 from xpu_stack.build.base_settings import Package
 from xpu_stack.build.installed_torch import Torch
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

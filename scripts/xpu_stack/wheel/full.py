@@ -6,7 +6,7 @@ from pathlib import Path
 from xpu_stack.build import build as building
 from xpu_stack.build import cmake, compilers, ninja
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.console import say
 from xpu_stack.wheel import setuppy
 from xpu_stack.wheel.identity import Identity

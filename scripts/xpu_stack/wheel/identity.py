@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout import stack
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.workspace import Workspace
 
 DIGITS = 12  # of the series hash in the version
 

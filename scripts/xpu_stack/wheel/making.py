@@ -8,7 +8,7 @@ from pathlib import Path
 from xpu_stack.build import packages
 from xpu_stack.build.build_time import minutes
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import lock
 from xpu_stack.core.system.console import say
 from xpu_stack.wheel import carry, fast, full, identity, packing, rehearsal, tree

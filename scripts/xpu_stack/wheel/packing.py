@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.wheel import carry, finish, setuppy
 from xpu_stack.wheel.identity import Identity
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xpu_stack.build import packages
 from xpu_stack.build.base_settings import BaseSettings
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xpu_stack.build import build as building
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system.git import Repository
 
 # What an earlier wheel has installed here.

@@ -19,7 +19,7 @@ from typing import Any
 from xpu_stack.build import packages
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.checkout.applying import Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -113,7 +113,6 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.stack_branch: str | None = None  # the run's, see core.checkout.stack
         self._env: dict[str, str] = {}
         self._histories: dict[tuple[CommitId, int], list[Commit]] = {}
 

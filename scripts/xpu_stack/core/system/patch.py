@@ -22,7 +22,7 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
 
 @dataclass(frozen=True)
-class Edit:
+class FileEdit:
     """What a patch does to a file that stays where it is, or that it deletes."""
 
     path: str
@@ -50,7 +50,7 @@ class Edit:
         return b"".join(news + olds[at:])
 
 
-def edits(patch: bytes) -> list[Edit] | None:
+def edits(patch: bytes) -> list[FileEdit] | None:
     """The edits of a patch that has nothing else in it."""
     found = []
     for section in _SECTION.split(patch):
@@ -61,7 +61,7 @@ def edits(patch: bytes) -> list[Edit] | None:
             path = head["path"].decode("utf-8", "surrogateescape")
             ids = head["old"].decode(), head["new"].decode()
             mode = int(head["gone"] or head["mode"], 8)
-            found.append(Edit(path, *ids, mode, bool(head["gone"]), section[head.end() :]))
+            found.append(FileEdit(path, *ids, mode, bool(head["gone"]), section[head.end() :]))
     return found
 
 

@@ -1,0 +1,328 @@
+"""Bringing a checkout to a stage of the series, on the base it has or on another."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from xpu_stack.core.bases import providers
+from xpu_stack.core.lay import survey
+from xpu_stack.core.lay.builder import Builder, Stop
+from xpu_stack.core.move import moves, stack
+from xpu_stack.core.move.goal import Goal
+from xpu_stack.core.move.workspace import Workspace as Workspace
+from xpu_stack.core.resolve import conflicts, resolutions
+from xpu_stack.core.resolve.merging import AlreadyThere, merge
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.series.series import NO_STAGE, Change, Series
+from xpu_stack.core.system import commands, files
+from xpu_stack.core.system.console import log, progress, say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Commit, CommitId, TreeId
+
+_MEMO_FORM = "4"  # raise it when the same input would give other commits
+
+
+def of_base(work: Workspace, base: str) -> Workspace:
+    """The checkout, with the series as it is now on a base."""
+    series = Series.load(work.layout, base)
+    return replace(work, base=Base.load(work.layout, base), series=series)
+
+
+def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
+    """Brings the checkout to `stage`; whether anything had to be done."""
+    refuse_unsafe(work)
+    dropped = work.dropped | known(work, drop)
+    base = _followed(work)
+    if base is None:
+        return reach(work, Goal(stage, dropped), "apply")
+    say(f"the base {work.base.name} is now {base[:12]}")
+    changed = reach(work, Goal(stage, dropped, base, base), "rebase")
+    work.repository.run("update-ref", "refs/heads/base", base)
+    return changed
+
+
+def _followed(work: Workspace) -> CommitId | None:
+    """Where the base is now, if the tool's own checkout still has it as it was fetched before."""
+    commit = work.base.git.commit
+    if not (work.checkout.own and commit):
+        return None
+    there = stack.read(work.repository).base
+    if there == commit or there != work.repository.commit_id("refs/heads/base"):
+        return None
+    return providers.release(work.layout, work.base, work.repository)
+
+
+def refuse_unsafe(work: Workspace) -> None:
+    """Refuses a checkout in which a move could lose a person's work."""
+    conflicts.refuse_pending(work.repository)
+    stack.refuse_unsafe(work.repository)
+    stack.refuse_foreign(work.repository, stack.read(work.repository))
+
+
+def reach(work: Workspace, goal: Goal, verb: str) -> bool:
+    """Moves a safe checkout to a goal; whether anything had to be done."""
+    repository = work.repository
+    there = stack.read(repository)
+    base = goal.base or there.base
+    if base != there.base:
+        _refuse_left_behind(work, there, base)
+    made = expected(work, base, goal)
+    after = moves.State.of_stack(repository, carried(work, there, base, made), goal.dropped)
+    operation = moves.Operation(verb, goal.onto or goal.stage)
+    if after == moves.current(repository):
+        left = {one.trailers.change for one in there.applied}
+        if moves.applied(repository) not in (None, left):
+            # a person moved the branch there; that this was asked for is to be known
+            moves.move(repository, operation, after)
+        return False
+    with progress(None, f"changing the checkout to '{goal.stage}'"):
+        moves.move(repository, operation, after)
+    return True
+
+
+def _refuse_left_behind(work: Workspace, there: stack.Stack, base: CommitId) -> None:
+    """Refuses a move from commits that a person has made below the stack, and that only it has."""
+    repository, branch = work.repository, stack.branch(work.repository)
+    log = moves.entries(repository)
+    if not log:
+        return
+    known = [log[-1].before.commit, *(one.after.commit for one in log if one.verb == "rebase")]
+    others = (f"--exclude={branch}", "--branches", "--remotes", "--tags")
+    own = repository.line("rev-list", there.base, "--not", base, *known, *others).split()
+    if own:
+        commit = repository.commit(CommitId(own[0]))
+        raise ToolError(
+            f"{len(own)} commit(s) of your own below the stack would be on no branch.",
+            why=f"only '{branch}' has them; the newest is {stack.named(commit)}",
+            next=commands.git(repository.folder, "branch", "mine", own[0][:12])
+            + " # then the same command",
+        )
+
+
+def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
+    """The top when the person's own commits above the stack are put on new commits of it."""
+    repository, tip = work.repository, made[-1] if made else base
+    if there.above and not made:
+        why = "without the stack it would become a part of the base"
+        raise _notcarried(work, there, there.above[0], why)
+    if tip == there.tip:
+        return there.above[-1].id if there.above else tip
+    for commit in there.above:
+        merged = merge(repository, tip, commit.id)
+        if merged.stages or len(commit.parents) > 1:
+            why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
+            raise _notcarried(work, there, commit, why)
+        if merged.tree == repository.tree_of(tip):
+            say(f"your own {stack.named(commit)} alters nothing there, and is left out")
+        else:
+            tip = repository.commit_again(commit.id, merged.tree, tip)
+    return tip
+
+
+def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
+    return ToolError(
+        f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
+        why=why,
+        next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
+        + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
+        code=ExitCode.CONFLICT,
+    )
+
+
+def tree_at(work: Workspace, point: str) -> TreeId:
+    """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
+    there = stack.read(work.repository)
+    made = expected(work, there.base, Goal(point, work.dropped))
+    return work.repository.tree_of(carried(work, there, there.base, made))
+
+
+def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """As `expected`, for what only reads: nothing is fetched, and a conflict is a Stop."""
+    changes = work.series.changes(goal.stage)
+    made = _Memo(work, base, changes, goal.dropped).commits()
+    return local_builder(work).build(base, changes, goal.dropped) if made is None else made
+
+
+def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> CommitId:
+    """`tip` in place of the stack's, with the person's own commits above it."""
+    return carried(work, there, there.base, [tip])
+
+
+def adopt(work: Workspace, edit: TreeId | None, operation: moves.Operation) -> None:
+    """Makes a checkout's commits the series' own, after they were exported.
+
+    The files are those of the series already, edited or committed by hand: none
+    is touched. edit: what the export did to the series, see rewrite.py.
+    """
+    there = stack.read(work.repository)
+    goal = _goal_of(work, there)
+    made = expected(work, there.base, goal)
+    tip = carried(work, there, there.base, made)
+    if edit is not None or made[-1] != there.tip:
+        after = moves.State.of_stack(work.repository, tip, goal.dropped)
+        moves.move(work.repository, operation, after, edit, files=False)
+
+
+def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
+    """The commits that the series gives now in place of those that are there."""
+    return expected(work, there.base, _goal_of(work, there))
+
+
+def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
+    """The changes of which the series gives other files, or another text or author."""
+    changes = {change.id: change for change in work.series.all_changes()}
+    here = [one for one in there.applied if one.trailers.change in changes]
+    if not here:
+        return frozenset()
+    goal = Goal(here[-1].trailers.change, work.dropped)
+    memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
+    made = set(memo.commits() or ())
+    builder = local_builder(work)
+    return frozenset(
+        one.trailers.change
+        for one in here
+        if one.commit.id not in made and _differs(builder, changes[one.trailers.change], one.commit)
+    )
+
+
+def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
+    if own_text(commit.message) != change.text.message:
+        return True
+    if commit.author != builder.series.author_of(change):
+        return True
+    return builder.attempt(commit.parents[0], change) != commit.tree
+
+
+def local_builder(work: Workspace) -> Builder:
+    """What lays changes with what is here: nothing is fetched."""
+    release = work.layout.checkout(work.base.name) / ".git"
+    if release.exists():
+        return builder(work, lambda _: None)
+    return Builder(work.repository, work.series, lambda: None)
+
+
+def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
+    return Goal(there.applied[-1].trailers.change, work.dropped)
+
+
+def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """The commits that the series gives on `base`, made if they are not there."""
+    changes = work.series.changes(goal.stage)
+    memo = _Memo(work, base, changes, goal.dropped)
+    made = memo.commits()
+    if made is None:
+        made = _build(work, base, goal, changes)
+        memo.keep(made)
+    return made
+
+
+def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
+    reason = None
+    with progress(len(changes), "making the commits") as bar:
+
+        def step(change: Change) -> None:
+            bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
+
+        laying = builder(work, step)
+        made: list[CommitId] = []
+        try:
+            made = laying.build(base, changes, goal.dropped)
+        except Stop as stop:
+            reason = stop.reason
+    for change, used in laying.used.items():
+        for one in used:
+            say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
+    if reason is None:
+        return made
+    found = {
+        one.change.id: f"{one.fit.value}, the base has {one.similarity}"
+        for one in findings(work, base, goal, laying)
+        if one.can_be_dropped
+    }
+    if isinstance(reason, AlreadyThere):
+        raise conflicts.already_there(reason, goal, found)
+    raise conflicts.report(work.repository, work.layout, reason, goal, found)
+
+
+def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
+    """What lays the series' changes on a base in this checkout."""
+    return Builder(
+        work.repository,
+        work.series,
+        lambda: providers.pristine_commit(work.layout, work.base, work.repository),
+        step,
+        resolutions.of(work),
+    )
+
+
+def findings(
+    work: Workspace, base: CommitId, goal: Goal, laying: Builder | None = None
+) -> "list[survey.Finding]":
+    """What would become of every change of a goal on `base`."""
+    changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
+    with progress(len(changes), "looking at every change") as bar:
+        laying = laying or builder(work, lambda _: None)  # what it has made serves again
+        laying.step = lambda change: bar.step(change.id)
+        return survey.survey(laying, base, changes)
+
+
+def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
+    """The changes named to be dropped, each of which there must be."""
+    names = {change.id for change in work.series.all_changes()}
+    for name in sorted(drop - names):
+        raise ToolError(
+            f"There is no change '{name}' to drop.",
+            why=f"the changes are: {', '.join(sorted(names))}",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return drop
+
+
+class _Memo:
+    """The commits made last from the same input: a cache, checked against git.
+
+    The same input gives the same ids anyway; this saves making them again.
+    """
+
+    def __init__(
+        self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
+    ) -> None:
+        parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
+        parts += [work.series.author, *(work.series.author_of(change) for change in changes)]
+        parts.append(resolutions.of(work).digest())
+        self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self._path = work.repository.own_folder / "memo.json"
+        self._repository = work.repository
+
+    def commits(self) -> list[CommitId] | None:
+        try:
+            data = json.loads(self._path.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        if data.get("key") != self._key:
+            return None
+        commits = [CommitId(commit) for commit in data["commits"]]
+        if commits and self._repository.commit_id(commits[-1]) is None:
+            return None
+        return commits
+
+    def keep(self, commits: list[CommitId]) -> None:
+        try:
+            files.write(self._path, json.dumps({"key": self._key, "commits": commits}))
+        except OSError as error:  # it is a cache
+            log.info("not kept for the next run: %s", error)
+
+
+def say_result(work: Workspace, stage: str, changed: bool) -> None:
+    """One line on what the checkout is now."""
+    there = stack.read(work.repository)
+    name = work.repository.folder
+    state = "is now" if changed else "is already"
+    kind = "change" if "/" in stage else "stage"
+    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
+    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
+    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
+    log.info("provider: %s", work.checkout.provider)

@@ -1,0 +1,121 @@
+"""What becomes of every change on a base, not only of the first that does not fit.
+
+Nothing is kept of it. After a change that is there already, or another in its
+place, the next is looked at without it. After one in conflict it is looked at
+as if the conflict had been resolved in the change's favour, since that is what
+most conflicts come to.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from xpu_stack.core.lay.builder import Builder
+from xpu_stack.core.lay.similarity import Base, Similarity
+from xpu_stack.core.resolve.merging import Misfit
+from xpu_stack.core.series.series import Change
+from xpu_stack.core.system.git import CommitId, TreeId
+
+
+class Fit(enum.Enum):
+    """How a change lies on a base."""
+
+    APPLIES = "applies"
+    THERE = "there already"
+    OTHER = "another there"  # other files of the same names
+    CONFLICT = "conflict"
+    UNKNOWN = "does not apply"  # and the release, the ground for a merge, is not to be had
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one change."""
+
+    change: Change
+    fit: Fit
+    similarity: Similarity | None = None  # where it did not simply apply
+    files: tuple[tuple[str, int], ...] = ()  # in conflict, with how many hunks
+    messages: str = ""
+
+    @property
+    def can_be_dropped(self) -> bool:
+        return self.fit in (Fit.THERE, Fit.OTHER)
+
+    @property
+    def hunks(self) -> int:
+        return sum(count for _, count in self.files)
+
+
+def survey(builder: Builder, base: CommitId, changes: list[Change]) -> list[Finding]:
+    """A finding for each change, in order."""
+    return _Survey(builder, base).run(changes)
+
+
+class _Survey:
+    def __init__(self, builder: Builder, base: CommitId) -> None:
+        self._builder = builder
+        self._repository = builder.repository
+        self._base = Base(self._repository, base)
+        self._tip = base
+
+    def run(self, changes: list[Change]) -> list[Finding]:
+        found = []
+        for change in changes:
+            self._builder.step(change)
+            found.append(self._look_at(change))
+        return found
+
+    def _look_at(self, change: Change) -> Finding:
+        tree = self._builder.attempt(self._tip, change)
+        if isinstance(tree, Misfit):
+            return self._misfit(change, tree)
+        if tree == self._repository.tree_of(self._tip) and change.is_begun:
+            return Finding(change, Fit.THERE, self._similarity(change))
+        self._go_on_from(change, tree)
+        return Finding(change, Fit.APPLIES)
+
+    def _misfit(self, change: Change, misfit: Misfit) -> Finding:
+        if misfit.pristine is None or misfit.merged is None:
+            files = tuple((file, 0) for file in misfit.files)
+            return Finding(change, Fit.UNKNOWN, None, files, misfit.messages)
+        similarity = self._similarity(change)
+        files = tuple((file, self._hunks(misfit.merged, file)) for file in misfit.files)
+        if similarity is not None and (similarity.is_same or similarity.is_other):
+            fit = Fit.THERE if similarity.is_same else Fit.OTHER
+            return Finding(change, fit, similarity, files, misfit.messages)
+        self._go_on_from(change, self._in_favour(misfit.merged, misfit.pristine, misfit.files))
+        return Finding(change, Fit.CONFLICT, similarity, files, misfit.messages)
+
+    def _similarity(self, change: Change) -> Similarity | None:
+        pristine = self._builder.pristine_commit(change)
+        if pristine is None:
+            return None
+        return self._base.similarity(self._repository.commit(pristine))
+
+    def _go_on_from(self, change: Change, tree: TreeId) -> None:
+        self._tip = self._builder.commit(self._tip, change, tree, 0)
+
+    def _hunks(self, merged: TreeId, file: str) -> int:
+        content = self._repository.blob_at(merged, file) or b""
+        return sum(line.startswith(b"<<<<<<< ") for line in content.splitlines())
+
+    def _in_favour(self, merged: TreeId, theirs: CommitId, files: tuple[str, ...]) -> TreeId:
+        """The merge, with the change's side of every hunk in conflict."""
+        entries = []
+        # a file under another name on our side is as the merge has it
+        for path, file in self._repository.files(theirs, list(files)).items():
+            content = self._repository.blob_at(merged, path)
+            blob = file.blob
+            if content is not None and b"<<<<<<< " in content:
+                blob = self._repository.store_bytes(_theirs_of(content))
+            entries.append((path, file.mode, blob))
+        return self._repository.with_files(merged, entries)
+
+
+def _theirs_of(content: bytes) -> bytes:
+    kept, side = [], b""
+    for line in content.splitlines(keepends=True):
+        if line.startswith((b"<<<<<<< ", b">>>>>>> ")) or (side and line.strip() == b"======="):
+            side = {b"<": b"ours", b"=": b"theirs", b">": b""}[line[:1]]
+        elif side != b"ours":
+            kept.append(line)
+    return b"".join(kept)

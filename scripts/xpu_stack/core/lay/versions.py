@@ -1,0 +1,154 @@
+"""Versions of the series: the commits of its own repository, each to be applied."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from xpu_stack.core.lay import applying
+from xpu_stack.core.lay.builder import Stop
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.console import progress
+from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.git import CommitId, Repository
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
+
+
+@dataclass(frozen=True)
+class Version:
+    """The series as a commit of its repository has it, or as it is now (no commit)."""
+
+    work: Workspace
+    commit: CommitId | None
+    shown: str
+    folder: Path
+
+    def open(self) -> Workspace:
+        """The checkout, with this version of the series to be applied to it."""
+        if self.commit is None:
+            return self.work
+        if not self.folder.exists():
+            with Repository(self.work.layout.repository).index(self.commit) as index:
+                index.run("checkout-index", "--all", f"--prefix={self.folder}/")
+        layout = Layout(self.folder, self.work.layout.state)
+        name = self.work.base.name
+        return replace(
+            self.work, layout=layout, base=Base.load(layout, name), series=Series.load(layout, name)
+        )
+
+
+@contextmanager
+def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version]]:
+    """The versions from `good` to `bad` (none: as it is now), oldest first."""
+    repository = Repository(work.layout.repository)
+    if not repository.is_repository():
+        raise ToolError(
+            f"'{good}' is not a stage or a change.",
+            why="and the series is not in a git repository, so it is not a version of it either",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    first, last = _commit(repository, good), _commit(repository, bad or "HEAD")
+    if repository.ask("merge-base", "--is-ancestor", first, last) is None:
+        raise ToolError(
+            f"The version {good} does not come before {bad or 'HEAD'}.",
+            why="the search goes from GOOD up to BAD",
+            next=commands.git(repository.folder, "log", "--oneline", good, bad or "HEAD"),
+            code=ExitCode.USAGE,
+        )
+    with _folder(work) as folder:
+        yield list(_versions(work, repository, first, last, folder, now=bad is None))
+
+
+def _versions(
+    work: Workspace,
+    repository: Repository,
+    first: CommitId,
+    last: CommitId,
+    folder: Path,
+    *,
+    now: bool,
+) -> Iterator[Version]:
+    words = ("rev-list", "--reverse", "--first-parent", f"{first}..{last}", "--", *_parts())
+    for commit in [first, *map(CommitId, repository.line(*words).split())]:
+        title = repository.line("show", "-s", "--format=%h '%s'", commit)
+        yield Version(work, commit, title, folder / commit)
+    if now and repository.line("status", "--porcelain", "--", *_parts()):
+        yield Version(work, None, "the series as it is now, not committed", folder)
+
+
+def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None:
+    """What the version called `name` makes of `base`, up to the change `top` if it has that.
+
+    None: the series' repository has no such commit. The commits are made beside the checkout.
+    """
+    repository = Repository(work.layout.repository)
+    commit = repository.commit_id(name) if repository.is_repository() else None
+    if commit is None:
+        return None
+    with _folder(work) as folder:
+        try:
+            there = Version(work, commit, name, folder / commit).open()
+        except SeriesError as error:
+            raise ToolError(
+                f"The series of {name} cannot be read.",
+                why=f"{error.place}: {error.problem}",
+                next="make review # or SINCE=<a later version>",
+                code=ExitCode.SERIES,
+            ) from error
+        ids = [change.id for change in there.series.all_changes()]
+        changes = there.series.changes(top if top in ids else there.series.stage_names[-1])
+        with progress(len(changes), f"making the commits of {name}") as bar:
+            builder = applying.builder(there, lambda change: bar.step(change.id))
+            try:
+                return builder.build(base, changes, there.dropped)[-1]
+            except Stop as stop:
+                raise ToolError(
+                    f"The series of {name} does not fit the checkout's base.",
+                    why=f"its change {stop.reason.change.id} does not apply to {base[:12]}",
+                    next="make review # or SINCE=<another version>",
+                    code=ExitCode.CONFLICT,
+                ) from None
+
+
+@contextmanager
+def _folder(work: Workspace) -> Iterator[Path]:
+    """Where the files of versions are, for a while."""
+    folder = work.layout.for_checkout(work.repository.folder) / "versions"
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _commit(repository: Repository, name: str) -> CommitId:
+    found = repository.commit_id(name)
+    if found is None:
+        raise ToolError(
+            f"'{name}' is not a stage, a change or a version of the series.",
+            why="the series' repository has no such commit",
+            next="make status # or: git log --oneline -- patches",
+            code=ExitCode.USAGE,
+        )
+    return found
+
+
+def edited(old: Version, new: Version) -> list[str]:
+    """The changes that differ between two versions."""
+    before, after = (
+        {change.id: change.source_digest for change in version.open().series.all_changes()}
+        for version in (old, new)
+    )
+    ids = dict.fromkeys([*before, *after])
+    return [one for one in ids if before.get(one) != after.get(one)]
+
+
+def _parts() -> list[str]:
+    """The folders of the series in its own repository."""
+    return ["patches", *settings().payload]

@@ -1,0 +1,51 @@
+"""What a run is to make of a checkout, and the command that asks for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.git import CommitId
+
+# the verbs that edit the series, see core.edit.plan
+RESHAPING = ("drop", "undrop", "fold", "split", "move", "rename", "edit")
+
+
+@dataclass(frozen=True)
+class Request:
+    """An edit of the series that a person asked for: a verb and its variables."""
+
+    verb: str
+    options: Mapping[str, str]
+
+    @property
+    def change(self) -> str:
+        return self.options["CHANGE"]
+
+    def command(self) -> str:
+        return commands.make(self.verb, **self.options)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The series up to `stage`, without `dropped`, on `base`.
+
+    base: None: the one that the checkout has; onto: how the person named it.
+    request: the edit of the series that the checkout is to follow.
+    """
+
+    stage: str
+    dropped: frozenset[str]
+    base: CommitId | None = None
+    onto: str = ""
+    request: Request | None = None
+
+    @property
+    def verb(self) -> str:
+        return "apply" if self.base is None else "rebase"
+
+    def command(self, drop: Iterable[str] = ()) -> str:
+        """What to type for this goal, doing without further changes."""
+        if self.request is not None:
+            return self.request.command()
+        without = ",".join(sorted(self.dropped.union(drop)))
+        return commands.make(self.verb, ONTO=self.onto, STAGE=self.stage, DROP=without)

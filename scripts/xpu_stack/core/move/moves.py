@@ -1,0 +1,292 @@
+"""The moves of a checkout, and what it was before each.
+
+Note [The log of moves]
+~~~~~~~~~~~~~~~~~~~~~~~
+A move (apply, export, drop, undo and so on) is recorded as a commit. Its
+message says what the checkout was before and after: HEAD, the commit, the
+stack's branch, the changes that were dropped. Its tree has what was done to the
+series' files with it (rewrite.py). Its parents are the commits that it speaks of,
+so that git keeps them. Each stack has a log: a ref below refs/<name> is its newest
+record, and the ref's reflog has the earlier ones, as refs/stash has its entries;
+git expires them as it does any reflog. There is no file beside git.
+
+The record becomes the ref's value in the same step in which the branch moves
+(see Note [All or nothing]): a move that is over is in the log, and no other.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.switch import RefUpdate, Switch
+from xpu_stack.core.system.console import say, show_table
+from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
+from xpu_stack.core.system.settings import settings
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkout is.
+
+    head: the branch that HEAD is on, "" for none; tip: the stack's branch,
+    None where there is none; dropped: the changes done without.
+    """
+
+    head: str
+    commit: CommitId
+    tip: CommitId | None
+    dropped: tuple[str, ...]
+
+    @property
+    def where(self) -> tuple[str, CommitId, CommitId | None]:
+        """What git itself shows of it."""
+        return self.head, self.commit, self.tip
+
+    @classmethod
+    def of_stack(cls, repository: Repository, tip: CommitId, dropped: frozenset[str]) -> "State":
+        return cls(stack.branch(repository), tip, tip, tuple(sorted(dropped)))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is done to a checkout, as the log has it.
+
+    about: the change, say; steps: of undo and redo, how many operations;
+    commit: the change that was dropped; edits: the work tree before it, or after an
+    undo, as a commit above HEAD, where edits took part. git keeps both with the record.
+    """
+
+    verb: str
+    about: str = ""
+    steps: int = 0
+    commit: CommitId | None = None
+    edits: CommitId | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.about}".rstrip()
+
+
+@dataclass(frozen=True)
+class Move:
+    """An entry of the log. edit: what was done to the series' files; when: seconds."""
+
+    operation: Operation
+    before: State
+    after: State
+    edit: TreeId | None = None
+    when: int = 0
+
+    @property
+    def verb(self) -> str:
+        return self.operation.verb
+
+
+def _tip(repository: Repository) -> str:
+    return f"refs/heads/{stack.branch(repository)}"
+
+
+def current(repository: Repository) -> State:
+    """What the checkout is now."""
+    head = repository.commit_id("HEAD")
+    assert head is not None
+    return State(
+        repository.branch() or "",
+        head,
+        repository.commit_id(_tip(repository)),
+        tuple(sorted(dropped(repository))),
+    )
+
+
+def entry(repository: Repository, number: int) -> Move | None:
+    """The move `number` moves ago, from 0; None where the log does not reach."""
+    if number == 0:  # git lets the reflog expire; the ref stays
+        newest = repository.commit_id(stack.log(repository))
+        return _of_commit(repository, newest) if newest else None
+    found = entries(repository, number, 1)
+    return found[0] if found else None
+
+
+def entries(repository: Repository, skip: int = 0, limit: int = -1) -> list[Move]:
+    """The log, newest first."""
+    form = "--format=tformat:%T%x00%gd%x00%b%x01"
+    words = ("--walk-reflogs", "--date=unix", f"--skip={skip}", f"--max-count={limit}")
+    told = repository.ask("log", form, *words, stack.log(repository), "--") or ""
+    found = []
+    for record in filter(str.strip, told.split("\x01")):
+        tree, name, body = record.strip().split("\0")
+        when = int(name.partition("@{")[2].rstrip("}"))
+        found.append(_move(repository, TreeId(tree), body, when))
+    last = entry(repository, 0) if not found and not skip else None
+    return [last] if last else found
+
+
+def _of_commit(repository: Repository, record: CommitId) -> Move:
+    commit = repository.commit(record)
+    return _move(repository, commit.tree, commit.message.partition("\n\n")[2])
+
+
+def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
+    data = json.loads(body)
+    told = {key: data[key] for key in ("verb", "about", "steps", "commit", "edits") if key in data}
+    edit = tree if repository.objects.folder(tree) else None
+    return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
+
+
+def history(repository: Repository) -> tuple[list[Move], list[Move]]:
+    """What can be undone, and what can be redone, each in the order in which it would be.
+
+    An undo takes operations off the first list and puts them on the second, a
+    redo puts them back. Any other operation empties the second.
+    """
+    done: list[Move] = []
+    undone: list[Move] = []
+    for one in reversed(entries(repository)):
+        if one.operation.steps:
+            back = one.verb == "undo"
+            for _ in range(one.operation.steps):
+                source, target = (done, undone) if back else (undone, done)
+                if source:  # git may have let earlier entries expire
+                    target.append(source.pop())
+        else:
+            done.append(one)
+            undone.clear()
+    return done[::-1], undone[::-1]
+
+
+def state(data: dict[str, Any]) -> State:
+    """A state as a record has it."""
+    return State(data["head"], data["commit"], data["tip"], tuple(data["dropped"]))
+
+
+def dropped(repository: Repository) -> frozenset[str]:
+    """The changes that the stack was told to do without, on the base it has."""
+    last = entry(repository, 0)
+    if last is None or not last.after.dropped:
+        return frozenset()
+    # What another base has, this one need not have.
+    same = stack.read(repository).base == stack.read(repository, last.after.commit).base
+    return frozenset(last.after.dropped) if same else frozenset()
+
+
+def applied(repository: Repository) -> frozenset[str] | None:
+    """The changes that the last move left on the stack; None where the log is empty.
+
+    One of them that has no commit now was taken out; one that is not of them is
+    not applied.
+    """
+    return frozenset(left(repository)) if entry(repository, 0) else None
+
+
+def left(repository: Repository) -> dict[str, stack.Applied]:
+    """The commits that the last move left on the stack, by their changes."""
+    last = entry(repository, 0)
+    there = stack.read(repository, last.after.commit).applied if last else ()
+    return {one.trailers.change: one for one in there}
+
+
+def move(
+    repository: Repository,
+    operation: Operation,
+    after: State,
+    edit: TreeId | None = None,
+    *,
+    files: bool = True,
+) -> None:
+    """Moves the checkout; the move is in the log when it is done, and not before.
+
+    edit: what was done to the series' files with it; files: False leaves the
+    work tree as it is.
+    """
+    before = current(repository)
+    record = _record(repository, Move(operation, before, after, edit))
+    newest = repository.commit_id(stack.log(repository))
+    refs = [RefUpdate(stack.log(repository), record, newest or ZERO)]
+    if after.tip != before.tip:
+        refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
+    reason = f"{settings().name}: {operation}"
+    trees = [operation.edits, None]  # of the work tree, before and after
+    if operation.verb == "undo":
+        trees.reverse()
+    here, there = trees if files else (after.commit, None)
+    Switch(repository).to(after.commit, after.head, refs, reason, here=here, files=there)
+
+
+def length(repository: Repository) -> int:
+    """How many moves the log has."""
+    words = ("log", "--walk-reflogs", "--format=%H", stack.log(repository), "--")
+    return len((repository.ask(*words) or "").split())
+
+
+def put_back(repository: Repository, to: State, entries: int) -> None:
+    """Takes a row of moves back as if it had not been: the log is as long as before."""
+    if current(repository) != to:
+        move(repository, Operation("return"), to)
+    for _ in range(length(repository) - entries):
+        if entries:
+            # the ref, and what each entry says it was before, follow
+            newest = f"{stack.log(repository)}@{{0}}"
+            words = ("reflog", "delete", "--updateref", "--rewrite", newest)
+            repository.run(*words)
+        else:
+            repository.run("update-ref", "-d", stack.log(repository))
+            return
+
+
+def _record(repository: Repository, made: Move) -> CommitId:
+    before, after, operation = made.before, made.after, made.operation
+    spoken_of = [before.commit, before.tip, after.commit, after.tip]
+    spoken_of += [operation.commit, operation.edits]
+    parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
+    told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
+    message = f"{operation}\n\n{json.dumps(told)}\n"
+    tree = made.edit or repository.empty_tree()
+    recorder = Identity(settings().name, settings().email, 0)  # the same record, the same commit
+    return repository.commit_tree(tree, parents, message, recorder)
+
+
+# -- to be read ------------------------------------------------------------------
+
+
+def show(repository: Repository) -> None:
+    """Prints the operations, newest first, with the STEPS that undo or redo needs for each."""
+    done, undone = history(repository)
+    if not done and not undone:
+        say("no operation has been recorded")
+        return
+    say(str(repository.folder))
+    redo = [(f"redo STEPS={number}", *_shown(one)) for number, one in enumerate(undone, start=1)]
+    undo = [(f"undo STEPS={number}", *_shown(one)) for number, one in enumerate(done, start=1)]
+    headings = ("to revert", "when", "operation", "before", "after")
+    show_table(headings, redo[::-1] + undo, cut="operation")
+
+
+def _shown(one: Move) -> tuple[str, str, str, str]:
+    when = datetime.fromtimestamp(one.when).astimezone() if one.when else None
+    time = when.strftime("%Y-%m-%d %H:%M") if when else ""
+    return time, str(one.operation), one.before.commit[:12], one.after.commit[:12]
+
+
+def as_json(repository: Repository) -> dict[str, object]:
+    """The operations for `--json`, newest first."""
+    done, undone = history(repository)
+    listed = [*((one, True) for one in reversed(undone)), *((one, False) for one in done)]
+    return {
+        "version": 1,
+        "moves": [_told(repository, one, is_undone=state) for one, state in listed],
+    }
+
+
+def _told(repository: Repository, one: Move, *, is_undone: bool) -> dict[str, object]:
+    when = datetime.fromtimestamp(one.when, timezone.utc).isoformat() if one.when else None
+    files = repository.files(one.edit) if one.edit else {}
+    return {
+        "time": when,
+        "verb": one.operation.verb,
+        "about": one.operation.about,
+        "undone": is_undone,
+        "before": asdict(one.before),
+        "after": asdict(one.after),
+        "files": sorted({name.partition("/")[2] for name in files}),
+    }

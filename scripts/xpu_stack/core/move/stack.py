@@ -1,0 +1,246 @@
+"""The stack in a checkout, read from its commits and from nothing else.
+
+Note [Several stacks]
+~~~~~~~~~~~~~~~~~~~~~
+A repository may have several stacks, each on a branch of its own: `git switch`
+goes from one to another, and a linked worktree has another than the main one.
+What belongs to a stack is kept by its branch: the commits, and the log of moves,
+which also makes a branch known as a stack's. What belongs to a worktree is in
+its own git directory: the lock, a move or an edit under way, a conflict.
+"""
+
+import re
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
+from xpu_stack.core.system import commands
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.git import Commit, CommitId, Repository
+from xpu_stack.core.system.settings import settings
+
+_TO_SQUASH = ("fixup! ", "squash! ", "amend! ")
+_DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
+
+# the run's branch in each repository: another process may move HEAD meanwhile
+_branches: WeakKeyDictionary[Repository, str] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A commit of the series in a checkout."""
+
+    commit: Commit
+    trailers: Trailers
+    as_made: bool  # False: a person has changed it
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a checkout holds: a base, and the series' commits on it, oldest first."""
+
+    base: CommitId
+    applied: tuple[Applied, ...]
+    foreign: tuple[Commit, ...]  # other commits, between the series'
+    above: tuple[Commit, ...] = ()  # the person's own on top of them, oldest first
+
+    @property
+    def tip(self) -> CommitId:
+        return self.applied[-1].commit.id if self.applied else self.base
+
+    @property
+    def stage(self) -> str | None:
+        return self.applied[-1].trailers.stage if self.applied else None
+
+
+def read(repository: Repository, at: str = "HEAD") -> Stack:
+    """Reads the stack that HEAD, or another commit, is on."""
+    head = repository.commit_id(at)
+    if head is None:
+        raise ToolError(
+            f"{repository.folder} has no commit.",
+            why="a stack needs a base commit to stand on",
+            next=f"{commands.git(repository.folder, 'add', '-A')} && "
+            + commands.git(repository.folder, "commit", "-m", "base"),
+        )
+    history = repository.history(head, _DEEPEST)
+    first = next((n for n, one in enumerate(history) if trailers(one.message)), len(history))
+    if first >= _DEEPEST // 2:  # more of a person's own may be above it
+        own = repository.ask("rev-list", "--count", head, "--not", f"{log(repository)}^@")
+        history = repository.history(head, _DEEPEST + int(own or 0))
+    lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
+    ours = history[: lowest + 1]
+    top = next((n for n, commit in enumerate(ours) if _is_for_a_change(commit)), 0)
+    foreign = tuple(commit for commit in ours[top:] if not trailers(commit.message))
+    applied = tuple(
+        Applied(commit, found, is_as_made(commit))
+        for commit in reversed(ours)
+        if (found := trailers(commit.message))
+    )
+    if ours and not ours[-1].parents:
+        raise ToolError(
+            "The history of the checkout ends within the stack.",
+            why=f"{named(ours[-1])} has no parent here, as in a clone made with --depth",
+            next=commands.git(repository.folder, "fetch", "--unshallow"),
+            code=ExitCode.MISSING,
+        )
+    base = ours[-1].parents[0] if ours else head
+    return Stack(base, applied, foreign, tuple(reversed(ours[:top])))
+
+
+def _is_for_a_change(commit: Commit) -> bool:
+    """Whether it is a change's, or waits to be squashed into one."""
+    return bool(trailers(commit.message)) or commit.message.startswith(_TO_SQUASH)
+
+
+def log_of(branch: str) -> str:
+    """The ref that is the log of moves of a stack."""
+    return _log() if branch == settings().name else f"{_logs()}{branch}"
+
+
+def log(repository: Repository) -> str:
+    """The ref that is the log of this stack's moves."""
+    return log_of(branch(repository))
+
+
+def branches(repository: Repository) -> list[str]:
+    """The branches of the repository that carry stacks."""
+    words = ("for-each-ref", "--format=%(refname)", _log(), _logs())
+    known = [
+        settings().name if log == _log() else log.removeprefix(_logs())
+        for log in repository.line(*words).split()
+    ]
+    return [one for one in known if repository.commit_id(f"refs/heads/{one}")]
+
+
+def choose(repository: Repository, branch: str) -> None:
+    """Has this run work on the stack of a branch that a person names."""
+    if repository.ask("check-ref-format", "--branch", branch) != branch:
+        raise ToolError(
+            f"'{branch}' is not a valid name for a branch.",
+            why="git check-ref-format refuses it",
+            next="make apply BRANCH=<name>",
+            code=ExitCode.USAGE,
+        )
+    _branches[repository] = branch
+    commands.works_in("BRANCH", branch, ("apply", "rebase"))
+
+
+def branch(repository: Repository) -> str:
+    """The branch of the stack that this run works on."""
+    if repository not in _branches:
+        _branches[repository] = _own_branch(repository)
+    return _branches[repository]
+
+
+def _own_branch(repository: Repository) -> str:
+    """HEAD's branch if it carries a stack; else one that no other worktree has checked out."""
+    head = repository.branch()
+    if head == settings().name or (head and repository.commit_id(log_of(head))):
+        return head
+    name = f"{settings().name}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
+    names = [settings().name, name]
+    if repository.commit_id(log_of(name)):
+        names.reverse()
+    return next((one for one in names if not repository.has_elsewhere(one)), name)
+
+
+def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
+    """Refuses a checkout in which a move could lose a person's work. edits: they are wanted."""
+    refuse_operation(repository)
+    if not edits:
+        _refuse_dirty(repository)
+    name, current = branch(repository), repository.branch()
+    if current == name or not repository.commit_id(f"refs/heads/{name}"):
+        return
+    elsewhere = repository.has_elsewhere(name)
+    if elsewhere:
+        there = commands.make("apply", **{settings().source: str(elsewhere)})
+        raise ToolError(
+            f"The stack's branch '{name}' is checked out in another worktree.",
+            why=f"it is {elsewhere}",
+            next=f"{there} # or, for a stack of its own: make apply BRANCH=<another name>",
+        )
+    where = f"the branch '{current}'" if current else "no branch"
+    raise ToolError(
+        f"The checkout is not on the stack's branch '{name}'.",
+        why=f"HEAD is on {where}, and '{name}' exists",
+        next=f"{commands.git(repository.folder, 'switch', name)} # or, for a stack of its own: "
+        "make apply BRANCH=<another name>",
+    )
+
+
+def refuse_others(stack: Stack, next: str) -> None:
+    """Refuses a stack with commits between its own that are of no change."""
+    if stack.foreign:
+        one = stack.foreign[0]
+        raise ToolError(
+            f"{len(stack.foreign)} commit(s) in the stack are of no change.",
+            why=f"{named(one)} has no {settings().trailer}-Change trailer",
+            next=next,
+        )
+
+
+def named(commit: Commit) -> str:
+    return f"{commit.id[:12]} '{commit.message.splitlines()[0]}'"
+
+
+def set_aside(repository: Repository, stack: Stack) -> str:
+    """What keeps the commits above the stack on a branch, and takes them off it."""
+    branch = commands.git(repository.folder, "branch", "mine")
+    return f"{branch} && {commands.git(repository.folder, 'reset', '--keep', stack.tip[:12])}"
+
+
+def refuse_foreign(repository: Repository, stack: Stack) -> None:
+    """Refuses a stack with commits in it that the tool did not make."""
+    refuse_others(
+        stack,
+        next=f"{commands.git(repository.folder, 'rebase', '-i', stack.base[:12])} "
+        "# move them above the stack, where they are carried along",
+    )
+    changed = [applied for applied in stack.applied if not applied.as_made]
+    if changed:
+        one = changed[0].commit
+        raise ToolError(
+            f"The commit of {changed[0].trailers.change} was changed by hand.",
+            why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
+            next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+            + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
+        )
+
+
+def _refuse_dirty(repository: Repository) -> None:
+    edited, _ = repository.uncommitted(untracked=False)
+    if edited:
+        raise ToolError(
+            "The checkout has changes that are not committed.",
+            why=f"{len(edited)} file(s), the first is {edited[0]}",
+            next=commands.git(repository.folder, "stash"),
+        )
+
+
+def refuse_operation(repository: Repository) -> None:
+    """Refuses a checkout in which git itself has stopped in the middle of something."""
+    for name, words in (
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("MERGE_HEAD", "merge"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+    ):
+        if (repository.git_dir / name).exists():
+            raise ToolError(
+                f"A {words} is under way in the checkout.",
+                why=f"{repository.git_dir / name} is there",
+                next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
+            )
+
+
+def _log() -> str:
+    """The moves of the branch that has the tool's name."""
+    return f"refs/{settings().name}/moves"
+
+
+def _logs() -> str:
+    """Those of other branches."""
+    return f"refs/{settings().name}/stacks/"

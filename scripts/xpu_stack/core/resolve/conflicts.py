@@ -1,0 +1,382 @@
+"""A change that does not fit: the report, and the way on.
+
+The checkout stays as it was. The change is laid on the fork in a work tree
+beside it, with git's own conflict markers and index, where every tool for
+conflicts works. `make continue` keeps the answer with the series, see
+Note [Resolutions], so that the same conflict is not asked twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from xpu_stack.core.move import stack
+from xpu_stack.core.move.goal import Goal, Request
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import resolutions
+from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
+from xpu_stack.core.resolve.resolutions import Hunks, Resolution, Resolutions
+from xpu_stack.core.system import commands, files, transaction
+from xpu_stack.core.system.console import say
+from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.files import Content
+from xpu_stack.core.system.git import CommitId, Repository, TreeId
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.settings import settings
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A conflict that waits for a person.
+
+    apart: the answer is kept for this operation only, see `answers`.
+    """
+
+    goal: Goal
+    change: str
+    onto: CommitId
+    pristine: CommitId
+    worktree: Path
+    branch: str  # of the stack
+    apart: bool
+
+
+def answers(repository: Repository) -> Resolutions:
+    """How the conflicts of an edit of the series were resolved, until it is done.
+
+    The change and the series are other ones then: the conflict will not come back.
+    """
+    return Resolutions(repository.own_folder / "answers")
+
+
+def forget_answers(repository: Repository) -> None:
+    shutil.rmtree(answers(repository).folder, ignore_errors=True)
+
+
+def _record(repository: Repository) -> Path:
+    return repository.own_folder / "conflict.json"
+
+
+def pending(repository: Repository) -> Pending | None:
+    data = files.load(_record(repository))
+    if data is None:
+        return None
+    goal = data["goal"]
+    request = Request(**goal["request"]) if goal.get("request") else None
+    return Pending(
+        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"], request),
+        data["change"],
+        CommitId(data["onto"]),
+        CommitId(data["pristine"]),
+        Path(data["worktree"]),
+        data.get("branch", settings().name),
+        data.get("apart", False),
+    )
+
+
+def refuse_pending(repository: Repository) -> None:
+    waiting = pending(repository)
+    if waiting is not None:
+        raise ToolError(
+            f"A conflict of {waiting.change} waits to be resolved.",
+            why=f"its files are in {waiting.worktree}",
+            next="make continue # or: make abort",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def already_there(reason: AlreadyThere, goal: Goal, there: Mapping[str, str]) -> ToolError:
+    """there: the changes that the base seems to have, and why."""
+    drop = goal.command(drop=[reason.change.id, *there])
+    if reason.resolved:
+        ids = ", ".join(one[:12] for one in reason.resolved)
+        return ToolError(
+            f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
+            why=f"its conflict was resolved so before: {ids}",
+            next=f"{drop} # or, to be asked again: "
+            + commands.make("resolutions", FORGET=reason.resolved[0][:12]),
+            code=ExitCode.CONFLICT,
+        )
+    return ToolError(
+        f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
+        why="applied to it, the change alters nothing",
+        next=drop,
+        code=ExitCode.CONFLICT,
+        detail="\n".join(_told(there)),
+    )
+
+
+def _told(there: Mapping[str, str]) -> list[str]:
+    return [f"{change}: {why}" for change, why in there.items()]
+
+
+def report(
+    repository: Repository,
+    layout: Layout,
+    conflict: Conflict,
+    goal: Goal,
+    there: Mapping[str, str],
+    *,
+    apart: bool = False,
+) -> ToolError:
+    """Sets the work tree up and says what is in it.
+
+    there: the changes that the base seems to have, and why; apart: the change met
+    an edit of the series, and not the base.
+    """
+    misfit = conflict.misfit
+    the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
+    what = (
+        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
+    )
+    if misfit.pristine is None:
+        return ToolError(
+            what,
+            why="its files are not as in the release it was written for, "
+            "which the merge needs, and which is not available here",
+            next="make doctor",
+            code=ExitCode.CONFLICT,
+            detail=misfit.messages,
+        )
+    worktree = layout.for_checkout(repository.folder) / "conflict"
+    _set_up(repository, conflict.onto, misfit, worktree)
+    places = [place for file in misfit.files for place in _places(worktree, file, the_base)]
+    record = {
+        "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
+        "change": conflict.change.id,
+        "onto": conflict.onto,
+        "pristine": misfit.pristine,
+        "worktree": str(worktree),
+        "branch": stack.branch(repository),
+        "apart": apart,
+    }
+    files.write(_record(repository), json.dumps(record))
+    told = _told(there)
+    if told:
+        without = f"make abort && {goal.command(drop=there)}"
+        told += [commands.as_typed(f"to skip it: {without}"), ""]
+    return ToolError(
+        what,
+        why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
+        next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
+        f"{commands.elsewhere('make continue')}, or {commands.elsewhere('make abort')}",
+        code=ExitCode.CONFLICT,
+        detail="\n".join([*told, *places, "", misfit.messages.strip()]).strip(),
+    )
+
+
+def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Path) -> None:
+    assert misfit.pristine is not None
+    assert misfit.merged is not None
+    _remove(repository, worktree)
+    worktree.parent.mkdir(parents=True, exist_ok=True)
+    # Keeps the commits laid so far from git's garbage collection.
+    repository.run("update-ref", _pending(), onto)
+    options = ("--quiet", "--detach", "--no-checkout")
+    repository.run("worktree", "add", *options, str(worktree), onto)
+    work = Repository(worktree)
+    changed = repository.diff(repository.commit(misfit.pristine).parents[0], misfit.pristine)
+    _fill(work, onto, [*(entry.path for entry in changed), *misfit.files, *misfit.resolved])
+    # a person's own rerere would take the markers out of files that are still to be resolved
+    words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
+    work.run(*words, misfit.pristine, check=False)
+    there = repository.files(misfit.merged, list(misfit.resolved))
+    for path in misfit.resolved:
+        if path in there:
+            work.run("checkout", misfit.merged, "--", f":(literal){path}")
+        else:
+            work.run("rm", "--quiet", "--force", "--", f":(literal){path}")
+
+
+def _fill(work: Repository, onto: CommitId, paths: list[str]) -> None:
+    """Writes the folders that have `paths`: all of a large project would take seconds."""
+    work.run("read-tree", onto)
+    folders = {path.rpartition("/")[0] for path in paths}
+    listed: dict[bool, bytes] = {True: b"", False: b""}
+    for path in work.files(onto):
+        listed[path.rpartition("/")[0] in folders] += os.fsencode(path) + b"\0"
+    work.run("update-index", "--skip-worktree", "-z", "--stdin", input=listed[False])
+    work.run("checkout-index", "--index", "-z", "--stdin", input=listed[True])
+
+
+def _take_in(work: Repository) -> None:
+    """Has git look at files that were not written, where a person has put them there."""
+    told = work.run("ls-files", "-t", "-z").output.split(b"\0")
+    there = [
+        one[2:]
+        for one in told
+        if one[:2] == b"S " and (work.folder / os.fsdecode(one[2:])).exists()
+    ]
+    taken = b"".join(path + b"\0" for path in there)
+    work.run("update-index", "--no-skip-worktree", "-z", "--stdin", input=taken)
+
+
+def _remove(repository: Repository, worktree: Path) -> None:
+    repository.run("worktree", "remove", "--force", str(worktree), check=False)
+    shutil.rmtree(worktree, ignore_errors=True)
+    repository.run("worktree", "prune")
+
+
+def _hunks(path: Path) -> list[str]:
+    """The conflicts of a file, as first-last line numbers."""
+    found, start = [], None
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if line.startswith(b"<<<<<<< "):
+            start = number
+        elif line.startswith(b">>>>>>> ") and start is not None:
+            found.append(f"{start}-{number}")
+            start = None
+    return found
+
+
+def _places(worktree: Path, file: str, the_base: str) -> list[str]:
+    """What the report says of a file in conflict."""
+    unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
+    stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
+    if stages == {"1", "3"}:
+        return [f"{file}: {the_base} has deleted it"]
+    if stages == {"1", "2"}:
+        return [f"{file}: the change deletes it"]
+    path = worktree / file
+    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)] if path.is_file() else []
+    return hunks or [f"{file}: no markers, see below"]
+
+
+def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolution]]:
+    """Keeps what a person made of the conflict; what to go on with, and what was kept.
+
+    empty: an answer that has nothing of either side is meant.
+    """
+    repository = work.repository
+    waiting = _waiting(repository)
+    stack.choose(repository, waiting.branch)
+    answer = _answer(waiting)
+    merged = merge(repository, waiting.onto, waiting.pristine)
+    hunks = resolutions.hunks_of(repository, merged)
+    _refuse_nothing_left(repository, waiting, hunks, answer, empty=empty)
+    known = answers(repository) if waiting.apart else resolutions.of(work)
+    contents = known.record(repository, waiting.change, merged, hunks, answer)
+    if waiting.apart:
+        _write(contents)
+    else:
+        transaction.write(work.layout, contents)
+    _forget(repository, waiting)
+    if waiting.apart:
+        return waiting.goal, []
+    paths = list(merged.stages)
+    now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
+    for path in paths:
+        if now.get(path) == before.get(path):
+            say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
+    folders = {path.parent for path in contents}
+    return waiting.goal, [one for one in resolutions.of(work).all() if one.folder in folders]
+
+
+def _write(contents: Mapping[Path, Content]) -> None:
+    for path, content in contents.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content[1])
+
+
+def _refuse_nothing_left(
+    repository: Repository,
+    waiting: Pending,
+    hunks: Mapping[str, Hunks],
+    answer: TreeId,
+    *,
+    empty: bool,
+) -> None:
+    if answer == repository.tree_of(waiting.onto) and not waiting.apart:
+        raise ToolError(
+            f"Nothing of {waiting.change} is left in the answer.",
+            why="the files are as they are without the change",
+            next=f"make abort && {waiting.goal.command(drop=[waiting.change])} "
+            "# or put the change's edits in, git add, and make continue",
+            code=ExitCode.CONFLICT,
+        )
+    places = [] if empty else resolutions.emptied(repository, hunks, answer)
+    if places:
+        raise ToolError(
+            "The answer has nothing of either side of a conflict.",
+            why=f"all lines were removed: {', '.join(places)}",
+            next="put in what is missing, git add, and make continue; "
+            "or, if it is meant: make continue EMPTY=1",
+            code=ExitCode.CONFLICT,
+        )
+
+
+def _answer(waiting: Pending) -> TreeId:
+    """The tree of a conflict that has been resolved."""
+    work = Repository(waiting.worktree)
+    if not work.folder.is_dir():
+        raise ToolError(
+            f"The files of the conflict of {waiting.change} are gone.",
+            why=f"there is no folder {work.folder}",
+            next="make abort # then the command that it came from: it sets them up again",
+            code=ExitCode.CONFLICT,
+        )
+    left = sorted(
+        {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
+    )
+    marked = [
+        file
+        for file in work.run("diff", "--name-only", "--cached", waiting.onto).text.splitlines()
+        if (waiting.worktree / file).is_file() and _hunks(waiting.worktree / file)
+    ]
+    if left or marked:
+        raise ToolError(
+            f"The conflict of {waiting.change} is not resolved yet.",
+            why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
+            next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
+            "then: make continue",
+            code=ExitCode.CONFLICT,
+        )
+    _take_in(work)
+    work.run("add", "--update")
+    return TreeId(work.line("write-tree"))
+
+
+def abort(repository: Repository) -> str:
+    """Gives the conflict up; the checkout is as it was all the time."""
+    waiting = _waiting(repository)
+    _forget(repository, waiting)
+    forget_answers(repository)
+    return waiting.change
+
+
+def give_up(repository: Repository) -> None:
+    """Gives up a conflict if one waits: for a search, which goes around it."""
+    if pending(repository) is not None:
+        abort(repository)
+
+
+def _waiting(repository: Repository) -> Pending:
+    waiting = pending(repository)
+    if waiting is None:
+        raise ToolError(
+            "There is no conflict to go on with.",
+            why="the last run left none",
+            next="make status",
+            code=ExitCode.USAGE,
+        )
+    return waiting
+
+
+def _forget(repository: Repository, waiting: Pending) -> None:
+    _record(repository).unlink()
+    _remove(repository, waiting.worktree)
+    for ref in (_pending(), f"refs/{settings().name}/pending"):  # the latter: of an earlier version
+        repository.run("update-ref", "-d", ref)
+
+
+def _pending() -> str:
+    """Keeps the commits that a conflict needs."""
+    return f"refs/worktree/{settings().name}/pending"

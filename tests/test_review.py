@@ -12,8 +12,8 @@ from xpu_stack import review
 from xpu_stack.build.configuration import Mode, results_of
 from xpu_stack.build.results import Outcome, Record
 from xpu_stack.core.move import stack
-from xpu_stack.core.system.diff import differing
 from xpu_stack.core.system.errors import ToolError
+from xpu_stack.review.diff import differing
 from xpu_stack.review.model import Review, gather
 from xpu_stack.review.site import bar, fenced
 

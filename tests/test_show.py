@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from project import Project, drift, git, write
 from workspace import workspace
-from xpu_stack.core.show import differences
+from xpu_stack.show import differences
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_status_imports_nothing_heavy(project: Project) -> None:
     project.ok("apply")
     modules = loaded(project, "status", "--pytorch-src", str(project.checkout))
     assert "xpu_stack.report.status" in modules
-    assert {"rich", "difflib", "xpu_stack.core.system.diff"} & modules == set()
+    assert {"rich", "difflib", "xpu_stack.review.diff"} & modules == set()
 
 
 def test_the_tool_is_compiled_once(project: Project, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from xpu_stack.core.lay import applying
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.goal import Request
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.show import checking
 from xpu_stack.core.system import transaction
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.show import checking
 
 HOOKS = "aten_xpu/device/aten/Hooks.cpp"
 

@@ -16,10 +16,10 @@ from xpu_stack.core.lay import opening
 from xpu_stack.core.resolve import resolutions
 from xpu_stack.core.series import new_change
 from xpu_stack.core.series.base import base_names
-from xpu_stack.core.show import checking
 from xpu_stack.core.system import commands, console, git, lock, transaction
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.show import checking
 
 
 @cli.command(epilog=EPILOG)

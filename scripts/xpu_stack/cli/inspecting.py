@@ -10,9 +10,9 @@ import click
 from xpu_stack.cli.options import EPILOG, checkout_options, cli
 from xpu_stack.core.lay import opening
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.show import blame, differences
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.show import differences, which
 
 
 @cli.command("show", epilog=EPILOG)
@@ -45,7 +45,7 @@ def diff_(change: str | None, base: str, pytorch_src: str | None) -> None:
 def which_(file: str, base: str, pytorch_src: str | None) -> None:
     """Says which change a file or a line comes from, and where the series keeps it."""
     with opening.opened_to_read(Layout.current(), base, pytorch_src, "which") as work:
-        for line in blame.which(work, file):
+        for line in which.which(work, file):
             console.say(line)
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
-from xpu_stack.core.edit import unsaved_work
 from xpu_stack.core.series import base as bases
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.show import unsaved_work
 
 
 @cli.command("doctor", epilog=EPILOG)

@@ -16,7 +16,7 @@ from pygments.lexers.special import TextLexer
 from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
 
-from xpu_stack.core.system.diff import Span
+from xpu_stack.review.diff import Span
 
 # More than this is shown without colours: lexing would take seconds.
 _LARGEST = 500_000

@@ -9,11 +9,11 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import own_text
-from xpu_stack.core.system.diff import FileDiff, parse
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.review import measured
 from xpu_stack.review import since as comparing
+from xpu_stack.review.diff import FileDiff, parse
 from xpu_stack.review.measured import Measured
 from xpu_stack.review.since import Earlier, Since
 

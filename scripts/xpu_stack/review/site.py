@@ -11,10 +11,10 @@ from markupsafe import Markup
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.diff import FileDiff, Line
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.review import graph, highlight
+from xpu_stack.review.diff import FileDiff, Line
 from xpu_stack.review.model import Page, Review, gather
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -7,13 +7,47 @@ most conflicts come to.
 """
 
 import enum
+import re
+from collections import Counter
 from dataclasses import dataclass
 
 from xpu_stack.core.lay.builder import Builder
-from xpu_stack.core.lay.similarity import Base, Similarity
 from xpu_stack.core.resolve.merging import Misfit
 from xpu_stack.core.series.series import Change
-from xpu_stack.core.system.git import CommitId, TreeId
+from xpu_stack.core.system.git import BlobId, Commit, CommitId, Repository, TreeId
+
+# A line of less is in every file: a brace, an `else`, an `#endif`.
+_SAYS_SOMETHING = re.compile(r"(?:\W*\w){8}")
+# What has more than this of the lines is the same, in other words.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """What a base has of a change: of its new files, and of the lines it adds."""
+
+    files: int
+    files_there: int
+    lines: int
+    lines_there: int
+
+    @property
+    def share(self) -> float:
+        return self.lines_there / self.lines if self.lines else 0.0
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the base can be taken to have this change, a little different perhaps."""
+        return self.share > _MOST
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the base has something else in the places of most of its new files."""
+        return self.files > 0 and self.files_there > _MOST * self.files
+
+    def __str__(self) -> str:
+        files = f"{self.files_there} of its {self.files} new file(s), " if self.files else ""
+        return f"{files}{self.share:.0%} of the lines it adds"
 
 
 class Fit(enum.Enum):
@@ -54,7 +88,7 @@ class _Survey:
     def __init__(self, builder: Builder, base: CommitId) -> None:
         self._builder = builder
         self._repository = builder.repository
-        self._base = Base(self._repository, base)
+        self._base = _Files(self._repository, base)
         self._tip = base
 
     def run(self, changes: list[Change]) -> list[Finding]:
@@ -119,3 +153,46 @@ def _theirs_of(content: bytes) -> bytes:
         elif side != b"ours":
             kept.append(line)
     return b"".join(kept)
+
+
+class _Files:
+    """The files of a base, to look a change up in."""
+
+    def __init__(self, repository: Repository, commit: str) -> None:
+        self._repository = repository
+        self._blobs = {path: file.blob for path, file in repository.files(commit).items()}
+        self._with_content = {blob: path for path, blob in self._blobs.items()}
+        self._named: dict[str, list[str]] = {}
+        for path in self._blobs:
+            self._named.setdefault(path.rpartition("/")[2], []).append(path)
+
+    def similarity(self, commit: Commit) -> Similarity:
+        """How much the base has of what a commit adds."""
+        files = files_there = lines = lines_there = 0
+        for entry in self._repository.diff(commit.parents[0], commit.id):
+            added = self._lines(entry.new) - self._lines(entry.old)
+            places = [entry.path] if entry.path in self._blobs else []
+            if not entry.old_mode:
+                places = places or self._elsewhere(entry.path, entry.new, added)
+                files += 1
+                files_there += bool(places)
+            lines += added.total()
+            lines_there += max((self._common(place, added) for place in places), default=0)
+        return Similarity(files, files_there, lines, lines_there)
+
+    def _elsewhere(self, path: str, blob: BlobId, added: Counter[str]) -> list[str]:
+        """Where the base has a file that is new in the change: under another path."""
+        if not added:  # an empty file is everywhere
+            return []
+        if blob in self._with_content:
+            return [self._with_content[blob]]
+        known = self._named.get(path.rpartition("/")[2], [])
+        return [one for one in known if self._common(one, added) > _MOST * added.total()]
+
+    def _common(self, path: str, added: Counter[str]) -> int:
+        return (added & self._lines(self._blobs[path])).total()
+
+    def _lines(self, blob: BlobId) -> Counter[str]:
+        content = self._repository.objects.content(blob, "blob") or b""
+        lines = content.decode(errors="backslashreplace").splitlines()
+        return Counter(line.strip() for line in lines if _SAYS_SOMETHING.match(line))

@@ -11,18 +11,18 @@ by git's own merge (which follows renames), with the pristine release as the
 common ground; for that the pristine chain is built once beside it. Without the release the
 patch is applied where its context is found, as `git apply --3way` does. What the merge
 cannot settle is looked up in the series' resolutions, see Note [Resolutions].
-What is not there either is a Conflict, and the caller decides. Files that the
-fork keeps in another form are merged as text, see Note [Files in another form].
+What is not there either is a Conflict, and the caller decides. For files with
+CRLF line ends see line_ends.py.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from xpu_stack.core.lay.line_ends import PlainTree
 from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.resolve.resolutions import Resolution, Resolutions
 from xpu_stack.core.series.change_text import compose
 from xpu_stack.core.series.series import Change, Series
-from xpu_stack.core.system.encodings import PlainTree
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import BlobId, CommitId, Identity, Repository, TreeId
 
@@ -97,7 +97,7 @@ class Builder:
         if tree is not None:
             return tree
         plain = PlainTree.of(self.repository, tip, change.touched_paths())
-        if plain.forms:  # Note [Files in another form]
+        if plain.files:
             as_it_is = self.lay_directly(plain.tree, change, exact=True)
             laid = as_it_is or self._merge(plain.tree, change)
             if not isinstance(laid, Misfit):

@@ -1,6 +1,8 @@
 """Commands that are shown can be pasted into a shell, and are for what this one works on."""
 
+import ast
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,47 +20,50 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "REPOSITORY", Path.cwd())
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("make continue, or make abort", "make continue {}, or make abort {}"),
-        ("resolve; then: make continue.", "resolve; then: make continue {}."),
-        ("make rebase ONTO=main STAGE=event", "make rebase ONTO=main STAGE=event {}"),
-        ("make apply DROP=a/b,c/d # or so", "make apply DROP=a/b,c/d {} # or so"),
-        ("make apply ONTO=<ref, or path> too", "make apply ONTO=<ref, or path> {} too"),
-        ("make apply PYTORCH_SRC=/elsewhere", "make apply PYTORCH_SRC=/elsewhere"),
-        ("make apply PYTORCH_SRC= # its own", "make apply PYTORCH_SRC= # its own"),
-        ("make check", "make check"),  # takes no checkout
-        ("make apply ONTO='a b, c;d' # so", "make apply ONTO='a b, c;d' {} # so"),
-        (
-            "make apply ONTO='it'\"'\"'s' && make abort",
-            "make apply ONTO='it'\"'\"'s' {} && make abort {}",
-        ),
-        ("make -C / abort, and so on", "make -C / abort {}, and so on"),
-        ("git stash && make apply && git stash pop", "git stash && make apply {} && git stash pop"),
-    ],
-)
-def test_commands_name_the_checkout(text: str, shown: str) -> None:
+def test_commands_name_the_checkout() -> None:
     commands.works_in("PYTORCH_SRC", "my fork", {"apply", "continue", "abort", "rebase"})
-    assert commands.as_typed(text) == shown.replace("{}", "PYTORCH_SRC='my fork'")
+    assert commands.make("continue") == "make continue PYTORCH_SRC='my fork'"
+    assert commands.make("apply", DROP="a/b,c/d") == "make apply DROP=a/b,c/d PYTORCH_SRC='my fork'"
+    assert commands.make("rebase", ONTO="it's") == (
+        """make rebase ONTO='it'"'"'s' PYTORCH_SRC='my fork'"""
+    )
+    assert commands.make("rebase", ONTO="<ref, or path>", STAGE="") == (
+        "make rebase ONTO=<ref, or path> PYTORCH_SRC='my fork'"
+    )
+    assert commands.make("apply", PYTORCH_SRC="/other") == "make apply PYTORCH_SRC=/other"
+    assert commands.make("apply", PYTORCH_SRC="") == "make apply"
+    assert commands.make("check") == "make check"  # takes no checkout
+    assert commands.anywhere("abort") == (
+        f"make -C {shlex.quote(str(commands.REPOSITORY))} abort PYTORCH_SRC='my fork'"
+    )
 
 
-def test_without_a_checkout_of_ones_own_a_text_stays() -> None:
-    assert commands.as_typed("make continue") == "make continue"
+def test_without_a_checkout_of_ones_own_a_command_stays() -> None:
+    assert commands.make("continue") == "make continue"
 
 
 def test_a_base_that_was_asked_for_is_named_too() -> None:
     commands.works_in("BASE", "v2.13", {"apply", "check"})
-    assert commands.as_typed("make check, make abort") == "make check BASE=v2.13, make abort"
-    assert commands.as_typed("make apply BASE=v1.13.1") == "make apply BASE=v1.13.1"
+    assert commands.make("check") == "make check BASE=v2.13"
+    assert commands.make("abort") == "make abort"
+    assert commands.make("apply", BASE="v1.13.1") == "make apply BASE=v1.13.1"
 
 
 def test_in_another_folder_the_projects_is_named(tmp_path: Path) -> None:
     os.chdir(tmp_path)  # the fixture knows where this was
     try:
-        assert commands.as_typed("make abort") == f"make -C {commands.REPOSITORY} abort"
+        assert commands.make("abort") == f"make -C {commands.REPOSITORY} abort"
     finally:
         os.chdir(commands.REPOSITORY)
+
+
+def test_no_message_has_a_command_that_is_not_made_so() -> None:
+    """It would not name the checkout and the base that the run works on."""
+    verbs = "|".join(("apply", "export", "status", "check", "continue", "abort", "build", "submit"))
+    for path in (ROOT / "scripts" / "xpu_stack").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(("Error", "say")):
+                assert not re.search(rf"(?<!')\bmake ({verbs})\b", ast.unparse(call)), path
 
 
 def test_words_are_quoted_and_what_is_to_be_filled_in_is_not() -> None:

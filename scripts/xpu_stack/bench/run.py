@@ -72,7 +72,7 @@ def compile(build: Build) -> Path:
         raise ToolError(
             "A build with a sanitizer cannot be measured.",
             why=f"the {build.sanitizer.value} sanitizer slows it down several times",
-            next="make bench",
+            next=commands.make("bench"),
             code=ExitCode.USAGE,
         )
     folder = build.folder.with_name(f"bench-{build.folder.name}")
@@ -93,7 +93,7 @@ def compile(build: Build) -> Path:
         raise ToolError(
             "The benchmark could not be configured.",
             why=(configured.complaint.splitlines() or ["cmake gave no reason"])[0],
-            next="make build # what the benchmark is built against",
+            next=f"{commands.make('build')} # what the benchmark is built against",
             code=ExitCode.BUILD,
             detail=configured.complaint,
         )
@@ -103,7 +103,7 @@ def compile(build: Build) -> Path:
         raise ToolError(
             "This stage has nothing to measure.",
             why="the benchmark needs streams, events, guards and the allocator",
-            next="make bench STAGE=guard",
+            next=commands.make("bench", STAGE="guard"),
             code=ExitCode.USAGE,
         )
     return program
@@ -165,7 +165,7 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
         raise ToolError(
             f"The program {program.name} failed.",
             why=next((one for one in reversed(lines) if one.strip()), f"it ended with {code}"),
-            next=f"make test # then {commands.line(program)}",
+            next=f"{commands.make('test')} # then {commands.line(program)}",
             code=ExitCode.TESTS,
             detail="\n".join(lines[-30:]),
         )

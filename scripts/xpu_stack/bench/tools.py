@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xpu_stack.core.series.series import Series
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -25,7 +25,7 @@ from xpu_stack.core.system.layout import Layout
 ROUNDS = 5
 FILES = 4870  # that a rebase changes
 LARGE = 500  # MB of a file in a change
-_BEGIN = "<!-- written by make bench-tools PUBLISH=1 -->"
+_BEGIN = f"<!-- written by {commands.make('bench-tools', PUBLISH='1')} -->"
 _END = "<!-- end -->"
 _PERSON = {
     f"GIT_{role}_{what}": value
@@ -90,7 +90,7 @@ def bench(layout: Layout, base: str, *, publish: bool) -> bool:
         raise ToolError(
             "The tool's own checkout is not there.",
             why="what is measured are clones of it",
-            next="make apply",
+            next=commands.make("apply"),
             code=ExitCode.USAGE,
         )
     loads = [os.getloadavg()[0]]
@@ -173,7 +173,7 @@ class _Bench:
                 raise ToolError(
                     f"'{' '.join(map(str, words[:4]))} ...' did not do what is measured.",
                     why=f"exit {process.returncode}: {(told.splitlines() or [''])[-1]}",
-                    next="make check",
+                    next=commands.make("check"),
                 )
         # of the largest process among it and its children
         return Used(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)

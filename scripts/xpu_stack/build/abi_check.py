@@ -31,7 +31,7 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.build.configured_tree import Tree, is_header
 from xpu_stack.build.includes import Includes
 from xpu_stack.core.move import stack
-from xpu_stack.core.system import files
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -164,7 +164,7 @@ def judge(proof: Proof, path: Path) -> None:
         raise ToolError(
             "The series cannot be built against the distribution's libraries.",
             why=f"they were compiled from different code: {reasons[0]}",
-            next="make build MODE=full # compiles everything",
+            next=f"{commands.make('build', MODE='full')} # compiles everything",
             code=ExitCode.BUILD,
             detail="\n".join(reasons),
         )

@@ -23,6 +23,7 @@ from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE, Change
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
@@ -87,7 +88,7 @@ def need(work: Workspace, mode: Mode) -> packages.Sycl:
     if wanted.package:
         extension.refuse_mode(work.base, mode)
     elif mode is Mode.FAST:
-        packages.need_apt(wanted.prebuilt.apt, instead="make build MODE=full")
+        packages.need_apt(wanted.prebuilt.apt, instead=commands.make("build", MODE="full"))
     else:
         packages.need_apt(wanted.full.apt)
     return packages.need_sycl(work.layout)
@@ -238,7 +239,7 @@ def _prebuilt_folder(work: Workspace) -> Path:
         raise ToolError(
             f"The distribution's PyTorch {work.base.version} is not installed.",
             why=f"there is no {name} below {_LIBRARIES}",
-            next="make build MODE=full # compiles everything",
+            next=f"{commands.make('build', MODE='full')} # compiles everything",
             code=ExitCode.MISSING,
         )
     return found[0].parent

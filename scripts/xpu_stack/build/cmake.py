@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -59,7 +59,7 @@ def configure(
         raise ToolError(
             "PyTorch's CMake could not configure the checkout.",
             why=errors.first,
-            next="make doctor",
+            next=commands.make("doctor"),
             code=ExitCode.BUILD,
             detail="\n".join(errors.lines),
         )

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from xpu_stack.build import packages
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -60,7 +60,7 @@ def jobs() -> int:
 
 def local_jobs() -> int:
     """How many programs at once on this machine: JOBS, or what cores and memory allow."""
-    given = number("JOBS", "make build JOBS=2")
+    given = number("JOBS", commands.make("build", JOBS="2"))
     if given is not None:
         return given
     each = 2 << 30  # bytes: the largest of PyTorch's files take about that
@@ -88,7 +88,7 @@ def _remote_jobs() -> int:
         raise ToolError(
             f"DISTCC={os.environ['DISTCC']} is not a list of hosts.",
             why=(asked.complaint.splitlines() or ["distcc gave no reason"])[-1],
-            next="make build DISTCC='localhost/2 other/8'",
+            next=commands.make("build", DISTCC="localhost/2 other/8"),
             code=ExitCode.USAGE,
         )
     return int(asked.text)

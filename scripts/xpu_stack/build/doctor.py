@@ -112,7 +112,12 @@ def _sycl(layout: Layout) -> Finding:
     found = packages.installed_sycl(layout)
     what = "SYCL runtime"
     if found is None:
-        return Finding(what, "not installed", False, "make build # installs it, or set SYCL_ROOT")
+        return Finding(
+            what,
+            "not installed",
+            False,
+            f"{commands.make('build')} # installs it, or set SYCL_ROOT",
+        )
     return Finding(what, f"{found.version} ({found.origin})", True)
 
 
@@ -137,7 +142,7 @@ def _checkout(layout: Layout, base: Base) -> Iterator[Finding]:
     if there:
         yield Finding(what, str(layout.checkout(base.name)), True)
     else:
-        yield Finding(what, "not fetched", False, "make apply")
+        yield Finding(what, "not fetched", False, commands.make("apply"))
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:
@@ -148,5 +153,5 @@ def _machine(layout: Layout) -> Iterator[Finding]:
     yield Finding("disk space", f"{free >> 30} GiB free", enough, get)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     enough = memory >= _MEMORY
-    get = "" if enough else "make build JOBS=1"
+    get = "" if enough else commands.make("build", JOBS="1")
     yield Finding("memory", f"{memory >> 30} GiB free", enough, get)

@@ -13,7 +13,7 @@ import bootstrap
 
 from xpu_stack.build import packages
 from xpu_stack.build.base_settings import Package
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 
@@ -116,7 +116,7 @@ def _install(layout: Layout, package: Package) -> None:
             f"{package.pin} could not be installed.",
             why=f"pip ended with {code}; {package.index} "
             "was asked too if pip's own indexes have no such version",
-            next="make build TORCH=<an environment that has it>",
+            next=commands.make("build", TORCH="<an environment that has it>"),
             code=ExitCode.MISSING,
         )
     stamp.write_text(wanted)

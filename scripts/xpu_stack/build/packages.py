@@ -220,7 +220,7 @@ def need_sycl(layout: Layout) -> Sycl:
             raise ToolError(
                 "The SYCL runtime could not be installed.",
                 why=f"pip ended with {code}",
-                next="make doctor # or set SYCL_ROOT to a oneAPI installation",
+                next=f"{commands.make('doctor')} # or set SYCL_ROOT to a oneAPI installation",
                 code=ExitCode.MISSING,
             )
     return Sycl(root, sycl_version(), "PyPI")

@@ -39,7 +39,10 @@ def _fail(error: ToolError, log_file: Path | None) -> NoReturn:
 
 def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
     """An error of click, in the form of all our errors."""
-    why, next = problem.format_message(), f"{_TOOL} {verb} --help" if verb else "make help"
+    why, next = (
+        problem.format_message(),
+        f"{_TOOL} {verb} --help" if verb else commands.make("help"),
+    )
     what = "The command line does not make sense."
     if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
         variable = variable_of(problem.param)
@@ -80,7 +83,8 @@ def _defect(error: Exception, log_file: Path | None) -> ToolError:
 
 def _interrupted() -> str:
     if critical.finished:
-        return "interrupted, after a change of the checkout or the series: make status, make undo"
+        look = f"{commands.make('status')}, {commands.make('undo')}"
+        return f"interrupted, after a change of the checkout or the series: {look}"
     return "interrupted; the checkout is as it was"
 
 
@@ -115,7 +119,7 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.warn(commands.as_typed(_interrupted()))
+        console.warn(_interrupted())
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

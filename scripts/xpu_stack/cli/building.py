@@ -19,7 +19,7 @@ from xpu_stack.cli.options import (
 from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import series
-from xpu_stack.core.system import console
+from xpu_stack.core.system import commands, console
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import bisecting, runner, tidy
@@ -62,7 +62,7 @@ def test_(
         raise ToolError(
             "The base has no tests of the series.",
             why="STAGE=base applies nothing",
-            next="make test",
+            next=commands.make("test"),
             code=ExitCode.USAGE,
         )
     with opening.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
@@ -142,7 +142,8 @@ def bisect_(
         raise ToolError(
             "'make bisect' needs TEST= or RUN=, and not both.",
             why="it runs a test of the series, or a command, at each place",
-            next="make bisect TEST=<test> # or: make bisect RUN=<command>",
+            next=f"{commands.make('bisect', TEST='<test>')} "
+            f"# or: {commands.make('bisect', RUN='<command>')}",
             code=ExitCode.USAGE,
         )
     ends = bisecting.Ends(good, bad, stage)
@@ -223,6 +224,6 @@ def bench_tools_(base: str, publish: bool) -> None:
         raise ToolError(
             "The tool is slower than its bounds.",
             why="a row of the table has no 'met'",
-            next="make bench-tools # on a quiet machine",
+            next=f"{commands.make('bench-tools')} # on a quiet machine",
             code=ExitCode.TESTS,
         )

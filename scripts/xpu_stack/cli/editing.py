@@ -61,7 +61,7 @@ def new_(change: str, title: str | None, after: str | None, base: str) -> None:
         for path in new_change.begin(layout, base, change, title, after):
             console.say(f"wrote {path.relative_to(layout.repository)}")
     apply = commands.make("apply", STAGE=change)
-    console.say(f"next: {apply}, edit, git add, git commit --amend, make export")
+    console.say(f"next: {apply}, edit, git add, git commit --amend, {commands.make('export')}")
 
 
 @cli.command(epilog=EPILOG)

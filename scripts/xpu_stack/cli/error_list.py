@@ -150,9 +150,15 @@ def _command_of(call: ast.Call, function: ast.Attribute) -> str:
     """The command that a call of commands.py shows; empty for another call."""
     if not (isinstance(function.value, ast.Name) and function.value.id == "commands"):
         return ""
-    words = {"git": ["git", "-C"], "make": ["make"]}.get(function.attr, [])
+    words = {"git": ["git", "-C"]}.get(function.attr, ["make"] if function.attr != "line" else [])
     words += [_text(one) for one in call.args]
     words += [f"{one.arg}={_text(one.value)}" for one in call.keywords if one.arg]
+    for one in call.keywords:
+        if isinstance(one.value, ast.Dict):  # of variables that settings() names
+            pairs = zip(one.value.keys, one.value.values, strict=True)
+            words += [
+                f"{_setting(key) or _text(key)}={_text(value)}" for key, value in pairs if key
+            ]
     return " ".join(words)
 
 

@@ -9,9 +9,9 @@ import click
 from xpu_stack.build.modes import Mode
 from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.system import commands
+from xpu_stack.core.system.commands import REPOSITORY
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import REPOSITORY
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
 

@@ -88,7 +88,7 @@ def _split(args: str) -> list[str]:
         raise ToolError(
             "ARGS= cannot be split into words.",
             why=f"{error}: {args}",
-            next="make python CODE='...' # takes any text as it is",
+            next=f"{commands.make('python', CODE='...')} # takes any text as it is",
             code=ExitCode.USAGE,
         ) from None
 

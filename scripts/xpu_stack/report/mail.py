@@ -82,7 +82,7 @@ def write(work: Workspace, out: Path) -> list[Path]:
         raise ToolError(
             "There is no stack to write.",
             why=f"{repository.folder} holds the base alone",
-            next="make apply",
+            next=commands.make("apply"),
             code=ExitCode.MISSING,
         )
     publisher = Publisher.of(work, [one.commit for one in there.applied])

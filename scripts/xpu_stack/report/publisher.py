@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import own_text, split_signatures, trailers
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Identity, Repository, TreeId
 
@@ -71,7 +72,8 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
         raise ToolError(
             f"The author of {told.change} has an address that no mail reaches.",
             why=f"its commit {commit.id[:12]} is by {author}",
-            next="correct the change's author in patches/series.yaml, then make apply",
+            next=f"correct the change's author in patches/series.yaml, then "
+            f"{commands.make('apply')}",
             code=ExitCode.SERIES,
         )
     for line in split_signatures(own_text(commit.message))[1].splitlines():
@@ -79,6 +81,6 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
             raise ToolError(
                 f"The text of {told.change} is signed with an address that no mail reaches.",
                 why=f"patches/texts/{told.change}.md has the line '{line}'",
-                next="correct it there, then make apply",
+                next=f"correct it there, then {commands.make('apply')}",
                 code=ExitCode.SERIES,
             )

@@ -11,6 +11,7 @@ from xpu_stack.core.move import moves, stack
 from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import coloured, say, show_table
 from xpu_stack.core.system.git import Commit, Repository
 from xpu_stack.report import pull_requests
@@ -195,7 +196,7 @@ def show(work: Workspace, status: Status) -> None:
     submitted = any(one.pull_request for one in status.changes)
     if submitted:
         show_table((*_COLUMNS, "pull request"), rows, cut="title")
-        say("their states on GitHub: make submit DRY_RUN=1")
+        say(f"their states on GitHub: {commands.make('submit', DRY_RUN='1')}")
     else:
         show_table(_COLUMNS, [row[:-1] for row in rows], cut="title")
     say(f"base: {status.base_commit} ({status.provider})")
@@ -253,7 +254,7 @@ def _say_more(status: Status) -> None:
     _say_files("not tracked, not exported", status.untracked)
     if status.conflict is not None:
         say(f"a conflict of {status.conflict.change} waits in {status.conflict.worktree}")
-        say("make continue, or make abort")
+        say(f"{commands.make('continue')}, or {commands.make('abort')}")
 
 
 def _named(one: OtherCommit) -> str:

@@ -9,6 +9,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.review import measured
@@ -142,7 +143,7 @@ def _refuse_unreadable(work: Workspace, there: Stack) -> None:
         raise ToolError(
             "There is no stack to show.",
             why=f"{work.repository.folder} holds the base alone",
-            next="make apply",
+            next=commands.make("apply"),
             code=ExitCode.MISSING,
         )
     if there.foreign:  # a reader would miss them, and the diffs would not add up

@@ -26,6 +26,7 @@ from xpu_stack.core.resolve.merging import Conflict
 from xpu_stack.core.series.change_text import unwritten
 from xpu_stack.core.series.series import Change
 from xpu_stack.core.series.series_file import SUMMARY
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import CommitId
@@ -47,7 +48,7 @@ def check(work: Workspace, base: CommitId) -> int:
             raise SeriesError(
                 name,
                 "apply and export give another file: " + _difference(source),
-                next="make apply && make export",
+                next=f"{commands.make('apply')} && {commands.make('export')}",
             )
     _check_written(work)
     return len(changes)
@@ -84,7 +85,12 @@ def _check_written(work: Workspace) -> None:
                 text = f"patches/texts/{change.stage}/{change.name}.md:{line}"
                 left.append((text, f"{change.id}: its text is not written yet"))
             if not change.is_begun and change.id not in work.series.without:
-                left.append((change.place, f"{change.id} is empty: amend its commit, make export"))
+                left.append(
+                    (
+                        change.place,
+                        f"{change.id} is empty: amend its commit, {commands.make('export')}",
+                    )
+                )
     if left:
         error = SeriesError(*left[0])
         error.problems = left

@@ -35,7 +35,7 @@ def _refuse_nothing(there: Stack) -> None:
         raise ToolError(
             "No change of the series is applied.",
             why=f"the checkout holds the base {there.base[:12]} alone",
-            next="make show CHANGE=<stage>/<change>",
+            next=commands.make("show", CHANGE="<stage>/<change>"),
             code=ExitCode.USAGE,
         )
 

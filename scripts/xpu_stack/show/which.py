@@ -94,7 +94,11 @@ def _of_commit(
     work, there = series.work, series.there
     if commit == ZERO:
         touching = _touching(work.repository, there, name)
-        goes = f"make export writes it to {touching[-1].trailers.change}" if touching else ""
+        goes = (
+            f"{commands.make('export')} writes it to {touching[-1].trailers.change}"
+            if touching
+            else ""
+        )
         return f"an edit that is not committed; {goes or 'no change touches the file yet'}"
     if boundary:
         return _base(work, there)
@@ -126,4 +130,4 @@ class _Series:
                     return f"kept in {file.source.relative_to(top)}" + (f":{line}" if line else "")
             if change.patch is not None and name in change.patched_paths():
                 return f"kept in {change.patch.relative_to(top)}"
-        return "not in the series yet: make export"
+        return f"not in the series yet: {commands.make('export')}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit
@@ -31,11 +32,6 @@ from xpu_stack.submit.github import GitHub
 from xpu_stack.submit.plan import Plan, State
 
 __all__ = ["Account", "Request", "configured", "submit"]
-
-_NO_ACCESS = (
-    "make submit FORK=<the remote of your fork> # or get write access: ghstack pushes branches "
-    "gh/<user>/... to the repository"
-)
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,9 @@ async def _submit(
         else:
             user = account.username
             beside.fetch(f"gh/{user}/*")
-            beside.refuse_unwritable(f"gh/{user}/0/base", base, _NO_ACCESS)
+            from_fork = commands.make("submit", FORK="<the remote of your fork>")
+            access = "or get write access: ghstack pushes branches gh/<user>/... to the repository"
+            beside.refuse_unwritable(f"gh/{user}/0/base", base, f"{from_fork} # {access}")
             tree = work.repository.tree_of(base)
             plan = await planning.make(commits, tree, facts, beside, github, user)
     if request.dry:
@@ -127,7 +125,7 @@ def _branch(known: pull_requests.Record, request: Request, github: GitHub) -> st
         raise ToolError(
             f"The stack was submitted for '{known.branch}'.",
             why=f"its pull requests cannot be moved to '{request.branch}'",
-            next="make submit # without BRANCH",
+            next=f"{commands.make('submit')} # without BRANCH",
         )
     return known.branch or request.branch or github.default_branch
 

@@ -120,7 +120,8 @@ def _refuse_other(change: str, pull_request: PullRequest, fork: Fork) -> None:
             f"The pull request of {change} is not one that can be updated.",
             why=f"{pull_request.url} goes from {pull_request.owner}:{pull_request.head}, "
             f"not from {fork.owner}:{fork.branch(change)}",
-            next="make submit # without FORK, or take it out of submitted.yaml for a new one",
+            next=f"{commands.make('submit')} "
+            "# without FORK, or take it out of submitted.yaml for a new one",
         )
 
 

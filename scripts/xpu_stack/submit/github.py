@@ -146,6 +146,7 @@ def _silent(error: Exception) -> ToolError:
     return ToolError(
         "GitHub gave no usable answer.",
         why=_said(error),
-        next="make submit DRY_RUN=1 # once the connection and the token are in order",
+        next=f"{commands.make('submit', DRY_RUN='1')} "
+        "# once the connection and the token are in order",
         code=ExitCode.MISSING,
     )

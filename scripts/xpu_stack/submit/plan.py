@@ -144,7 +144,7 @@ def _one(change: str, found: Mapping[str, list[PullRequest]]) -> PullRequest | N
         raise ToolError(
             f"{change} has {len(several)} open pull requests, and none in the record.",
             why=" and ".join(sorted(one.url for one in several)) + " say that they are of it",
-            next="close all of them but one, then make submit",
+            next=f"close all of them but one, then {commands.make('submit')}",
         )
     return several[0] if several else None
 
@@ -211,8 +211,9 @@ def _branch_of(change: str, pull_request: PullRequest) -> str:
             f"The pull request of {change} is not one that can be updated.",
             why=f"{pull_request.url} goes from {pull_request.head} to {pull_request.base}, "
             "not from gh/<user>/<n>/head to gh/<user>/<n>/base",
-            next="make submit FORK=<its remote> # if it is your fork's; or take it out of "
-            "submitted.yaml, then make submit for a new one",
+            next=f"{commands.make('submit', FORK='<its remote>')} "
+            "# if it is your fork's; or take it out of "
+            f"submitted.yaml, then {commands.make('submit')} for a new one",
         )
     return found[1]
 

@@ -54,7 +54,8 @@ def _refuse_damaged(repository: Repository, there: Stack) -> None:
                 f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
                 why=f"it must have each of {', '.join(_OWN)} once, and has {', '.join(found)}",
                 next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
-                f"{commands.git(repository.folder, 'switch', '--detach', '<base>')} && make apply",
+                f"{commands.git(repository.folder, 'switch', '--detach', '<base>')} && "
+                f"{commands.make('apply')}",
             )
 
 
@@ -70,7 +71,7 @@ def _refuse_doubled(there: Stack) -> None:
             raise ToolError(
                 f"The commit of {one.trailers.change} has the same ghstack line twice.",
                 why=f"'{double}' stands {_where(double, names, seen)}",
-                next="make apply # gives the commits without ghstack's lines",
+                next=f"{commands.make('apply')} # gives the commits without ghstack's lines",
             )
         seen |= dict.fromkeys(lines, one.commit)
 
@@ -88,7 +89,7 @@ def _refuse_reordered(work: Workspace, there: Stack) -> None:
         raise ToolError(
             "The commits are not in the order of the series.",
             why=f"the checkout has {' '.join(here)}",
-            next="make export # adopts the order; then make submit",
+            next=f"{commands.make('export')} # adopts the order; then {commands.make('submit')}",
         )
 
 
@@ -98,7 +99,7 @@ def _refuse_edited(there: Stack) -> None:
             raise ToolError(
                 f"The commit of {one.trailers.change} was changed by hand.",
                 why=f"{one.commit.id[:12]} is not what the series gives",
-                next="make export # then make submit",
+                next=f"{commands.make('export')} # then {commands.make('submit')}",
             )
 
 
@@ -116,7 +117,7 @@ def _refuse_empty(repository: Repository, there: Stack) -> None:
         raise ToolError(
             "There is nothing to submit.",
             why=f"no change of the series is applied in {repository.folder}",
-            next="make apply",
+            next=commands.make("apply"),
             code=ExitCode.USAGE,
         )
 
@@ -134,7 +135,7 @@ def _as_series_gives(work: Workspace, there: Stack) -> list[Commit]:
         raise ToolError(
             "The checkout is at another version of the series.",
             why="the series' files were edited since they were applied",
-            next="make apply # then make submit",
+            next=f"{commands.make('apply')} # then {commands.make('submit')}",
         )
     return commits
 
@@ -231,6 +232,7 @@ def tracked(repository: Repository, remote: str, branch: str, base: CommitId) ->
         raise ToolError(
             f"The stack's base {base[:12]} is not in '{branch}' of '{remote}'.",
             why="ghstack would open a pull request for every commit that is not in it",
-            next=f"make submit BRANCH=<the branch that has it> # or first: {fetch}",
+            next=f"{commands.make('submit', BRANCH='<the branch that has it>')} "
+            f"# or first: {fetch}",
         )
     return tip

@@ -129,7 +129,7 @@ def interrupted(why: str) -> ToolError:
     return ToolError(
         "The submission was interrupted.",
         why=why[:200],
-        next="make submit # continues, and opens nothing twice",
+        next=f"{commands.make('submit')} # continues, and opens nothing twice",
         code=ExitCode.MISSING,
     )
 

@@ -177,7 +177,7 @@ def _wrong_way(good: str, bad: str) -> ToolError:
     return ToolError(
         f"{good} does not come before {bad}.",
         why="the search goes from GOOD up to BAD",
-        next="make status # shows the order",
+        next=f"{commands.make('status')} # shows the order",
         code=ExitCode.USAGE,
     )
 

@@ -31,7 +31,7 @@ from xpu_stack.build.build import targets_of
 from xpu_stack.build.configuration import Build, Sanitizer
 from xpu_stack.build.results import Outcome, Record
 from xpu_stack.core.series.series import Change
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.testing import python_tests
@@ -242,7 +242,7 @@ def _run(
             bar.step(f"testing {configuration.name}")
 
     names = "|".join(tests)
-    limit = compilers.number("TEST_TIMEOUT", "make test TEST_TIMEOUT=300") or _LIMIT
+    limit = compilers.number("TEST_TIMEOUT", commands.make("test", TEST_TIMEOUT="300")) or _LIMIT
     ctest = folder / _CTEST
     command = [
         *("ctest", "--test-dir", str(this.folder), "--output-on-failure", "--no-tests=error"),

@@ -15,7 +15,7 @@ from xpu_stack.build import compilers, packages
 from xpu_stack.build.build import SOURCES
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.series import Change
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.testing.tidy_cache import Tidied
@@ -137,7 +137,7 @@ def _judge(tool: str, complaints: list[str]) -> None:
     raise ToolError(
         f"{tool} has {len(findings)} finding(s).",
         why=(findings or lines)[0].strip()[:_WIDTH],
-        next="fix it in the checkout, then: make export",
+        next=f"fix it in the checkout, then: {commands.make('export')}",
         code=ExitCode.TESTS,
         detail="\n".join(line[:_WIDTH] for line in findings or lines),
     )

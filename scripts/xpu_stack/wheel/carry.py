@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -44,7 +44,7 @@ def repair(
         raise ToolError(
             "The libraries that the wheel needs could not be collected.",
             why=(told or ["auditwheel said nothing"])[-1].strip()[:300],
-            next="make doctor # what is installed, and what is missing",
+            next=f"{commands.make('doctor')} # what is installed, and what is missing",
             code=ExitCode.BUILD,
             detail="\n".join(told[-20:]),
         )

@@ -58,7 +58,7 @@ class Environment:
             raise ToolError(
                 f"pip {words[0]} failed in an empty environment.",
                 why=(told.splitlines() or ["pip gave no reason"])[-1],
-                next="see the log, then make wheel, or make extension",
+                next=f"see the log, then {commands.make('wheel')}, or {commands.make('extension')}",
                 code=ExitCode.TESTS,
                 detail=result.text + result.complaint,
             )
@@ -70,7 +70,7 @@ def refuse_wrong(wheel: Path, wrong: Sequence[str], verb: str) -> None:
         raise ToolError(
             f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
             why=wrong[0],
-            next=f"fix it, then make {verb} and make test-{verb}",
+            next=f"fix it, then {commands.make(verb)} and {commands.make(f'test-{verb}')}",
             code=ExitCode.TESTS,
             detail="\n".join(wrong),
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.wheel import carry
@@ -91,7 +91,7 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
         raise ToolError(
             "A library in the wheel has no licence file.",
             why=f"no package of the distribution has one for {', '.join(without)}",
-            next="make doctor # which libraries the build found",
+            next=f"{commands.make('doctor')} # which libraries the build found",
             code=ExitCode.BUILD,
         )
     for source in found.values():

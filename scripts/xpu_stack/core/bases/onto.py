@@ -48,7 +48,7 @@ def _of_folder(repository: Repository, folder: Path) -> CommitId:
         raise ToolError(
             f"ONTO={folder} is not a {settings().project} source tree.",
             why=f"it has no {settings().marker}",
-            next=f"make rebase ONTO=<ref, or path of a {settings().project} checkout>",
+            next=commands.make("rebase", ONTO=f"<ref, or path of a {settings().project} checkout>"),
             code=ExitCode.USAGE,
         )
     other = Repository(folder)
@@ -101,7 +101,7 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
             raise ToolError(
                 f"The source package of {version} is not available here.",
                 why=str(error),
-                next="make rebase ONTO=<path of a checkout of that release>",
+                next=commands.make("rebase", ONTO="<path of a checkout of that release>"),
                 code=ExitCode.MISSING,
             ) from None
     return _fetched(repository, folder, "refs/heads/base")

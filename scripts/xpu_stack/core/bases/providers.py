@@ -30,7 +30,8 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
         raise ToolError(
             f"The base {base.name} has no checkout of your own.",
             why="it is an installed package, and its checkout has the new files alone",
-            next=f"unset {settings().source}; {commands.make('apply', BASE=base.name)}",
+            next=f"unset {settings().source}; "
+            + commands.make("apply", **{"BASE": base.name, settings().source: ""}),
             code=ExitCode.USAGE,
         )
     if given:
@@ -49,7 +50,8 @@ def _given(folder: Path) -> Checkout:
         raise ToolError(
             f"{settings().source}={folder} is not a {settings().project} source tree.",
             why=f"it has no {settings().marker}" if folder.is_dir() else "there is no such folder",
-            next=f"make apply {settings().source}=<path> # or without, to fetch the release",
+            next=f"{commands.make('apply', **{settings().source: '<path>'})} "
+            "# or without, to fetch the release",
             code=ExitCode.USAGE,
         )
     if not repository.is_repository():
@@ -89,7 +91,7 @@ def _unavailable(base: Base, why: str) -> ToolError:
     return ToolError(
         f"The base {base.name} is not available here.",
         why=why,
-        next=f"make apply {settings().source}=<your own checkout>",
+        next=commands.make("apply", **{settings().source: "<your own checkout>"}),
         code=ExitCode.MISSING,
     )
 

@@ -421,7 +421,8 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) 
             raise ToolError(
                 f"The series' {change.id} was edited since it was applied.",
                 why="exporting would undo that edit",
-                next=f"{commands.git(work.layout.repository, 'stash')} && make export && "
+                next=f"{commands.git(work.layout.repository, 'stash')} && "
+                f"{commands.make('export')} && "
                 + commands.git(work.layout.repository, "stash", "pop"),
             )
 

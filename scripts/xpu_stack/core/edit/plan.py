@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from xpu_stack.core.move.goal import Request
 from xpu_stack.core.series.change_text import TITLE_LIMIT, joined, own_text, trailers
 from xpu_stack.core.series.series import NO_STAGE, split_id
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, Repository, TreeId
 from xpu_stack.core.system.settings import settings
@@ -264,4 +265,6 @@ def _refuse_torn(plan: Plan) -> None:
 
 
 def _refused(what: str, why: str) -> ToolError:
-    return ToolError(what, why=why, next="make status # shows the order", code=ExitCode.USAGE)
+    return ToolError(
+        what, why=why, next=f"{commands.make('status')} # shows the order", code=ExitCode.USAGE
+    )

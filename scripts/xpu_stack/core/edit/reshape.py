@@ -121,7 +121,7 @@ def _refuse_unsafe(repository: Repository, there: Stack, request: Request) -> No
         raise ToolError(
             f"The commit of {changed[0].trailers.change} was changed by hand.",
             why=f"{changed[0].commit.id[:12]} is not as the tool made it",
-            next=f"make export && {request.command()}",
+            next=f"{commands.make('export')} && {request.command()}",
         )
 
 
@@ -160,7 +160,7 @@ def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
         raise ToolError(
             f"The change '{request.change}' is not applied.",
             why="edits go into a change that the checkout has",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
     export.say_untracked(repository)
@@ -500,7 +500,7 @@ def _differing(contents: Mapping[Path, Content]) -> Rewrite:
         raise ToolError(
             "This changes nothing.",
             why="the series is already so",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
     return Rewrite(

@@ -275,7 +275,7 @@ def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
         raise ToolError(
             f"There is no change '{name}' to drop.",
             why=f"the changes are: {', '.join(sorted(names))}",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
     return drop

@@ -88,7 +88,8 @@ def _go_back(repository: Repository) -> None:
             raise ToolError(
                 "The checkout could not be put back where it was before the search.",
                 why=f"it was edited meanwhile: {error.why}",
-                next=f"{commands.git(repository.folder, 'stash')} && make status # puts it back",
+                next=f"{commands.git(repository.folder, 'stash')} && "
+                f"{commands.make('status')} # puts it back",
             ) from error
     with progress(None, "putting the checkout back"):
         moves.put_back(repository, to, length)

@@ -50,7 +50,7 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
         raise ToolError(
             f"'{good}' is not a stage or a change.",
             why="and the series is not in a git repository, so it is not a version of it either",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
     first, last = _commit(repository, good), _commit(repository, bad or "HEAD")
@@ -98,7 +98,7 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
             raise ToolError(
                 f"The series of {name} cannot be read.",
                 why=f"{error.place}: {error.problem}",
-                next="make review # or SINCE=<a later version>",
+                next=f"{commands.make('review')} # or SINCE=<a later version>",
                 code=ExitCode.SERIES,
             ) from error
         ids = [change.id for change in there.series.all_changes()]
@@ -111,7 +111,7 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
                 raise ToolError(
                     f"The series of {name} does not fit the checkout's base.",
                     why=f"its change {stop.reason.change.id} does not apply to {base[:12]}",
-                    next="make review # or SINCE=<another version>",
+                    next=f"{commands.make('review')} # or SINCE=<another version>",
                     code=ExitCode.CONFLICT,
                 ) from None
 
@@ -133,7 +133,7 @@ def _commit(repository: Repository, name: str) -> CommitId:
         raise ToolError(
             f"'{name}' is not a stage, a change or a version of the series.",
             why="the series' repository has no such commit",
-            next="make status # or: git log --oneline -- patches",
+            next=f"{commands.make('status')} # or: git log --oneline -- patches",
             code=ExitCode.USAGE,
         )
     return found

@@ -119,7 +119,7 @@ def choose(repository: Repository, branch: str) -> None:
         raise ToolError(
             f"'{branch}' is not a valid name for a branch.",
             why="git check-ref-format refuses it",
-            next="make apply BRANCH=<name>",
+            next=commands.make("apply", BRANCH="<name>"),
             code=ExitCode.USAGE,
         )
     _branches[repository] = branch
@@ -159,14 +159,15 @@ def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
         raise ToolError(
             f"The stack's branch '{name}' is checked out in another worktree.",
             why=f"it is {elsewhere}",
-            next=f"{there} # or, for a stack of its own: make apply BRANCH=<another name>",
+            next=f"{there} # or, for a stack of its own: "
+            + commands.make("apply", BRANCH="<another name>"),
         )
     where = f"the branch '{current}'" if current else "no branch"
     raise ToolError(
         f"The checkout is not on the stack's branch '{name}'.",
         why=f"HEAD is on {where}, and '{name}' exists",
         next=f"{commands.git(repository.folder, 'switch', name)} # or, for a stack of its own: "
-        "make apply BRANCH=<another name>",
+        + commands.make("apply", BRANCH="<another name>"),
     )
 
 

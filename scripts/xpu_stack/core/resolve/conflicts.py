@@ -85,7 +85,7 @@ def refuse_pending(repository: Repository) -> None:
         raise ToolError(
             f"A conflict of {waiting.change} waits to be resolved.",
             why=f"its files are in {waiting.worktree}",
-            next="make continue # or: make abort",
+            next=f"{commands.make('continue')} # or: {commands.make('abort')}",
             code=ExitCode.CONFLICT,
         )
 
@@ -139,7 +139,7 @@ def report(
             what,
             why="its files are not as in the release it was written for, "
             "which the merge needs, and which is not available here",
-            next="make doctor",
+            next=commands.make("doctor"),
             code=ExitCode.CONFLICT,
             detail=misfit.messages,
         )
@@ -158,13 +158,13 @@ def report(
     files.write(_record(repository), json.dumps(record))
     told = _told(there)
     if told:
-        without = f"make abort && {goal.command(drop=there)}"
-        told += [commands.as_typed(f"to skip it: {without}"), ""]
+        without = f"{commands.make('abort')} && {goal.command(drop=there)}"
+        told += [f"to skip it: {without}", ""]
     return ToolError(
         what,
         why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
         next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
-        f"{commands.elsewhere('make continue')}, or {commands.elsewhere('make abort')}",
+        f"{commands.anywhere('continue')}, or {commands.anywhere('abort')}",
         code=ExitCode.CONFLICT,
         detail="\n".join([*told, *places, "", misfit.messages.strip()]).strip(),
     )
@@ -298,8 +298,8 @@ def _refuse_nothing_left(
         raise ToolError(
             f"Nothing of {waiting.change} is left in the answer.",
             why="the files are as they are without the change",
-            next=f"make abort && {waiting.goal.command(drop=[waiting.change])} "
-            "# or put the change's edits in, git add, and make continue",
+            next=f"{commands.make('abort')} && {waiting.goal.command(drop=[waiting.change])} "
+            f"# or put the change's edits in, git add, and {commands.make('continue')}",
             code=ExitCode.CONFLICT,
         )
     places = [] if empty else resolutions.emptied(repository, hunks, answer)
@@ -307,8 +307,8 @@ def _refuse_nothing_left(
         raise ToolError(
             "The answer has nothing of either side of a conflict.",
             why=f"all lines were removed: {', '.join(places)}",
-            next="put in what is missing, git add, and make continue; "
-            "or, if it is meant: make continue EMPTY=1",
+            next=f"put in what is missing, git add, and {commands.make('continue')}; "
+            f"or, if it is meant: {commands.make('continue', EMPTY='1')}",
             code=ExitCode.CONFLICT,
         )
 
@@ -320,7 +320,8 @@ def _answer(waiting: Pending) -> TreeId:
         raise ToolError(
             f"The files of the conflict of {waiting.change} are gone.",
             why=f"there is no folder {work.folder}",
-            next="make abort # then the command that it came from: it sets them up again",
+            next=f"{commands.make('abort')} "
+            "# then the command that it came from: it sets them up again",
             code=ExitCode.CONFLICT,
         )
     left = sorted(
@@ -336,7 +337,7 @@ def _answer(waiting: Pending) -> TreeId:
             f"The conflict of {waiting.change} is not resolved yet.",
             why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
             next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
-            "then: make continue",
+            f"then: {commands.make('continue')}",
             code=ExitCode.CONFLICT,
         )
     _take_in(work)
@@ -364,7 +365,7 @@ def _waiting(repository: Repository) -> Pending:
         raise ToolError(
             "There is no conflict to go on with.",
             why="the last run left none",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
     return waiting

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Merge
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import File, Repository, TreeId
@@ -107,7 +108,7 @@ class Resolutions:
             raise ToolError(
                 f"There {'is no resolution' if not found else 'are several resolutions'} '{id}'.",
                 why="an id, or the beginning of one, must name one resolution",
-                next="make resolutions",
+                next=commands.make("resolutions"),
                 code=ExitCode.USAGE,
             )
         return found[0]

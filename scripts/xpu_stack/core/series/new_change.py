@@ -10,7 +10,7 @@ from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
 from xpu_stack.core.series.series import Series, split_id
 from xpu_stack.core.series.series_file import SeriesFile
-from xpu_stack.core.system import transaction
+from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
@@ -71,6 +71,6 @@ def _refused(what: str, why: str) -> ToolError:
     return ToolError(
         what,
         why=why,
-        next="make new CHANGE=<stage>/<change> TITLE='...' AFTER=<stage or change>",
+        next=commands.make("new", CHANGE="<stage>/<change>", TITLE="<title>", AFTER="<place>"),
         code=ExitCode.USAGE,
     )

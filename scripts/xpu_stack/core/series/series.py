@@ -173,7 +173,7 @@ class Series:
         raise ToolError(
             f"There is no change '{point}'.",
             why=f"the changes of its stage are: {', '.join(own) or 'none'}",
-            next="make status",
+            next=commands.make("status"),
             code=ExitCode.USAGE,
         )
 

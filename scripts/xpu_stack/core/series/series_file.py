@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from xpu_stack.core.system import yaml_file
+from xpu_stack.core.system import commands, yaml_file
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
 SUMMARY = "to be written"  # of a new stage; `make check` asks for a better one
@@ -191,9 +191,7 @@ class SeriesFile:
             self.stages.append(target)
         target.changes.append(block)
 
-    def arrange(
-        self, ids: list[str], next: str = "make status", known: "SeriesFile | None" = None
-    ) -> None:
+    def arrange(self, ids: list[str], next: str = "", known: "SeriesFile | None" = None) -> None:
         """Makes `ids` the changes there are, in this order; what is new gets lines.
 
         next: what a person can do where the order cannot be; known: where the
@@ -279,7 +277,7 @@ def _interleaved(id_: str, stage: str, next: str) -> ToolError:
     return ToolError(
         f"This order splits the stage '{id_.partition('/')[0]}'.",
         why=f"{id_} comes after a change of '{stage}'",
-        next=f"{next} # keep the changes of a stage together",
+        next=f"{next or commands.make('status')} # keep the changes of a stage together",
         code=ExitCode.SERIES,
     )
 

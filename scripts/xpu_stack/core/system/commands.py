@@ -1,9 +1,8 @@
 """Commands as they are shown to a person: quoted, and for what this run works on.
 
-An error's way out is pasted into a shell. So its paths and names are quoted
-here, and `as_typed` completes each `make` command before it is shown: with the
-checkout and the base that this run was given, and with the project's folder
-where this one is another.
+An error's way out is pasted into a shell. So its paths and names are quoted here,
+and a `make` command has the checkout and the base that this run was given, and the
+project's folder where this one is another.
 """
 
 import re
@@ -11,12 +10,10 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from xpu_stack.core.system.settings import REPOSITORY
+REPOSITORY = Path(__file__).resolve().parents[4]
 
 # <...> is for the person to fill in
-_TO_FILL_IN = re.compile(r"(--?[\w-]+=)?<[^<>]*>\Z")
-_VALUE = r"""(?:<[^>]*>|'[^']*'|"[^"]*"|\\.|[^\s;&|()<>'"\\,.]|[,.](?=\S))*"""
-_COMMAND = re.compile(rf"\bmake ((?:-C {_VALUE} )?)([a-z-]+)((?: [A-Z_]+={_VALUE})*)")
+_TO_FILL_IN = re.compile(r"(--?[\w-]+=)?<[^<>]*>(/<[^<>]*>)?\Z")
 
 _given: dict[str, tuple[str, Collection[str]]] = {}  # variable -> value, verbs that take it
 
@@ -32,14 +29,17 @@ def git(folder: Path, *words: str | Path) -> str:
 
 
 def make(verb: str, **variables: str) -> str:
-    """A command of the Makefile; a variable without a value is left out."""
-    given = {name: value for name, value in variables.items() if value}
-    return " ".join([f"make {verb}", *(_set(name, value) for name, value in given.items())])
+    """A command of the Makefile; a variable whose value is "" is left out."""
+    return (
+        f"make {_verb(verb, variables)}"
+        if Path.cwd() == REPOSITORY
+        else anywhere(verb, **variables)
+    )
 
 
-def elsewhere(command: str) -> str:
-    """A `make` command that works in any folder."""
-    return command.replace("make ", f"make -C {_quoted(str(REPOSITORY))} ", 1)
+def anywhere(verb: str, **variables: str) -> str:
+    """A command of the Makefile that works in any folder."""
+    return f"make -C {_quoted(str(REPOSITORY))} {_verb(verb, variables)}"
 
 
 def works_in(variable: str, value: str, verbs: Collection[str]) -> None:
@@ -47,22 +47,13 @@ def works_in(variable: str, value: str, verbs: Collection[str]) -> None:
     _given[variable] = value, verbs
 
 
-def as_typed(text: str) -> str:
-    """A text whose `make` commands do what they say from here."""
-
-    def command(found: re.Match[str]) -> str:
-        folder, verb, variables = found.groups()
-        for name, (value, verbs) in _given.items():
-            if verb in verbs and f" {name}=" not in variables:
-                variables += f" {_set(name, value)}"
-        shown = f"make {folder}{verb}{variables}"
-        return shown if folder or Path.cwd() == REPOSITORY else elsewhere(shown)
-
-    return _COMMAND.sub(command, text)
-
-
-def _set(name: str, value: str) -> str:
-    return f"{name}={_quoted(value.replace('$', '$$'))}"  # make would take it for a variable
+def _verb(verb: str, variables: dict[str, str]) -> str:
+    known = {name: value for name, (value, verbs) in _given.items() if verb in verbs}
+    shown = {**variables, **known, **variables}
+    words = (
+        f"{name}={_quoted(value.replace('$', '$$'))}" for name, value in shown.items() if value
+    )
+    return " ".join([verb, *words])
 
 
 def _quoted(word: str) -> str:

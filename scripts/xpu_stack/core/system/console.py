@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xpu_stack.core.system.commands import as_typed
 from xpu_stack.core.system.errors import ToolError
 
 # rich is imported where it is used: most runs of the tool print a line or two.
@@ -60,7 +59,6 @@ def leave_output_to_a_program() -> None:
 
 def say(text: str) -> None:
     """A line for the person, and for the log."""
-    text = as_typed(text)
     log.info("%s", text)
     if _talks:
         put(text)
@@ -117,14 +115,14 @@ def show_error(error: ToolError, log_file: Path | None) -> None:
     """The three lines of an error, and where the rest is."""
     from rich.markup import escape
 
-    err, next = _err(), as_typed(error.next)
-    log.error("%s | %s | %s", error.what, error.why, next)
+    err = _err()
+    log.error("%s | %s | %s", error.what, error.why, error.next)
     if error.detail:
         log.error("%s", error.detail)
         err.print(escape(error.detail), style="dim")
     err.print(f"[bold red]error:[/] {escape(error.what)}")
     err.print(f"  [bold]why:[/] {escape(error.why)}")
-    err.print(f"  [bold]next:[/] {escape(next)}")
+    err.print(f"  [bold]next:[/] {escape(error.next)}")
     if log_file is not None:
         err.print(f"  [dim]log:[/]  [dim]{escape(str(log_file))}[/]")
 

@@ -6,6 +6,8 @@ line why, one line what to type next. The log file has the rest.
 
 import enum
 
+from xpu_stack.core.system import commands
+
 
 class ExitCode(enum.IntEnum):
     """How the program ended."""
@@ -68,13 +70,11 @@ class ToolError(Exception):
 class SeriesError(ToolError):
     """The series is wrong at a place in a file."""
 
-    def __init__(
-        self, place: str, problem: str, *, do: str = "fix", next: str = "make check"
-    ) -> None:
+    def __init__(self, place: str, problem: str, *, do: str = "fix", next: str = "") -> None:
         super().__init__(
             "The series is not valid.",
             why=f"{place}: {problem}",
-            next=f"{do} {place.split(':')[0]}, then {next}",
+            next=f"{do} {place.split(':')[0]}, then {next or commands.make('check')}",
             code=ExitCode.SERIES,
         )
         self.place = place

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 
 Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
@@ -34,7 +35,8 @@ def load(path: Path) -> Any:
         torn = path.with_name(f"{path.name}.torn")
         path.replace(torn)
         say(f"{path} is cut off, as by a crash of the machine, and is now {torn.name}")
-        say("what that run did is not known: make status shows what the checkout is")
+        look = commands.make("status")
+        say(f"what that run did is not known: {look} shows what the checkout is")
         return None
 
 

@@ -5,7 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.core.system.settings import REPOSITORY, settings
+from xpu_stack.core.system.commands import REPOSITORY
+from xpu_stack.core.system.settings import settings
 
 
 def _state_folder() -> Path:

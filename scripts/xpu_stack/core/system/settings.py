@@ -2,11 +2,10 @@
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
+from xpu_stack.core.system.commands import REPOSITORY
 from xpu_stack.core.system.yaml_file import Node
 
-REPOSITORY = Path(__file__).resolve().parents[4]
 _TEXTS = ("name", "project", "marker", "source", "state", "trailer")
 
 

@@ -8,9 +8,10 @@
 #include <sycl/queue.hpp>
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -170,7 +171,7 @@ int countDevices() {
 sycl::context makeContext(const Devices& devices) {
   // With the first context Intel's OpenCL runtime has LLVM install handlers for
   // most signals: SIGUSR1 would be swallowed.
-  struct sigaction handlers[32]{};
+  std::array<struct sigaction, 32> handlers{};
   for (int i = 1; i < 32; ++i) {
     sigaction(i, nullptr, &handlers[i]);
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -21,21 +22,21 @@ struct UnmarkedWrite {
   const char* argument;
 };
 
-constexpr UnmarkedWrite kUnmarkedWrites[] = {
+constexpr std::array<UnmarkedWrite, 6> kUnmarkedWrites{{
     {"aten::batch_norm_update_stats", "running_mean"},
     {"aten::batch_norm_update_stats", "running_var"},
     {"aten::native_batch_norm", "running_mean"},
     {"aten::native_batch_norm", "running_var"},
     {"aten::rrelu_with_noise", "noise"}, // marked in later releases
     {"aten::rrelu_with_noise_", "noise"},
-};
+}};
 
 bool isWritten(const std::string& op, const c10::Argument& argument) {
   const auto* alias = argument.alias_info();
   return (alias && alias->isWrite()) ||
       std::any_of(
-             std::begin(kUnmarkedWrites),
-             std::end(kUnmarkedWrites),
+             kUnmarkedWrites.begin(),
+             kUnmarkedWrites.end(),
              [&](const UnmarkedWrite& one) {
                return op == one.op && argument.name() == one.argument;
              });

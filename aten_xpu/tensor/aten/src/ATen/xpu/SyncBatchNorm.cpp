@@ -80,7 +80,7 @@ void update(
     const Tensor& value,
     double momentum) {
   if (running && running->defined()) {
-    auto to = *running;
+    const auto& to = *running;
     to.mul_(1 - momentum).add_(value.to(to.scalar_type()), momentum);
   }
 }

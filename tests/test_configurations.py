@@ -1,6 +1,8 @@
 """In which configurations tests run."""
 
-from xpu_stack.testing.runner import configurations
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system.layout import Layout
+from xpu_stack.testing.runner import configurations, scripts_of
 
 
 def names(change: str, *, brief: bool = False) -> list[str]:
@@ -35,3 +37,13 @@ def test_the_brief_run_is_the_one_in_which_nothing_is_skipped() -> None:
     assert names("device/runtime", brief=True) == names("stream/stream", brief=True) == ["CPU-2"]
     (brief,) = configurations("stream/stream", brief=True)
     assert brief.environment == {"TORCH_XPU_MAPPING": "CPU", "TORCH_XPU_VIRTUAL_DEVICES": "2"}
+
+
+def test_the_brief_run_leaves_the_python_tests_of_lower_stages_to_the_last() -> None:
+    changes = Series.load(Layout.current(), "v1.13.1").changes("frontend")
+    stages = {
+        name: change.partition("/")[0] for name, change in scripts_of(changes, brief=False).items()
+    }
+    assert set(stages.values()) == {"lazy_init", "frontend"}
+    own = {name for name, stage in stages.items() if stage == "frontend"}
+    assert scripts_of(changes, brief=True).keys() == own

@@ -14,7 +14,8 @@ use. What runs in which:
 - The brief run is CPU with two ordinals, in which no test is skipped for want of a
   device. It is enough for the stages below the one that is asked for, whose tests
   all run again there, and for a sanitizer. It leaves out programs that passed
-  before and are still the same, with all that they load.
+  before and are still the same, with all that they load, and the Python tests of
+  lower stages.
 
 A test is counted for the change that brought it.
 """
@@ -94,6 +95,12 @@ def configurations(
     return tuple(one for one in CONFIGURATIONS if one.name in names)
 
 
+def scripts_of(changes: list[Change], *, brief: bool) -> dict[str, str]:
+    """The Python test files that are run, and the change of each."""
+    stage = changes[-1].stage
+    return python_tests.owners([one for one in changes if not brief or one.stage == stage])
+
+
 def _suppressions(this: Build) -> Path:
     return this.work.layout.repository / "ci" / "sanitizers"
 
@@ -120,7 +127,7 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Rec
     """
     tree = this.work.repository.tree_of("HEAD")
     programs = _programs(this, changes)
-    scripts = python_tests.owners(changes)
+    scripts = scripts_of(changes, brief=brief)
     if scripts and this.sanitizer is not Sanitizer.NONE:
         say("Python tests are left out: the interpreter is built without the sanitizer")
         scripts = {}
@@ -322,7 +329,7 @@ def reason(skipped: ElementTree.Element | None) -> str:
 def _report(record: Record, runs: Counter[str], junit: Path) -> None:
     for change, outcome in (record.tests or {}).items():
         if not outcome.total:
-            say(f"{change}: has no tests of its own")
+            say(f"{change}: has no tests of its own in this run")
             continue
         say(
             f"{change}: {outcome.passed} passed, {outcome.failed} failed, "

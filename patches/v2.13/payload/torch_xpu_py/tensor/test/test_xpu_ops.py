@@ -47,7 +47,7 @@ from torch.testing._internal.common_utils import (
 from torch.testing._internal.opinfo.core import SampleInput
 from xpu_expected import EXPECTED
 
-SHARE = float(os.environ.get("TEST_SHARE", "0.01"))
+SHARE = float(os.environ.get("TEST_SHARE", "0.005"))  # on host memory, and copied
 # pytest's workers have to choose the same tests.
 SEED = int(
     os.environ.get("TEST_SEED")

@@ -1,5 +1,6 @@
 """`make bisect RUN=`: any command, on the small project, of which nothing can be built."""
 
+import pytest
 from expecttest import assert_expected_inline
 from project import TEXT, Project, git, write
 from test_docs import Guide
@@ -62,6 +63,53 @@ def test_how_a_command_may_end(project: Project) -> None:
     assert "exit code 137" in ended.err or "exit code -9" in ended.err
     assert project.snapshot() == before
     assert project.run("bisect", "--run", "true", "--test", "a").code == 2
+
+
+@pytest.mark.parametrize("code", [126, 127])
+def test_a_command_that_cannot_be_run(project: Project, code: int) -> None:
+    ended = project.run("bisect", "--run", f"echo broken; exit {code}")
+    assert ended.code == 8
+    assert "The command could not be run at stream/stream." in ended.err
+    assert "broken" in ended.err
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        "echo mine >> c10/xpu/CMakeLists.txt",
+        "rm -rf aten; git add -A",
+        "git checkout -q --detach HEAD~1",
+        "git switch -q main",
+        "git add -A; git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m Mine",
+        "git reset -q --hard HEAD~1; echo mine >> aten/Context.h",
+    ],
+)
+@pytest.mark.parametrize("start", ["all", "device"])
+def test_a_command_that_changes_the_checkout(project: Project, doing: str, start: str) -> None:
+    project.ok("apply", *(["--stage", "device"] if start == "device" else []))
+    write(project.checkout, {"notes.txt": "mine\n"})
+    before = project.snapshot()
+    told = project.ok("bisect", "--run", f"{BROKEN}; code=$?; {doing}; exit $code")
+    assert "was broken by stream/stream" in told
+    assert "that is put back" in told
+    assert "does not track" not in told
+    assert project.snapshot() == before
+    assert git(project.checkout, "status", "--porcelain") == "?? notes.txt\n"
+
+
+def test_a_command_that_leaves_files(project: Project) -> None:
+    told = project.ok("bisect", "--run", f"touch left.txt; {BROKEN}")
+    assert "left files that git does not track: left.txt" in told
+    assert (project.checkout / "left.txt").exists()
+
+
+def test_a_command_that_is_ended_with_ctrl_c(project: Project) -> None:
+    project.ok("apply")
+    before = project.snapshot()
+    ended = project.run("bisect", "--run", "echo mine >> aten/Context.h; kill -INT $PPID; sleep 60")
+    assert ended.code == 130
+    assert project.snapshot() == before
+    assert git(project.checkout, "status", "--porcelain") == ""
 
 
 def test_along_the_versions_of_the_series(project: Project) -> None:

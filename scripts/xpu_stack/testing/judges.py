@@ -2,7 +2,8 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xpu_stack.build import build as building
@@ -24,7 +25,9 @@ _SHOWN = 60  # lines of a failure that are shown; JUnit has all
 _UNFIT = (ExitCode.BUILD, ExitCode.CONFLICT, ExitCode.SERIES)
 # A command's exit codes mean what they mean to `git bisect run`.
 _SKIP = 125
+_BROKEN = 126  # it is not executable; 127: it was not found
 _ABORT = 128
+_NAMED = 5  # files
 
 
 @dataclass(frozen=True)
@@ -174,20 +177,52 @@ class CommandJudge(Judge):
         env = {} if self._build is None else _built(work, place.point, self._build)
         said: list[str] = []
         words = ["sh", "-c", self._command]
-        code = shell.follow(words, said.append, cwd=self.repository.folder, env=env)
+        with self._undone():
+            code = shell.follow(words, said.append, cwd=self.repository.folder, env=env)
         if code == 0:
             return Seen(Verdict.PASSED)
         if code == _SKIP:
             return Seen(Verdict.SKIPPED)
-        if 0 < code < _ABORT:
+        if 0 < code < _BROKEN:
             return Seen(Verdict.FAILED, (f"exit code {code}",), "\n".join(said))
+        what = "could not be run" if _BROKEN <= code < _ABORT else "was ended"
         raise ToolError(
-            f"The command was ended at {place.shown}.",
-            why=f"exit code {code}; as with git bisect run, only 1 to 127 mean that it fails",
+            f"The command {what} at {place.shown}.",
+            why=f"exit code {code}; only 1 to 124 mean that it fails",
             next=commands.make("bisect", RUN="<a command that ends with 1 instead>"),
             code=ExitCode.TESTS,
             detail="\n".join(said[-_SHOWN:]),
         )
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Afterwards HEAD and the tracked files are as before; says what the command did to them.
+
+        A search starts in a checkout without edits, so all of them are the command's.
+        """
+        repository = self.repository
+        before = repository.branch(), repository.commit_id("HEAD")
+        untracked = set(repository.uncommitted()[1])
+        try:
+            yield
+        finally:
+            edited, now = repository.uncommitted()
+            moved = (repository.branch(), repository.commit_id("HEAD")) != before
+            if moved or edited:
+                branch, commit = before
+                where = ["-B", branch] if branch else ["--detach"]
+                # what it has added of a person's files would go with the rest
+                mine = "\0".join(untracked).encode()
+                words = ("--cached", "--force", "--quiet", "--ignore-unmatch")
+                from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
+                if mine:
+                    repository.run("--literal-pathspecs", "rm", *words, *from_input, input=mine)
+                repository.run("checkout", "--quiet", "--force", *where, str(commit))
+                told = ["moved HEAD"] if moved else []
+                told += [f"edited {', '.join(edited[:_NAMED])}"] if edited else []
+                say(f"{self.name} {' and '.join(told)}; that is put back")
+            if left := sorted(set(now) - untracked):
+                say(f"{self.name} left files that git does not track: {', '.join(left[:_NAMED])}")
 
 
 def _built(work: Workspace, point: str, mode: Mode) -> dict[str, str]:

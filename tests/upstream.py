@@ -63,19 +63,17 @@ class Endpoint(ghstack.github_fake.FakeGitHubEndpoint):
         return told
 
     async def _listed(self, path: str) -> list[Any] | None:
-        """GET /repos/{owner}/{repo}/pulls?state=open&head={owner}:{branch}"""
+        """GET /repos/{owner}/{repo}/pulls?state=open&per_page={size}&page={number}"""
         asked = urlsplit(path)
         if not re.fullmatch(r"repos/pytorch/pytorch/pulls", asked.path) or not asked.query:
             return None
         query = parse_qs(asked.query)
         assert query["state"] == ["open"]
-        owner, branch = query["head"][0].split(":")
-        if owner != "pytorch":
-            branch = f"refs/forks/{owner}/{branch}"
+        size, page = int(query["per_page"][0]), int(query["page"][0])
+        found = [one for one in self.state.pull_requests.values() if not one.closed]
         return [
             await self._given("get", f"{asked.path}/{one.number}")
-            for one in self.state.pull_requests.values()
-            if one.headRefName == branch and not one.closed
+            for one in found[(page - 1) * size : page * size]
         ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xpu_stack.core.system import files
+from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.git import Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
@@ -67,7 +67,7 @@ class Record:
         yaml = YAML()
         yaml.width = 1000
         yaml.dump({"branch": self.branch, "changes": changes}, text)
-        files.write(path, _HEAD + text.getvalue())
+        transaction.write(layout, {path: (0o100644, (_HEAD + text.getvalue()).encode())})
         return path
 
 

@@ -30,6 +30,7 @@ from xpu_stack.submit.account import Account, configured
 from xpu_stack.submit.fork import Fork
 from xpu_stack.submit.github import GitHub
 from xpu_stack.submit.plan import Plan, State
+from xpu_stack.submit.problems import Problems
 
 __all__ = ["Account", "Request", "configured", "submit"]
 
@@ -52,13 +53,22 @@ class Request:
 
 def submit(work: Workspace, account: Account, request: Request) -> Plan:
     """Submits the stack, or shows what would be done; what was planned."""
-    commits = preflight.commits_of_series(work, request.stage)
-    preflight.refuse_unready(
-        work.repository, account.remote, *([request.fork] if request.fork else [])
-    )
-    publisher = Publisher.of(work, commits)
+    problems = Problems()
+    commits: list[Commit] = []
+    publisher, ready = None, False
+    with problems.noted():
+        commits = preflight.commits_of_series(work, request.stage, problems)
+    with problems.noted():
+        remotes = [account.remote, *([request.fork] if request.fork else [])]
+        preflight.refuse_unready(work.repository, *remotes)
+        ready = True
+    with problems.noted():
+        publisher = Publisher.of(work, commits)
+    if not (commits and ready and publisher):
+        problems.refuse()
+    assert publisher is not None
     with scratch.beside(work.repository, account.remote) as beside:
-        return asyncio.run(_submit(work, account, request, commits, publisher, beside))
+        return asyncio.run(_submit(work, account, request, commits, publisher, beside, problems))
 
 
 async def _submit(
@@ -68,6 +78,7 @@ async def _submit(
     commits: list[Commit],
     publisher: Publisher,
     beside: scratch.Scratch,
+    problems: Problems,
 ) -> Plan:
     known = pull_requests.Record.load(work.layout, work.base.name)
     journal = pull_requests.Journal(work.repository)
@@ -87,7 +98,7 @@ async def _submit(
         if request.fork:
             fork = await Fork.of(account, beside, request.fork, work.base.name)
             fork.refuse_unready(commits[0])
-            plan = await forking.make(commits, facts, fork, github)
+            plan = await forking.make(commits, facts, fork, github, problems)
         else:
             user = account.username
             beside.fetch(f"gh/{user}/*")
@@ -95,13 +106,15 @@ async def _submit(
             access = "or get write access: ghstack pushes branches gh/<user>/... to the repository"
             beside.refuse_unwritable(f"gh/{user}/0/base", base, f"{from_fork} # {access}")
             tree = work.repository.tree_of(base)
-            plan = await planning.make(commits, tree, facts, beside, github, user)
+            plan = await planning.make(commits, tree, facts, beside, github, user, problems)
+    problems.refuse()
     if request.dry:
         table.show(plan, known.entries, dry=True)
         say("DRY_RUN=1: nothing was sent, and nothing was changed")
         return plan
     journal.add({item.change: item.commit.tree for item in plan.items})
     with progress(None, "submitting"):
+        await run.write_texts(plan, github)
         if fork:
             done = await forking.send(plan, fork, github, onto, draft=request.draft)
         else:

@@ -16,8 +16,6 @@ after it opened one, and before the record was written, is completed by the next
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import ghstack.submit
-
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, TreeId
@@ -26,9 +24,11 @@ from xpu_stack.submit import plan as planning
 from xpu_stack.submit import run
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.github import FAILURES, GitHub, PullRequest, information
-from xpu_stack.submit.plan import Item, Known, Plan, State
+from xpu_stack.submit.plan import Found, Item, Known, Plan, State
 from xpu_stack.submit.preflight import change_of
+from xpu_stack.submit.problems import Problems
 from xpu_stack.submit.scratch import Scratch
+from xpu_stack.submit.texts import Text, merged
 
 
 @dataclass(frozen=True)
@@ -63,26 +63,21 @@ class Fork:
         self.scratch.refuse_unwritable(self.branch("test"), commit.id, f"{push} # says more")
 
 
-async def make(commits: list[Commit], known: Known, fork: Fork, github: GitHub) -> Plan:
+async def make(
+    commits: list[Commit], known: Known, fork: Fork, github: GitHub, problems: Problems
+) -> Plan:
     """Looks at the fork and its pull requests, and decides; refuses what would end badly."""
-    entries = known.record.entries
-    recorded = await github.pull_requests(entry.number for entry in entries.values())
-    missing = [fork.branch(change) for change in map(change_of, commits) if change not in entries]
-    found = await github.open_from(missing, fork.owner)
-    by_branch = {one.head: one for one in found if one.number not in known.elsewhere}
+    found = await Found.on(github, commits, known)
     items: list[Item] = []
     for commit in commits:
-        change = change_of(commit)
-        entry = entries.get(change)
-        one = recorded[entry.number] if entry else by_branch.get(fork.branch(change))
-        items.append(_item(commit, items, entry, one, known, fork))
-    return Plan(tuple(items), planning.others(items, known, recorded))
+        with problems.noted():
+            items.append(_item(commit, items, found.of(change_of(commit)), known, fork))
+    return Plan(tuple(items), planning.others(items, known, found.recorded))
 
 
 def _item(
     commit: Commit,
     below: list[Item],
-    entry: Entry | None,
     pull_request: PullRequest | None,
     known: Known,
     fork: Fork,
@@ -93,11 +88,19 @@ def _item(
     if pull_request is not None:
         planning.refuse_closed(change, pull_request)
         _refuse_other(change, pull_request, fork)
-        if source is None:
+        if source is None or there is None:
             raise planning.branch_is_gone(change, pull_request, branch)
-    if source is not None and source not in known.sources(commit, entry):
-        if pull_request is not None:
-            raise planning.from_elsewhere(change, pull_request, source)
+        known.refuse_unknown(commit, source, pull_request, branch, fork.scratch)
+        text = merged(change, commit.message, fork.scratch.message_of(there), pull_request)
+        state = State.UPDATED
+        if there == commit.id:
+            state = planning.state_of_text(text, pull_request)
+            numbers = [one.pull_request.number for one in below if one.pull_request]
+            if not pull_request.body.startswith(_header(numbers)):
+                state = State.TEXT
+        unfinished = change not in known.record.entries
+        return Item(commit, commit.tree, state, pull_request, source, unfinished, text)
+    if source is not None and not known.has(commit, source):
         raise ToolError(
             f"The branch {branch} of '{fork.scratch.remote}' has other commits.",
             why=f"the tree {source[:12]} is not one that was submitted from here",
@@ -105,13 +108,7 @@ def _item(
                 fork.scratch.checkout, "push", fork.scratch.remote, "--delete", branch
             ),
         )
-    if pull_request is None:
-        return Item(commit, commit.tree, State.NEW)
-    state = State.UPDATED if there != commit.id else State.UNCHANGED
-    numbers = [one.pull_request.number for one in below if one.pull_request]
-    if state is State.UNCHANGED and not _is_as(pull_request, commit, numbers):
-        state = State.TEXT
-    return Item(commit, commit.tree, state, pull_request, source, entry is None)
+    return Item(commit, commit.tree, State.NEW)
 
 
 def _refuse_other(change: str, pull_request: PullRequest, fork: Fork) -> None:
@@ -125,21 +122,15 @@ def _refuse_other(change: str, pull_request: PullRequest, fork: Fork) -> None:
         )
 
 
-def _text(commit: Commit, below: list[int]) -> tuple[str, str]:
-    """Title and body. below: the pull requests of the changes below, oldest first."""
-    title, _, body = commit.message.strip().partition("\n")
-    told = ghstack.submit.strip_mentions(body.strip())
-    if below:
-        numbers = ", ".join(f"#{number}" for number in below)
-        told = (
-            f"This is on top of {numbers}, and contains those commits until they have landed: "
-            f"GitHub cannot stack pull requests from a fork. Review the last commit.\n\n{told}"
-        )
-    return title, told
-
-
-def _is_as(pull_request: PullRequest, commit: Commit, below: list[int]) -> bool:
-    return (pull_request.title, pull_request.body.strip()) == _text(commit, below)
+def _header(below: list[int]) -> str:
+    """below: the pull requests of the changes below, oldest first."""
+    if not below:
+        return ""
+    numbers = ", ".join(f"#{number}" for number in below)
+    return (
+        f"This is on top of {numbers}, and contains those commits until they have landed: "
+        "GitHub cannot stack pull requests from a fork. Review the last commit.\n\n"
+    )
 
 
 async def send(
@@ -151,14 +142,15 @@ async def send(
     below: list[int] = []
     try:
         for item in plan.items:
-            title, body = _text(item.commit, below)
+            text = item.text or Text.of_message(item.commit.message)
+            body = _header(below) + text.rendered
             if item.pull_request is None:
                 head = f"{fork.owner}:{fork.branch(item.change)}"
-                number = await github.open(title, body, head, onto, draft=draft)
+                number = await github.open(text.title, body, head, onto, draft=draft)
             else:
                 number = item.pull_request.number
-                if not _is_as(item.pull_request, item.commit, below):
-                    await github.edit(number, title, body)
+                if not item.pull_request.body.startswith(_header(below)):
+                    await github.edit(number, text.title, body)
             entries[item.change] = Entry(github.address(number), TreeId(item.commit.tree))
             below.append(number)
     except FAILURES as error:

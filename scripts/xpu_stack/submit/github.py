@@ -1,10 +1,10 @@
 """GitHub's pull requests, as far as a submission must know them."""
 
 import asyncio
-from collections.abc import Iterable
+import itertools
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 import ghstack.github
@@ -18,6 +18,7 @@ from xpu_stack.submit.scratch import Scratch
 
 # What ghstack's endpoint raises when GitHub cannot be reached, or says no.
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError)
+_PAGE = 100  # the most that GitHub lists at once
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class GitHub:
         found = await asyncio.gather(*(self._get(f"pulls/{number}") for number in numbers))
         return {one["number"]: self._pull_request(one) for one in found}
 
-    async def open_from(self, heads: Iterable[str], owner: str = "") -> list[PullRequest]:
-        """The open pull requests that were made from these branches, here or of a fork."""
-        queries = (
-            urlencode({"state": "open", "head": f"{owner or self.owner}:{head}"}, safe=":/")
-            for head in heads
-        )
-        found = await asyncio.gather(*(self._get(f"pulls?{query}") for query in queries))
-        return [self._pull_request(one) for listed in found for one in listed]
+    async def open_pull_requests(self) -> AsyncIterator[PullRequest]:
+        """All that are open. GitHub's search would miss those of the last seconds."""
+        for page in itertools.count(1):
+            listed = await self._get(f"pulls?state=open&per_page={_PAGE}&page={page}")
+            for one in listed:
+                yield self._pull_request(one)
+            if len(listed) < _PAGE:
+                return
 
     async def open(self, title: str, body: str, head: str, base: str, *, draft: bool) -> int:
         """Opens a pull request; its number. head: owner:branch."""

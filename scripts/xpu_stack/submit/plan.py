@@ -4,21 +4,18 @@ Note [No pull request twice]
 ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 ghstack opens a pull request for every commit without the trailer of one. A run
 that ends after GitHub has opened some and before the record is written leaves
-pull requests that the series does not know. The remote does: ghstack first
-pushes the branches gh/<user>/<n>/{head,base}, then opens the pull requests,
-then pushes gh/<user>/<n>/orig with both trailers. So a change that is not in
-the record is looked for
-  - in the messages of all `orig` branches, which name change and pull request;
-  - where there is a `head` and no `orig`, in the open pull request made from
-    it, whose text names the change.
-What is found goes on as if it had been in the record.
+pull requests that the series does not know, and so does a person whose record
+is not shared yet. Their texts name the change. So a change that is not in the
+record is looked for in all open pull requests, and what is found is treated as
+if it had been in the record.
 
-A source id on the remote that neither the record nor the journal nor the
-checkout knows was submitted from elsewhere: pushing would undo that, and is
-refused.
+A tree on the remote that neither the record nor the journal nor the checkout
+knows was submitted from elsewhere, or has a reviewer's commit on it: pushing
+would undo that, and is refused.
 """
 
 import enum
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,12 +26,14 @@ from xpu_stack.core.series.change_text import trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit, TreeId
-from xpu_stack.report.pull_requests import Entry, Record
+from xpu_stack.report.pull_requests import Record
 from xpu_stack.submit.github import GitHub, PullRequest
 from xpu_stack.submit.preflight import change_of
+from xpu_stack.submit.problems import Problems
 from xpu_stack.submit.scratch import Scratch
+from xpu_stack.submit.texts import Text, merged
 
-_HEAD = re.compile(r"(gh/[^/]+/[0-9]+)/head\Z")
+_HEAD = re.compile(r"gh/([^/]+)/[0-9]+/head\Z")
 
 
 class State(enum.Enum):
@@ -59,10 +58,17 @@ class Item:
     pull_request: PullRequest | None = None
     source_id: TreeId | None = None  # of what was submitted last
     unfinished: bool = False  # opened by a run that did not come to push `orig`
+    text: Text | None = None  # for a pull request that exists, see Note [Texts edited on GitHub]
 
     @property
     def change(self) -> str:
         return change_of(self.commit)
+
+    @property
+    def keeps_edits(self) -> bool:
+        """Whether the text has what was edited on GitHub."""
+        ours = Text.of_message(self.commit.message)
+        return self.text not in (None, ours)
 
 
 @dataclass(frozen=True)
@@ -82,60 +88,85 @@ class Known:
     series: frozenset[str]  # all changes that the series has
     elsewhere: set[int]  # pull requests of other bases
 
-    def sources(self, commit: Commit, entry: Entry | None) -> set[str]:
-        """The trees that may have been submitted from here for a change."""
-        journal = self.journal.get(change_of(commit), [])
-        return {commit.tree, *journal, *([entry.source_id] if entry else [])}
+    def has(self, commit: Commit, tree: TreeId) -> bool:
+        """Whether a tree may have been submitted from here for a commit's change."""
+        change = change_of(commit)
+        entry = self.record.entries.get(change)
+        journal = self.journal.get(change, [])
+        return tree in (commit.tree, *journal, *([entry.source_id] if entry else []))
+
+    def refuse_unknown(
+        self, commit: Commit, tree: TreeId, one: PullRequest, branch: str, scratch: Scratch
+    ) -> None:
+        """Refuses to replace what was pushed from elsewhere, and shows it."""
+        if self.has(commit, tree):
+            return
+        change, here, remote = change_of(commit), scratch.checkout, scratch.remote
+        tip = scratch.commit_of(branch)
+        assert tip is not None
+        shown = scratch.repository.line("show", "--stat", "--format=%h '%s' by %an", tip)
+        entry = f"{change}: {{pull_request: {one.url}, source_id: {tree}}}"
+        raise ToolError(
+            f"{change} was submitted from elsewhere.",
+            why=f"{one.url} shows the tree {tree[:12]}, which is not known here",
+            next=f"git pull # the record of that submission; or see {branch} with "
+            f"{commands.git(here, 'fetch', remote, branch)}, make its edits yours, "
+            f"and write '{entry}' into submitted.yaml",
+            detail=f"{one.url} has\n{shown}",
+        )
 
 
 async def make(
-    commits: list[Commit], base: TreeId, known: Known, scratch: Scratch, github: GitHub, user: str
-) -> Plan:
-    """Looks at the remote and decides; refuses what would end badly."""
-    entries = known.record.entries
-    recorded = await github.pull_requests(entry.number for entry in entries.values())
-    for pull_request in recorded.values():
-        if pull_request.head.split("/")[1:2] not in ([], [user]):
-            scratch.fetch(f"gh/{pull_request.head.split('/')[1]}/*")
-    found = await _unrecorded(known, recorded, scratch, github, user)
-    items = []
-    parent = base
-    for commit in commits:
-        change = change_of(commit)
-        entry = entries.get(change)
-        one = recorded[entry.number] if entry else _one(change, found)
-        items.append(_item(commit, parent, entry, one, known, scratch))
-        parent = commit.tree
-    return Plan(tuple(items), others(items, known, recorded))
-
-
-async def _unrecorded(
+    commits: list[Commit],
+    base: TreeId,
     known: Known,
-    recorded: Mapping[int, PullRequest],
     scratch: Scratch,
     github: GitHub,
     user: str,
-) -> dict[str, list[PullRequest]]:
-    """Open pull requests of the series' changes that the record lacks, by change."""
-    passed = {pull_request.head.removesuffix("/head") for pull_request in recorded.values()}
-    heads, origs = scratch.branches(user, "head"), scratch.branches(user, "orig")
-    missing = known.series - known.record.entries.keys()
-    numbers = set()
-    for branch, commit in origs.items():
-        message = scratch.message_of(commit) if branch not in passed else ""
-        told = trailers(message)
-        if told is not None and told.change in missing:
-            resolved = ghstack.diff.PullRequestResolved.search(message, github.host)
-            if resolved is not None:
-                numbers.add(int(resolved.number))
-    candidates = list((await github.pull_requests(sorted(numbers))).values())
-    candidates += await github.open_from(f"{branch}/head" for branch in heads.keys() - origs.keys())
-    by_change: dict[str, list[PullRequest]] = {}
-    for one in candidates:
-        told = trailers(one.body)
-        if one.open and told and told.change in missing and one.number not in known.elsewhere:
-            by_change.setdefault(told.change, []).append(one)
-    return by_change
+    problems: Problems,
+) -> Plan:
+    """Looks at the remote and decides; refuses what would end badly."""
+    found = await Found.on(github, commits, known)
+    heads = [_HEAD.match(one.head) for one in found.all()]
+    for name in sorted({head[1] for head in heads if head} - {user}):
+        scratch.fetch(f"gh/{name}/*")
+    items: list[Item] = []
+    parent = base
+    for commit in commits:
+        with problems.noted():
+            items.append(_item(commit, parent, found, known, scratch, github))
+        parent = commit.tree
+    return Plan(tuple(items), others(items, known, found.recorded))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The pull requests on GitHub: the record's by number; open ones that it lacks by change."""
+
+    record: Record
+    recorded: Mapping[int, PullRequest]
+    unrecorded: Mapping[str, list[PullRequest]]
+
+    @classmethod
+    async def on(cls, github: GitHub, commits: list[Commit], known: Known) -> "Found":
+        entries = known.record.entries
+        recorded = await github.pull_requests(entry.number for entry in entries.values())
+        missing = {change_of(commit) for commit in commits} - entries.keys()
+        unrecorded: dict[str, list[PullRequest]] = {}
+        if missing:
+            async for one in github.open_pull_requests():
+                told = trailers(one.body)
+                if told and told.change in missing and one.number not in known.elsewhere:
+                    unrecorded.setdefault(told.change, []).append(one)
+        return cls(known.record, recorded, unrecorded)
+
+    def all(self) -> list[PullRequest]:
+        return [*self.recorded.values(), *itertools.chain(*self.unrecorded.values())]
+
+    def of(self, change: str) -> PullRequest | None:
+        """The pull request of a change; refuses several."""
+        entry = self.record.entries.get(change)
+        return self.recorded[entry.number] if entry else _one(change, self.unrecorded)
 
 
 def _one(change: str, found: Mapping[str, list[PullRequest]]) -> PullRequest | None:
@@ -152,29 +183,37 @@ def _one(change: str, found: Mapping[str, list[PullRequest]]) -> PullRequest | N
 def _item(
     commit: Commit,
     parent: TreeId,
-    entry: Entry | None,
-    pull_request: PullRequest | None,
+    found: Found,
     known: Known,
     scratch: Scratch,
+    github: GitHub,
 ) -> Item:
+    change = change_of(commit)
+    pull_request = found.of(change)
     if pull_request is None:
         return Item(commit, parent, State.NEW)
-    change = change_of(commit)
     refuse_closed(change, pull_request)
-    branch = _branch_of(change, pull_request)
+    branch = _branch_of(change, pull_request, github)
     orig, head = scratch.commit_of(f"{branch}/orig"), scratch.tree_of(f"{branch}/head")
     if head is None:
         raise branch_is_gone(change, pull_request, f"{branch}/head")
-    source = head
+    source, message = head, None
     if orig is not None:
         message = scratch.message_of(orig)
         _refuse_other_change(change, message, pull_request, known)
         told = ghstack.submit.RE_GHSTACK_SOURCE_ID.search(message)
         source = TreeId(told.group(1)) if told else head
-    if source not in known.sources(commit, entry):
-        raise from_elsewhere(change, pull_request, source)
-    state = _state(commit, parent, pull_request, scratch, branch)
-    return Item(commit, parent, state, pull_request, source, orig is None)
+    for tree in (source, head):
+        known.refuse_unknown(commit, tree, pull_request, f"{branch}/head", scratch)
+    text = merged(change, commit.message, message, pull_request)
+    state = State.UPDATED
+    if (scratch.tree_of(f"{branch}/base"), head) == (parent, commit.tree):
+        state = state_of_text(text, pull_request)
+    return Item(commit, parent, state, pull_request, source, orig is None, text)
+
+
+def state_of_text(text: Text, pull_request: PullRequest) -> State:
+    return State.UNCHANGED if Text.of_pull_request(pull_request) == text else State.TEXT
 
 
 def branch_is_gone(change: str, pull_request: PullRequest, branch: str) -> ToolError:
@@ -182,15 +221,6 @@ def branch_is_gone(change: str, pull_request: PullRequest, branch: str) -> ToolE
         f"The branch of {change} is gone.",
         why=f"{pull_request.url} is open, and {branch} is not on the remote",
         next="restore the branch on the pull request's page",
-    )
-
-
-def from_elsewhere(change: str, pull_request: PullRequest, source: TreeId) -> ToolError:
-    return ToolError(
-        f"{change} was submitted from elsewhere.",
-        why=f"{pull_request.url} shows the tree {source[:12]}, which is not known here",
-        next="git pull # the record of that submission, or write "
-        f"'{change}: {{pull_request: {pull_request.url}, source_id: {source}}}' into it",
     )
 
 
@@ -204,18 +234,19 @@ def refuse_closed(change: str, pull_request: PullRequest) -> None:
         )
 
 
-def _branch_of(change: str, pull_request: PullRequest) -> str:
-    found = _HEAD.match(pull_request.head)
-    if not found or pull_request.base != f"{found[1]}/base":
+def _branch_of(change: str, pull_request: PullRequest, github: GitHub) -> str:
+    branch, end = pull_request.head.removesuffix("/head"), pull_request.base
+    here = pull_request.owner.lower() == github.owner.lower()
+    if not here or not _HEAD.match(pull_request.head) or end != f"{branch}/base":
         raise ToolError(
             f"The pull request of {change} is not one that can be updated.",
-            why=f"{pull_request.url} goes from {pull_request.head} to {pull_request.base}, "
+            why=f"{pull_request.url} goes from {pull_request.head} to {end}, "
             "not from gh/<user>/<n>/head to gh/<user>/<n>/base",
             next=f"{commands.make('submit', FORK='<its remote>')} "
             "# if it is your fork's; or take it out of "
             f"submitted.yaml, then {commands.make('submit')} for a new one",
         )
-    return found[1]
+    return branch
 
 
 def _refuse_other_change(
@@ -228,17 +259,6 @@ def _refuse_other_change(
             why=f"the record gives {pull_request.url} to {change}, and it shows {told.change}",
             next="git log -p -- patches/*/submitted.yaml # find the mistake and correct it",
         )
-
-
-def _state(
-    commit: Commit, parent: TreeId, pull_request: PullRequest, scratch: Scratch, branch: str
-) -> State:
-    trees = scratch.tree_of(f"{branch}/base"), scratch.tree_of(f"{branch}/head")
-    if trees != (parent, commit.tree):
-        return State.UPDATED
-    title, _, body = commit.message.strip().partition("\n")
-    as_it_is = pull_request.title == title and pull_request.body.strip().endswith(body.strip())
-    return State.UNCHANGED if as_it_is else State.TEXT
 
 
 def others(

@@ -19,17 +19,19 @@ from xpu_stack.core.series.change_text import own_text, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
+from xpu_stack.submit.problems import Problems
 
 _GHSTACK = re.compile(r"^(ghstack-source-id|Pull-Request): (.+)$", re.M)
 _OWN = ("XPU-Change", "XPU-Stage", "XPU-Digest")
 _OWN_LINE = re.compile(rf"^({'|'.join(_OWN)}): ", re.M)
 
 
-def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
+def commits_of_series(work: Workspace, stage: str | None, problems: Problems) -> list[Commit]:
     """The series' commits in the checkout, up to `stage`, oldest first."""
     repository = work.repository
     conflicts.refuse_pending(repository)
-    stack.refuse_unsafe(repository)
+    with problems.noted():
+        stack.refuse_unsafe(repository)
     there = stack.read(repository)
     _refuse_damaged(repository, there)
     _refuse_doubled(there)
@@ -40,7 +42,8 @@ def commits_of_series(work: Workspace, stage: str | None) -> list[Commit]:
     _refuse_empty(repository, there)
     commits = _as_series_gives(work, there)
     for commit in commits:
-        _refuse_misread(work, commit)
+        with problems.noted():
+            _refuse_misread(work, commit)
     return commits if stage is None else _up_to(work, there, commits, stage)
 
 

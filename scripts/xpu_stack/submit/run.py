@@ -18,9 +18,10 @@ from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.report.publisher import Publisher
 from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.account import Account
-from xpu_stack.submit.github import GitHub, PullRequest
+from xpu_stack.submit.github import FAILURES, GitHub, PullRequest
 from xpu_stack.submit.plan import Item, Plan
 from xpu_stack.submit.scratch import Scratch, interrupted
+from xpu_stack.submit.texts import Text
 
 
 class _Shell(ghstack.shell.Shell):
@@ -74,6 +75,18 @@ def _orig(item: Item, base: CommitId, publisher: Publisher, scratch: Scratch) ->
     return publisher.commit(scratch.repository, item.commit, base, message, item.source_id)
 
 
+async def write_texts(plan: Plan, github: GitHub) -> None:
+    """Gives the pull requests that exist the plan's texts."""
+    for item in plan.items:
+        one, text = item.pull_request, item.text
+        if one is not None and text not in (None, Text.of_pull_request(one)):
+            assert text is not None
+            try:
+                await github.edit(one.number, text.title, text.below_list_of(one))
+            except FAILURES as error:
+                raise cut_off(str(error) or type(error).__name__) from error
+
+
 async def ghstack_submit(
     scratch: Scratch, tip: CommitId, onto: str, account: Account, github: GitHub, *, draft: bool
 ) -> dict[str, Entry]:
@@ -87,8 +100,7 @@ async def ghstack_submit(
                 username=account.username,
                 github=github.endpoint,
                 sh=_Shell(cwd=str(repository.folder)),
-                # the series' texts are what the pull requests say
-                update_fields=True,
+                update_fields=False,  # the texts have been written, see write_texts
                 repo_owner_opt=github.owner,
                 repo_name_opt=github.name,
                 github_url=account.host,

@@ -78,18 +78,6 @@ class Scratch:
         words = ("push", "--no-verify", *options, self.remote, *specs)
         return self.repository.run(*words, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
 
-    def branches(self, user: str, kind: str) -> dict[str, CommitId]:
-        """gh/<user>/<n> -> the commit of its branch of this kind: head, base or orig."""
-        prefix = f"refs/remotes/{self.remote}/"
-        listed = self.repository.line(
-            "for-each-ref", "--format=%(refname) %(objectname)", f"{prefix}gh/{user}/*/{kind}"
-        )
-        pairs = (line.split(" ") for line in listed.splitlines())
-        return {
-            name.removeprefix(prefix).removesuffix(f"/{kind}"): CommitId(commit)
-            for name, commit in pairs
-        }
-
     def commit_of(self, branch: str) -> CommitId | None:
         return self.repository.commit_id(f"refs/remotes/{self.remote}/{branch}")
 

@@ -23,6 +23,9 @@ def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
         log.info("%s", " | ".join(row))
     say("what would be submitted" if dry else "submitted")
     show_table(("change", "title", "pull request", "state"), rows, cut="title")
+    for item in plan.items:
+        if item.keeps_edits:
+            say(f"{item.change}: what was edited on GitHub in the text stays there")
 
 
 def _words(state: State, unfinished: bool = False) -> str:

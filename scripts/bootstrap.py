@@ -86,7 +86,8 @@ def ensure(state: Path, name: str) -> bool:
     wanted = hashlib.sha256(pins(requirements) + sys.version.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return True
-    (state / "logs").mkdir(parents=True, exist_ok=True)
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "logs").mkdir(mode=0o700, exist_ok=True)
     log = state / "logs" / "bootstrap.log"
     import fcntl
 

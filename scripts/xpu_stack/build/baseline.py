@@ -14,8 +14,8 @@ def workspace(work: Workspace, base: CommitId) -> Workspace:
     folder = work.layout.state / "baseline" / base[:12]
     if not folder.exists():
         with progress(None, "checking out the base for comparison"), files.folder(folder) as draft:
-            source = work.repository.folder
-            shell.run(["git", "clone", "--quiet", "--shared", "--no-checkout", source, draft])
+            words = ("clone", "--quiet", "--shared", "--no-checkout", "--")
+            shell.run(["git", *words, work.repository.folder, draft])
             Repository(draft).run("checkout", "--quiet", "--detach", base)
     checkout = Checkout(Repository(folder), "the checkout's own base", own=True)
     return Workspace(work.layout, work.base, work.series, checkout)

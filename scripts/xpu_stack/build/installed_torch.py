@@ -110,7 +110,8 @@ def _install(layout: Layout, package: Package) -> None:
     python = environment / "bin" / "python"
     if not python.exists():
         bootstrap.make(environment, layout.logs / "bootstrap.log")
-    code = packages.pip(python, f"installing {package.pin}", *package.install, index=package.index)
+    words = (f"installing {package.pin}", "--", *package.install)
+    code = packages.pip(python, *words, index=package.index)
     if code:
         raise ToolError(
             f"{package.pin} could not be installed.",

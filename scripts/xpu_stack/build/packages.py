@@ -78,10 +78,10 @@ def pip(python: Path | str, what: str, *words: str, index: str | None = None) ->
             if text.startswith(("Collecting", "Downloading", "Installing")):
                 bar.step(f"pip: {text.split('(')[0].strip()[:60]}")
 
-        command += ["--disable-pip-version-check", "--no-input", *words]
-        code = shell.follow(command, line)
+        command += ["--disable-pip-version-check", "--no-input"]
+        code = shell.follow([*command, *words], line)
         if code and missing and index:
-            code = shell.follow([*command, "--extra-index-url", index], line)
+            code = shell.follow([*command, "--extra-index-url", index, *words], line)
         return code
 
 
@@ -103,7 +103,7 @@ def missing_apt(names: Iterable[str]) -> list[str]:
         log.info("no dpkg: cannot tell whether %s are installed", wanted)
         return []
     form = "${Package} ${db:Status-Status}\n"
-    listed = shell.run(["dpkg-query", "-W", f"-f={form}", *wanted], check=False).text
+    listed = shell.run(["dpkg-query", "-W", f"-f={form}", "--", *wanted], check=False).text
     installed = {
         line.split()[0] for line in listed.splitlines() if line.split()[1:] == ["installed"]
     }
@@ -135,7 +135,7 @@ def need_apt(names: Iterable[str], instead: str = "") -> None:
         )
     with progress(None, f"installing {len(missing)} packages of the distribution") as bar:
         update = shell.run([*_APT, "update"], check=False)
-        install = [*_APT, "install", "-y", "--no-install-recommends", *missing]
+        install = [*_APT, "install", "-y", "--no-install-recommends", "--", *missing]
         code = _follow_apt(install, bar)
     still = missing_apt(missing)
     if code or still:
@@ -214,7 +214,8 @@ def need_sycl(layout: Layout) -> Sycl:
     what = f"installing the SYCL runtime {sycl_version()} (1.5 GB)"
     with files.folder(root) as draft:
         code = pip(
-            sys.executable, what, "--ignore-installed", *sycl_requirements(), "--prefix", str(draft)
+            *(sys.executable, what, "--ignore-installed", "--prefix", str(draft)),
+            *("--", *sycl_requirements()),
         )
         if code:
             raise ToolError(

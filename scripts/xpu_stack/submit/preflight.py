@@ -211,7 +211,7 @@ def refuse_unready(repository: Repository, *remotes: str) -> None:
 
 
 def _refuse_unknown(repository: Repository, remote: str) -> None:
-    if repository.ask("remote", "get-url", "--push", remote) is None:
+    if repository.ask("remote", "get-url", "--push", "--", remote) is None:
         raise ToolError(
             f"The checkout has no remote '{remote}'.",
             why="pull requests are made from the branches that are pushed there",

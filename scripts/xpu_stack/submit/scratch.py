@@ -41,6 +41,7 @@ class Scratch:
             "fetch",
             "--no-tags",
             "--prune",
+            "--",
             self.remote,
             refs,
             env={"GIT_TERMINAL_PROMPT": "0"},
@@ -75,7 +76,7 @@ class Scratch:
             raise interrupted(_reason(result))
 
     def _push(self, *options: str, specs: list[str]) -> shell.Result:
-        words = ("push", "--no-verify", *options, self.remote, *specs)
+        words = ("push", "--no-verify", *options, "--", self.remote, *specs)
         return self.repository.run(*words, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
 
     def commit_of(self, branch: str) -> CommitId | None:

@@ -49,10 +49,10 @@ class Environment:
 
     def pip(self, *words: str, index: str | None = None) -> None:
         """Runs its pip. index: as packages.pip takes it."""
-        command = ("-m", "pip", "--disable-pip-version-check", *words)
-        result = self.run(*command)
+        command = ("-m", "pip", "--disable-pip-version-check", words[0])
+        result = self.run(*command, *words[1:])
         if result.code and index and packages.NO_SUCH_VERSION in result.complaint:
-            result = self.run(*command, "--extra-index-url", index)
+            result = self.run(*command, "--extra-index-url", index, *words[1:])
         if result.code:
             told = result.complaint or result.text
             raise ToolError(

@@ -68,7 +68,7 @@ def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
     pin = f"{package.name}=={torch.version}"
     with progress(None, f"installing {pin} and the wheel in an empty environment"):
         this.make(torch.python)
-        this.pip("install", pin, *package.install[1:], str(wheel), index=package.index)
+        this.pip("install", *("--", pin, *package.install[1:], str(wheel)), index=package.index)
     this.pip("check")
     say(f"installed beside {pin} with pip alone; pip check is clean")
 

@@ -26,7 +26,7 @@ def prepare(work: Workspace, mode: Mode) -> Path:
     if not (folder / ".git").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         checkout.run("worktree", "prune")
-        checkout.run("worktree", "add", "--quiet", "--detach", str(folder), commit)
+        checkout.run("worktree", "add", "--quiet", "--detach", "--", str(folder), commit)
     tree = Repository(folder)
     # a file that was touched, or written as it was, is not written again
     tree.run("update-index", "-q", "--refresh", check=False)

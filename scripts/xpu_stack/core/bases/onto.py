@@ -68,7 +68,8 @@ def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
             f"{commands.git(folder, 'commit', '-m', 'base')}",
         )
     if repository.commit_id(commit) is None:
-        repository.run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(folder), ref)
+        words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
+        repository.run(*words, "--", str(folder), ref)
     # where the base can be fetched again, see export_base.py
     repository.run("config", f"{settings().name}.{commit}.url", str(folder), check=False)
     return commit

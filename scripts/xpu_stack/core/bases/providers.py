@@ -120,7 +120,7 @@ def _from_tag(_: Layout, base: Base, folder: Path) -> str:
     command = [
         *("git", "clone", "--quiet", "--depth=1", f"--branch={base.git.tag}"),
         *("--recurse-submodules", "--shallow-submodules", "--jobs=4"),
-        *(url, str(folder)),
+        *("--", url, str(folder)),
     ]
     with progress(None, f"cloning {base.git} with its submodules"):
         _run(command)
@@ -150,7 +150,7 @@ def _fetch_commit(repository: Repository, base: Base) -> None:
     _check_reachable(url)
     # A folder has it all at hand; from elsewhere the history is not needed.
     depth = [] if Path(url).is_dir() else ["--depth=1"]
-    words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *depth, url]
+    words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *depth, "--", url]
     _run(["git", "-C", str(repository.folder), *words, f"+{commit}:refs/{settings().name}/base"])
 
 
@@ -162,7 +162,7 @@ def _run(command: list[str]) -> None:
 
 def _check_reachable(url: str, ref: str = "HEAD") -> None:
     """Asks for a ref, so that an address that does not answer costs seconds."""
-    command = ["timeout", str(NO_ANSWER), "git", "ls-remote", "--exit-code", url, ref]
+    command = ["timeout", str(NO_ANSWER), "git", "ls-remote", "--exit-code", "--", url, ref]
     try:
         result = shell.run(command, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
     except FileNotFoundError as error:
@@ -192,7 +192,7 @@ def release(layout: Layout, base: Base, into: Repository) -> CommitId:
         except Unavailable as error:
             raise _unavailable(base, f"{base.git} of {base.git.url}: {error}") from None
     if into.commit_id(commit) is None:
-        into.run("fetch", "--quiet", "--no-tags", str(folder), commit)
+        into.run("fetch", "--quiet", "--no-tags", "--", str(folder), commit)
     return commit
 
 

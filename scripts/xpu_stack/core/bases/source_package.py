@@ -109,7 +109,7 @@ def _download(layout: Layout, package: SourcePackage, target: Path) -> None:
     apt = ["apt-get", "-q", *[f"-o{key}={value}" for key, value in options.items()]]
     shell.run([*apt, "update"], check=False)
     # Only the tarball: it is verified by its own checksum.
-    fetch = [*apt, "source", "--download-only", "--tar-only", package.name]
+    fetch = [*apt, "source", "--download-only", "--tar-only", "--", package.name]
     result = shell.run(fetch, cwd=folder / "files", check=False)
     found = folder / "files" / target.name
     if not found.exists():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.untrusted import redacted, visible
 
 # rich is imported where it is used: most runs of the tool print a line or two.
 if TYPE_CHECKING:
@@ -34,14 +35,21 @@ def _err() -> "Console":
     return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
 def start_log(folder: Path, verb: str) -> Path:
     """Opens this run's log file; the file of the run before is kept beside it."""
     folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # another person's
+        folder.chmod(0o700)
     path = folder / f"{verb}.log"
     with contextlib.suppress(FileNotFoundError):  # or another run has moved it
         path.replace(folder / f"{verb}.previous.log")
     handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(message)s"))
     log.handlers = [handler]
     log.setLevel(logging.DEBUG)
     log.propagate = False
@@ -61,11 +69,13 @@ def say(text: str) -> None:
     """A line for the person, and for the log."""
     log.info("%s", text)
     if _talks:
-        put(text)
+        put(redacted(text))
 
 
 def put(text: str, end: str = "\n") -> None:
-    """Prints a text as it is; goes on when its reader has seen enough, as in `status | head`."""
+    """Prints a text; goes on when its reader has seen enough, as in `status | head`."""
+    if sys.stdout.isatty():
+        text = visible(text)
     try:
         print(text, end=end, flush=True)
     except BrokenPipeError:
@@ -80,7 +90,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def warn(text: str) -> None:
     """A line for the person that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(redacted(text)), file=sys.stderr, flush=True)
 
 
 def coloured(text: str, colour: str) -> str:
@@ -113,7 +123,9 @@ def _fitted(cell: str, width: int) -> str:
 
 def show_error(error: ToolError, log_file: Path | None) -> None:
     """The three lines of an error, and where the rest is."""
-    from rich.markup import escape
+
+    def escape(text: str) -> str:
+        return _plain(visible(redacted(text)))
 
     err = _err()
     log.error("%s | %s | %s", error.what, error.why, error.next)

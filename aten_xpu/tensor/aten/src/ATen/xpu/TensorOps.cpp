@@ -1,4 +1,5 @@
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -16,6 +17,11 @@
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
+
+#if __has_include(<ATen/NamedTensorUtils.h>)
+#include <ATen/NamedTensorUtils.h>
+#define XPU_HAS_NAMED_TENSORS
+#endif
 
 #include <optional>
 #include <utility>
@@ -171,9 +177,10 @@ constexpr const char* kCopy = "aten::copy_";
 
 /// Whether a copy of bytes, from the first to the last, is a copy.
 bool sameLayout(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
-      a.strides() == b.strides() && a.is_non_overlapping_and_dense() &&
-      a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+  return !a._is_zerotensor() && !b._is_zerotensor() && a.dtype() == b.dtype() &&
+      a.sizes() == b.sizes() && a.strides() == b.strides() &&
+      a.is_non_overlapping_and_dense() && a.is_conj() == b.is_conj() &&
+      a.is_neg() == b.is_neg();
 }
 
 /// Whether the work of the stream is waited for together with the tensor's
@@ -224,18 +231,21 @@ bool copyToPeer(const Tensor& self, const Tensor& src) {
   return true;
 }
 
-Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+/// copy_ without names. What is not a copy of bytes is left to the CPU's copy_,
+/// with its checks.
+void copyElements(Tensor& self, const Tensor& src, bool non_blocking) {
   const bool same_layout = sameLayout(self, src);
-  if (self.numel() == 0 || (same_layout && self.data_ptr() == src.data_ptr())) {
-    return self;
+  if (same_layout && (self.numel() == 0 || self.data_ptr() == src.data_ptr())) {
+    return;
   }
   const auto device = (self.is_xpu() ? self : src).device().index();
   if (self.is_xpu() && src.is_xpu() && self.device() != src.device()) {
     if (same_layout && copyToPeer(self, src)) {
-      return self;
+      return;
     }
     HostCall from(src.device().index(), kCopy);
-    return copy_(self, from.toHost(src), /*non_blocking=*/false);
+    copyElements(self, from.toHost(src), /*non_blocking=*/false);
+    return;
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
@@ -249,10 +259,11 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     if (waits) {
       checkNotRecording(stream, kCopy);
     }
+    at::assert_no_partial_overlap(self, src);
     const auto copied = copyBytes(self, src, stream);
     waits ? stream.synchronize()
           : c10::xpu::impl::waitIfBlocking(stream, copied);
-    return self;
+    return;
   }
   HostCall call(device, kCopy);
   call.expect(self);
@@ -267,6 +278,19 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   to.copy_(from);
   record.reset();
   call.finish();
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+#ifdef XPU_HAS_NAMED_TENSORS
+  const auto names = namedinference::compute_broadcast_outnames(self, src);
+  {
+    const NoNamesGuard guard;
+    copyElements(self, src, non_blocking);
+  }
+  namedinference::propagate_names_if_nonempty(self, names);
+#else
+  copyElements(self, src, non_blocking);
+#endif
   return self;
 }
 

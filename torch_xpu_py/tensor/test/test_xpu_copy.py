@@ -1,0 +1,174 @@
+# Owner(s): ["module: intel"]
+"""copy_ with XPU tensors: results and errors are those of the CPU."""
+
+import itertools
+import unittest
+
+import torch
+from torch.testing._internal.common_utils import run_tests, TestCase
+
+COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
+
+needs_device = unittest.skipIf(COUNT == 0, "there is no device")
+
+SHAPES = ((), (0,), (1,), (3,), (0, 3), (2, 0), (1, 3), (2, 3), (2, 1, 3))
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
+# From, to.
+DEVICES = [("xpu", "cpu"), ("cpu", "xpu"), ("xpu", "xpu")]
+if COUNT > 1:
+    DEVICES.append(("xpu:1", "xpu:0"))
+
+# Two views of one tensor of 24 elements.
+VIEWS = {
+    "shifted": lambda x: (x[1:], x[:-1]),
+    "shifted back": lambda x: (x[:-1], x[1:]),
+    "one over the other": lambda x: (x[4:12], x[8:16]),
+    "beside": lambda x: (x[:12], x[12:]),
+    "the same": lambda x: (x, x),
+    "the same view": lambda x: (x[2:8], x[2:8]),
+    "interleaved": lambda x: (x[::2], x[1::2]),
+    "rows": lambda x: (x.view(4, 6)[1:], x.view(4, 6)[:-1]),
+    "columns": lambda x: (x.view(4, 6)[:, 1:], x.view(4, 6)[:, :-1]),
+    "transposed": lambda x: (x[:16].view(4, 4), x[:16].view(4, 4).t()),
+    "another dtype": lambda x: (x[:6].view(torch.int32), x[3:9]),
+    "expanded": lambda x: (x[:1].expand(4), x[8:12]),
+    "expanded onto itself": lambda x: 2 * (x[:1].expand(4),),
+    "from expanded": lambda x: (x[:4], x[:1].expand(4)),
+    "windows": lambda x: (x.unfold(0, 3, 1), x.new_ones(22, 3)),
+}
+
+
+def values(shape, dtype):
+    x = torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape).to(dtype)
+    return x * (1 + 2j) if dtype.is_complex else x
+
+
+def outcome(copy):
+    """What came of it: the tensor that was written, or the error."""
+    try:
+        result = copy()
+    except Exception as error:
+        return type(error), str(error)
+    return result.cpu() if not result._is_zerotensor() else result
+
+
+@needs_device
+class TestCopy(TestCase):
+    def compare(self, make, source, target, what):
+        def copy(source, target):
+            to, from_ = make(source, target)
+            result = to.copy_(from_)
+            assert result is to
+            return to.resolve_conj().resolve_neg()
+
+        expected = outcome(lambda: copy("cpu", "cpu"))
+        found = outcome(lambda: copy(source, target))
+        with self.subTest(what, source=source, target=target):
+            if isinstance(expected, tuple):
+                self.assertEqual(found, expected)
+            else:
+                self.assertIsInstance(found, torch.Tensor, found)
+                self.assertEqual(found, expected, atol=0, rtol=0)
+                self.assertEqual(found.dtype, expected.dtype)
+                self.assertEqual(found.shape, expected.shape)
+
+    def test_shapes(self):
+        for (source, target), to, from_ in itertools.product(DEVICES, SHAPES, SHAPES):
+            for dtype in (torch.float32, torch.int64):
+                self.compare(
+                    lambda source, target: (
+                        torch.zeros(to, device=target),
+                        values(from_, dtype).to(source),
+                    ),
+                    source,
+                    target,
+                    f"{from_} to {to}, {dtype}",
+                )
+
+    def test_dtypes(self):
+        for (source, target), to, from_ in itertools.product(DEVICES, DTYPES, DTYPES):
+            for shape in ((2, 3), (0,)):
+                self.compare(
+                    lambda source, target: (
+                        torch.zeros(shape, device=target, dtype=to),
+                        values(shape, from_).to(source),
+                    ),
+                    source,
+                    target,
+                    f"{from_} to {to}, {shape}",
+                )
+
+    def test_overlaps(self):
+        for name, views in VIEWS.items():
+
+            def copy(device):
+                x = torch.arange(24.0).to(device)
+                to, from_ = views(x)
+                to.copy_(from_)
+                return x
+
+            with self.subTest(name):
+                self.assertEqual(outcome(lambda: copy("xpu")), outcome(lambda: copy("cpu")))
+
+    def test_bits(self):
+        bits = {
+            "plain": lambda x: x,
+            "conjugate": lambda x: x.conj(),
+            "negative": lambda x: x.conj().imag,
+            "negative view": lambda x: torch._neg_view(x),
+            "zero": lambda x: torch._efficientzerotensor(x.shape, dtype=x.dtype, device=x.device),
+            "real": lambda x: x.real,
+            "no elements": lambda x: x[:0].conj(),
+        }
+        for (source, target), to, from_ in itertools.product(DEVICES, bits, bits):
+            self.compare(
+                lambda source, target: (
+                    bits[to](torch.full((3,), 7 - 7j, device=target)),
+                    bits[from_](values((3,), torch.complex64).to(source)),
+                ),
+                source,
+                target,
+                f"{from_} to {to}",
+            )
+
+    def test_a_copy_of_meta_tensors(self):
+        def copy(target, source):
+            x = torch.ones(2, device=target).copy_(torch.ones(2, device=source))
+            return torch.tensor(x.is_meta)
+
+        for target, source in (("xpu", "meta"), ("meta", "xpu")):
+            on_cpu = [name.replace("xpu", "cpu") for name in (target, source)]
+            self.assertEqual(outcome(lambda: copy(target, source)), outcome(lambda: copy(*on_cpu)))
+
+    @unittest.skipUnless(
+        hasattr(torch.Tensor, "refine_names"), "PyTorch has no named tensors any more"
+    )
+    def test_names(self):
+        names = ((None, None), ("N", "C"), ("N", None), ("C", "N"))
+        for (source, target), to, from_ in itertools.product(DEVICES, names, names):
+
+            def copy(source, target):
+                x = torch.zeros(2, 3, device=target).rename(*to)
+                return x.copy_(torch.ones(2, 3, device=source).rename(*from_)).names
+
+            def named(*devices):
+                try:
+                    return copy(*devices)
+                except RuntimeError as error:
+                    return str(error)
+
+            with self.subTest(f"{from_} to {to}", source=source, target=target):
+                self.assertEqual(named(source, target), named("cpu", "cpu"))
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -170,5 +170,64 @@ class TestCopy(TestCase):
                 self.assertEqual(named(source, target), named("cpu", "cpu"))
 
 
+@needs_device
+class TestQuantized(TestCase):
+    def tensors(self):
+        x = torch.linspace(-2, 2, 24).view(4, 6)
+        scales, zeros = torch.tensor([0.5, 0.25, 0.125, 1]), torch.tensor([0, 1, 2, 3])
+        for dtype in (torch.qint8, torch.quint8, torch.qint32):
+            yield torch.quantize_per_tensor(x, 0.25, 3, dtype)
+            yield torch.quantize_per_channel(x, scales, zeros, 0, dtype)
+        yield torch.quantize_per_tensor(x, 0.25, 3, torch.qint8).t()
+        yield torch.quantize_per_tensor(x[:0], 0.25, 3, torch.qint8)
+
+    def check(self, found, expected, device):
+        self.assertEqual(found.device.type, device)
+        self.assertEqual(found.dtype, expected.dtype)
+        self.assertEqual(found.qscheme(), expected.qscheme())
+        self.assertEqual(found.int_repr().cpu(), expected.int_repr())
+        if found.qscheme() == torch.per_tensor_affine:
+            self.assertEqual(found.q_scale(), expected.q_scale())
+            self.assertEqual(found.q_zero_point(), expected.q_zero_point())
+        else:
+            self.assertEqual(found.q_per_channel_axis(), expected.q_per_channel_axis())
+            for name in ("q_per_channel_scales", "q_per_channel_zero_points"):
+                part = getattr(found, name)()
+                self.assertEqual(part.device.type, device)
+                self.assertEqual(part.cpu(), getattr(expected, name)())
+        self.assertEqual(found.dequantize().cpu(), expected.dequantize())
+
+    def test_they_cross(self):
+        for q in self.tensors():
+            on_device = q.to("xpu")
+            self.check(on_device, q, "xpu")
+            self.check(on_device.cpu(), q, "cpu")
+            self.check(on_device.clone(), q, "xpu")
+            for other in range(1, COUNT):
+                self.check(on_device.to(f"xpu:{other}").cpu(), q, "cpu")
+
+    def test_copy(self):
+        for (source, target), q in itertools.product(DEVICES, self.tensors()):
+            to = (q.flip(0) if q.qscheme() == torch.per_tensor_affine else q.clone()).to(target)
+            to.copy_(q.to(source))
+            self.check(to, q, torch.device(target).type)
+
+    def test_copy_from_floats(self):
+        for (source, target), q in itertools.product(DEVICES, self.tensors()):
+            x = torch.linspace(2, -2, q.numel()).view(q.shape)
+            expected = outcome(lambda: q.clone().copy_(x).int_repr())
+            found = outcome(lambda: q.clone().to(target).copy_(x.to(source)).int_repr())
+            self.assertEqual(found, expected)
+
+    def test_what_is_refused(self):
+        one, other = itertools.islice(self.tensors(), 2)
+        for source, target in DEVICES:
+            for to, from_ in ((one, other), (one.dequantize(), one), (one, other[:2])):
+                expected = outcome(lambda: to.clone().copy_(from_))
+                self.assertIsInstance(expected, tuple)
+                found = outcome(lambda: to.clone().to(target).copy_(from_.to(source)))
+                self.assertEqual(found, expected)
+
+
 if __name__ == "__main__":
     run_tests()

@@ -2,6 +2,7 @@
 
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <ATen/xpu/detail/NestedTensor.h>
 #include <ATen/xpu/detail/RecordWork.h>
@@ -150,6 +151,8 @@ Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
        c10::DispatchKey::ZeroTensor});
   const auto device = storage.device_type();
   const bool quantized = like.is_quantized();
+  auto quantizer = quantized ? quantizerOn(like.quantizer(), storage.device())
+                             : QuantizerPtr();
   const auto functionality = quantized ? c10::DispatchKey::Quantized
       : like.is_nested()               ? c10::DispatchKey::NestedTensor
                                        : c10::DispatchKey::Dense;
@@ -161,7 +164,7 @@ Tensor newTensor(const Tensor& like, Storage storage, int64_t offset) {
   }
   auto tensor = quantized
       ? at::detail::make_tensor<QTensorImpl>(
-            std::move(storage), keys, like.dtype(), like.quantizer())
+            std::move(storage), keys, like.dtype(), std::move(quantizer))
       : at::detail::make_tensor<c10::TensorImpl>(
             std::move(storage), keys, like.dtype());
   auto* impl = tensor.unsafeGetTensorImpl();
@@ -185,6 +188,10 @@ void moveToDevice(const Tensor& tensor, DeviceIndex device) {
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(storage));
   impl->_change_backend_component_keys(Device(kXPU, device));
+  if (tensor.is_quantized()) {
+    set_quantizer_(
+        tensor, quantizerOn(tensor.quantizer(), Device(kXPU, device)));
+  }
 }
 
 SparseTensorImpl* sparseOf(const Tensor& tensor) {
@@ -277,6 +284,19 @@ void checkNotRecording(c10::xpu::XPUStream stream, const char* name) {
       " runs on the host, so that the graph which ",
       stream,
       " records would miss it. Call it before or after the capture");
+}
+
+QuantizerPtr quantizerOn(const QuantizerPtr& quantizer, Device device) {
+  const auto* per_channel =
+      dynamic_cast<const PerChannelAffineQuantizer*>(quantizer.get());
+  if (!per_channel || per_channel->scales().device() == device) {
+    return quantizer;
+  }
+  return make_per_channel_affine_quantizer(
+      per_channel->scales().to(device),
+      per_channel->zero_points().to(device),
+      per_channel->axis(),
+      per_channel->scalar_type());
 }
 
 HostCall::HostCall(DeviceIndex device, const char* name, bool pinned)

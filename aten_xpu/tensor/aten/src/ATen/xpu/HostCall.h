@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/QuantizerBase.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/xpu/detail/HostKernelAllocator.h>
 #include <c10/core/Storage.h>
@@ -34,6 +35,9 @@ C10_EXPORT const DataPtr& ownedMemory(const Storage& storage);
 /// Raises while the stream records a graph, which would miss what runs on the
 /// host: the operator or function of this name.
 C10_EXPORT void checkNotRecording(c10::xpu::XPUStream stream, const char* name);
+
+/// The same quantizer, with its scales and zero points on the device.
+QuantizerPtr quantizerOn(const QuantizerPtr& quantizer, Device device);
 
 /// One computation on the host with tensors of an XPU device:
 ///

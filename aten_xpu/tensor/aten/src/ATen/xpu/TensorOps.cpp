@@ -2,10 +2,13 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_empty_per_channel_affine_quantized.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty_quantized_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/quantized/Quantizer.h>
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <ATen/xpu/HostCall.h>
 #include <ATen/xpu/detail/Operators.h>
@@ -294,6 +297,51 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   return self;
 }
 
+/// PyTorch's makes the result on the device of the scales.
+Tensor emptyQuantized(
+    IntArrayRef size,
+    const Tensor& like,
+    c10::optional<ScalarType> dtype,
+    c10::optional<Layout> layout,
+    c10::optional<Device> device,
+    c10::optional<bool> pin_memory,
+    c10::optional<MemoryFormat> format) {
+  if (like.qscheme() == kPerTensorAffine) {
+    return at::native::empty_quantized(
+        size, like, dtype, layout, device, pin_memory, format);
+  }
+  const auto to = device.value_or(like.device());
+  return at::_empty_per_channel_affine_quantized(
+      size,
+      like.q_per_channel_scales().to(to),
+      like.q_per_channel_zero_points().to(to),
+      like.q_per_channel_axis(),
+      dtype.value_or(like.scalar_type()),
+      layout,
+      to,
+      pin_memory,
+      format);
+}
+
+/// Copies the elements and the quantizer.
+Tensor& copyQuantized(Tensor& self, const Tensor& src, bool /*non_blocking*/) {
+  const auto device = (self.is_xpu() ? self : src).device();
+  if (self.is_xpu() && src.is_xpu() && src.device() != device) {
+    HostCall from(src.device().index(), kCopy);
+    return copyQuantized(self, from.toHost(src), /*non_blocking=*/false);
+  }
+  HostCall call(device.index(), kCopy);
+  call.expect(self);
+  call.expect(src);
+  const auto to = call.toHost(self, /*written=*/true);
+  to.copy_(call.toHost(src));
+  call.finish();
+  if (src.is_quantized()) {
+    set_quantizer_(self, quantizerOn(src.quantizer(), self.device()));
+  }
+  return self;
+}
+
 Tensor _copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   auto to = dst;
   return copy_(to, self, non_blocking);
@@ -327,6 +375,11 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("_copy_from", TORCH_FN(_copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
   m.impl("record_stream", TORCH_FN(record_stream));
+}
+
+TORCH_LIBRARY_IMPL(aten, QuantizedXPU, m) {
+  m.impl("copy_", TORCH_FN(copyQuantized));
+  m.impl("empty_quantized", TORCH_FN(emptyQuantized));
 }
 
 } // namespace at::xpu

@@ -582,6 +582,80 @@ class TestRandom(TestCase):
                 of_device_0 = first
             self.assertEqual(first, of_device_0)
 
+    def test_a_generator_is_one_of_the_device(self):
+        def calls(device, generator):
+            x = torch.full((3,), 0.5, device=device)
+            scalar = torch.tensor(0.5, device=device)
+            given = {"generator": generator}
+            yield from (
+                lambda: torch.rand(3, device=device, **given),
+                lambda: torch.randn(3, device=device, **given),
+                lambda: torch.randint(9, (3,), device=device, **given),
+                lambda: torch.randperm(3, device=device, **given),
+                lambda: torch.normal(0.0, 1.0, (3,), device=device, **given),
+                lambda: torch.normal(x, x, **given),
+                lambda: torch.normal(x, 1.0, **given),
+                lambda: torch.normal(0.0, x, **given),
+                lambda: torch.normal(scalar, 1.0, **given),
+                lambda: torch.normal(x, 1.0, out=torch.empty_like(x), **given),
+                lambda: torch.bernoulli(x, **given),
+                lambda: torch.bernoulli(x, out=torch.empty_like(x), **given),
+                lambda: torch.poisson(x, **given),
+                lambda: torch.binomial(x, x, **given),
+                lambda: torch.multinomial(x, 2, **given),
+                lambda: torch._standard_gamma(x, **given),
+                lambda: torch._sample_dirichlet(x, **given),
+                lambda: torch.ops.aten.rrelu_with_noise(x, x.clone(), 0.1, 0.3, True, generator),
+                lambda: x.clone().bernoulli_(0.5, **given),
+                lambda: x.clone().bernoulli_(x, **given),
+                lambda: x.clone().cauchy_(**given),
+                lambda: x.clone().exponential_(**given),
+                lambda: x.clone().geometric_(0.5, **given),
+                lambda: x.clone().log_normal_(**given),
+                lambda: x.clone().normal_(**given),
+                lambda: scalar.clone().normal_(**given),
+                lambda: x.clone().random_(**given),
+                lambda: x.clone().random_(9, **given),
+                lambda: x.clone().random_(2, 9, **given),
+                lambda: x.clone().uniform_(**given),
+            )
+
+        for device, other in (("xpu", "cpu"), ("cpu", "xpu")):
+            for i, call in enumerate(calls(device, torch.Generator(other))):
+                message = f"Expected a '{device}' device type for generator but found '{other}'"
+                with self.subTest(i, device=device), self.assertRaisesRegex(RuntimeError, message):
+                    call()
+        # CUDA's operators take the generator of another of its devices, and so do these.
+        for i in range(COUNT):
+            generator = torch.Generator(f"xpu:{i}").manual_seed(1)
+            for call in calls("xpu:0", generator):
+                before = generator.get_state()
+                self.assertEqual(call().device, torch.device("xpu:0"))
+                self.assertNotEqual(generator.get_state(), before)
+
+    def test_a_generator_before_the_first_tensor(self):
+        code = """if True:
+            import torch
+            for name in torch._C._dispatch_get_registrations_for_dispatch_key("CPU"):
+                plain, _, overload = name.partition(".")
+                if not name.startswith("aten::"):
+                    continue
+                schema = torch._C._get_schema(plain, overload)
+                if any("Generator" in str(each.type) for each in schema.arguments):
+                    assert torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "XPU"), name
+            try:
+                torch.rand(2, generator=torch.Generator("xpu"))
+            except RuntimeError as error:
+                print(error)
+        """
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT
+        )
+        self.assertEqual(
+            (found.stderr, found.stdout),
+            ("", "Expected a 'cpu' device type for generator but found 'xpu'\n"),
+        )
+
     def test_the_state_can_be_saved(self):
         state = torch.xpu.get_rng_state()
         x = torch.rand(3, device="xpu")

@@ -49,6 +49,21 @@ Mode mode() {
   return mode;
 }
 
+/// Raises for a generator of another type of device, as CUDA does.
+void checkGenerator(const IValue& given, DeviceType expected) {
+  if (!given.isGenerator()) {
+    return;
+  }
+  const auto found = given.toGenerator().device().type();
+  TORCH_CHECK(
+      found == expected,
+      "Expected a '",
+      expected,
+      "' device type for generator but found '",
+      found,
+      "'");
+}
+
 /// The one device of the arguments. Raises where there are two, as CUDA does.
 DeviceIndex deviceOf(
     const FallbackOperator& op,
@@ -94,6 +109,10 @@ DeviceIndex deviceOf(
       }
     }
   }
+  if (op.generator >= 0) {
+    // A generator of XPU brings a call here whose tensors are on the CPU.
+    checkGenerator(stack[first + op.generator], device ? kXPU : kCPU);
+  }
   return device && device->has_index() ? device->index()
                                        : c10::xpu::current_device();
 }
@@ -104,9 +123,6 @@ IValue hostGenerator(const IValue& given, DeviceIndex device) {
   Generator generator = given.isGenerator()
       ? given.toGenerator()
       : detail::getDefaultXPUGenerator(device);
-  if (generator.device().type() != kXPU) {
-    return given;
-  }
   auto* xpu = generator.get<XPUGeneratorImpl>();
   std::pair<uint64_t, uint64_t> state;
   {

@@ -19,8 +19,10 @@ void registerFallback(
     torch::CppFunction (*function)()) {
   // These live as long as the process.
   static auto* const libraries = new std::vector<torch::Library>();
-  libraries->emplace_back(torch::Library::IMPL, "_", xpu, __FILE__, __LINE__)
-      .fallback(function());
+  if (xpu != c10::DispatchKey::XPU) {
+    libraries->emplace_back(torch::Library::IMPL, "_", xpu, __FILE__, __LINE__)
+        .fallback(function());
+  }
   auto& aten = libraries->emplace_back(
       torch::Library::IMPL, "aten", xpu, __FILE__, __LINE__);
   auto& dispatcher = c10::Dispatcher::singleton();
@@ -63,11 +65,9 @@ void registerFallbacks() {
 
 } // namespace detail
 
-TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  // These make tensors of an XPU that may have none yet.
-  for (const auto* name : {"tril_indices", "triu_indices"}) {
-    m.impl(name, denseFunction());
-  }
+// The first use of XPU may be a call with a generator, or tril_indices.
+TORCH_LIBRARY_IMPL(_, XPU, m) {
+  m.fallback(denseFunction());
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseXPU, m) {

@@ -111,6 +111,56 @@ class TestMemory(TestCase):
             self.assertFalse(torch.equal(x.cpu(), before))
             x.zero_()
 
+    @unittest.skipUnless(
+        hasattr(torch.utils, "deterministic"), "PyTorch 1.13 does not fill memory"
+    )
+    def test_memory_that_is_not_written_is_filled(self):
+        def makers(dtype, device):
+            x = torch.zeros(5, dtype=dtype, device=device)
+            like = {"dtype": dtype, "device": device}
+            yield from (
+                lambda: torch.empty(2, 3, **like),
+                lambda: torch.empty((), **like),
+                lambda: torch.empty(0, **like),
+                lambda: torch.empty_strided((2, 3), (1, 2), **like),
+                lambda: torch.empty_like(x),
+                lambda: torch.empty_permuted((2, 3), (1, 0), **like),
+                lambda: x.new_empty(4),
+                lambda: x.new_empty_strided((2,), (1,)),
+                lambda: torch.empty(1, **like).zero_().resize_(9),
+                lambda: x[1:].resize_(7),
+                lambda: x.clone().resize_(3),
+                lambda: x.clone().resize_as_(torch.empty(7, device=device)),
+                lambda: torch.empty(7, out=x.clone()),
+            )
+
+        dtypes = (
+            *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64),
+            *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+            torch.float8_e4m3fn,
+        )
+        self.assertTrue(torch.utils.deterministic.fill_uninitialized_memory)
+        # Freed memory that is not zero.
+        torch.full((1000,), 7.0, device="xpu")
+        torch.use_deterministic_algorithms(True)
+        try:
+            for dtype in dtypes:
+                for i, (on_cpu, on_xpu) in enumerate(
+                    zip(makers(dtype, "cpu"), makers(dtype, "xpu"))
+                ):
+                    with self.subTest(i, dtype=dtype):
+                        expected, found = on_cpu(), on_xpu().cpu()
+                        if dtype == torch.float8_e4m3fn:
+                            expected, found = expected.float(), found.float()
+                        self.assertEqual(found, expected)
+            torch.utils.deterministic.fill_uninitialized_memory = False
+            before = torch.xpu.fallback_statistics()
+            torch.empty(3, device="xpu").resize_(9)
+            self.assertEqual(torch.xpu.fallback_statistics(), before)
+        finally:
+            torch.utils.deterministic.fill_uninitialized_memory = True
+            torch.use_deterministic_algorithms(False)
+
     def test_record_stream(self):
         stream = torch.xpu.Stream()
         x = torch.ones(10, device="xpu")

@@ -11,6 +11,7 @@
 #include <ATen/quantized/Quantizer.h>
 #include <ATen/xpu/CachingHostAllocator.h>
 #include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/FillUninitialized.h>
 #include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/core/TensorOptions.h>
@@ -69,8 +70,10 @@ Tensor empty(
     c10::optional<bool> pin_memory,
     c10::optional<MemoryFormat> format) {
   const c10::xpu::XPUGuard guard(deviceFor(layout, device, pin_memory));
-  return at::detail::empty_generic(
+  Tensor tensor = at::detail::empty_generic(
       size, allocator::get(), kKeys, c10::dtype_or_default(dtype), format);
+  detail::fillEmpty(tensor);
+  return tensor;
 }
 
 Tensor empty_strided(
@@ -81,8 +84,10 @@ Tensor empty_strided(
     c10::optional<Device> device,
     c10::optional<bool> pin_memory) {
   const c10::xpu::XPUGuard guard(deviceFor(layout, device, pin_memory));
-  return at::detail::empty_strided_generic(
+  Tensor tensor = at::detail::empty_strided_generic(
       size, stride, allocator::get(), kKeys, c10::dtype_or_default(dtype));
+  detail::fillEmpty(tensor);
+  return tensor;
 }
 
 /// Makes the tensor's storage large enough, and keeps what is in it.
@@ -115,6 +120,7 @@ const Tensor& resize_(
     IntArrayRef size,
     c10::optional<MemoryFormat> format) {
   auto* impl = self.unsafeGetTensorImpl();
+  const auto old_nbytes = self.storage().nbytes();
   if (self.sizes() != size) {
     growStorage(
         self,
@@ -129,6 +135,7 @@ const Tensor& resize_(
         *format);
     impl->empty_tensor_restride(*format);
   }
+  detail::fillResized(self, old_nbytes);
   // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): the schema's
   return self;
 }

@@ -6,6 +6,8 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 #include <ATen/xpu/EmptyTensor.h>
 #if __has_include(<ATen/xpu/MemPool.h>)
 #define SINCE_2_14
@@ -437,6 +439,33 @@ TEST_F(XPUStockClassesTest, EmptyTensor) {
   EXPECT_EQ(strided.device(), current);
   EXPECT_EQ(strided.strides(), at::IntArrayRef({1, 2}));
   EXPECT_ANY_THROW(at::detail::empty_xpu({2}, at::kFloat, {}, {}, true, {}));
+}
+
+// A kernel gets memory whatever modes are on: the dispatcher is not asked.
+TEST_F(XPUStockClassesTest, EmptyTensorIsTheAllocators) {
+  const auto empty =
+      c10::Dispatcher::singleton().findOp({"aten::empty", "memory_format"});
+  if (!empty->hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
+    GTEST_SKIP() << "this stage has no tensors";
+  }
+  static int calls;
+  calls = 0;
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction&)
+              -> std::unique_ptr<at::ObserverContext> {
+            ++calls;
+            return nullptr;
+          }));
+  at::empty({2}, at::kXPU);
+  EXPECT_GT(calls, 0);
+  calls = 0;
+  at::detail::empty_xpu({2}, at::TensorOptions());
+  at::detail::empty_xpu({2}, at::kFloat, {}, {});
+  at::detail::empty_strided_xpu({2}, {1}, at::TensorOptions());
+  at::detail::empty_strided_xpu({2}, {1}, at::kFloat, {});
+  EXPECT_EQ(calls, 0);
+  at::removeCallback(handle);
 }
 
 TEST_F(XPUStockClassesTest, Event) {

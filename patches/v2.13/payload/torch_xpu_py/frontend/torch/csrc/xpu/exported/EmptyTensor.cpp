@@ -1,45 +1,19 @@
-#include <ATen/core/TensorBase.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
 #include <ATen/xpu/EmptyTensor.h>
+#include <c10/core/SymIntArrayRef.h>
 
-// What PyTorch's ATen/xpu/EmptyTensor.h declares.
+// What PyTorch's ATen/xpu/EmptyTensor.h declares. A kernel gets memory whatever
+// modes are on: these call the operators of the stage `tensor` by key.
 
 namespace at::detail {
 
 namespace {
 
-/// Those that name no device mean the current one.
-TensorOptions onXPU(const TensorOptions& options) {
-  return options.has_device() ? options : options.device(kXPU);
-}
-
-TensorOptions optionsFrom(
-    std::optional<ScalarType> dtype,
-    std::optional<Layout> layout,
-    std::optional<Device> device,
-    std::optional<bool> pin_memory) {
-  return TensorOptions()
-      .dtype(dtype)
-      .layout(layout)
-      .device(device)
-      .pinned_memory(pin_memory);
-}
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::XPU);
 
 } // namespace
-
-TensorBase empty_xpu(IntArrayRef size, const TensorOptions& options) {
-  return at::empty(size, onXPU(options));
-}
-
-TensorBase empty_xpu(
-    IntArrayRef size,
-    ScalarType dtype,
-    std::optional<Device> device,
-    std::optional<c10::MemoryFormat> format) {
-  return at::empty(
-      size, onXPU(TensorOptions().dtype(dtype).device(device)), format);
-}
 
 TensorBase empty_xpu(
     IntArrayRef size,
@@ -48,24 +22,32 @@ TensorBase empty_xpu(
     std::optional<Device> device,
     std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
-  return at::empty(
-      size, onXPU(optionsFrom(dtype, layout, device, pin_memory)), format);
+  return at::_ops::empty_memory_format::redispatch(
+      kKeys,
+      c10::fromIntArrayRefSlow(size),
+      dtype,
+      layout,
+      device,
+      pin_memory,
+      format);
 }
 
-TensorBase empty_strided_xpu(
+TensorBase empty_xpu(
     IntArrayRef size,
-    IntArrayRef stride,
-    const TensorOptions& options) {
-  return at::empty_strided(size, stride, onXPU(options));
-}
-
-TensorBase empty_strided_xpu(
-    IntArrayRef size,
-    IntArrayRef stride,
     ScalarType dtype,
-    std::optional<Device> device) {
-  return empty_strided_xpu(
-      size, stride, TensorOptions().dtype(dtype).device(device));
+    std::optional<Device> device,
+    std::optional<c10::MemoryFormat> format) {
+  return empty_xpu(size, dtype, {}, device, {}, format);
+}
+
+TensorBase empty_xpu(IntArrayRef size, const TensorOptions& options) {
+  return empty_xpu(
+      size,
+      optTypeMetaToScalarType(options.dtype_opt()),
+      options.layout_opt(),
+      options.device_opt(),
+      options.pinned_memory_opt(),
+      options.memory_format_opt());
 }
 
 TensorBase empty_strided_xpu(
@@ -75,8 +57,35 @@ TensorBase empty_strided_xpu(
     std::optional<Layout> layout,
     std::optional<Device> device,
     std::optional<bool> pin_memory) {
+  return at::_ops::empty_strided::redispatch(
+      kKeys,
+      c10::fromIntArrayRefSlow(size),
+      c10::fromIntArrayRefSlow(stride),
+      dtype,
+      layout,
+      device,
+      pin_memory);
+}
+
+TensorBase empty_strided_xpu(
+    IntArrayRef size,
+    IntArrayRef stride,
+    ScalarType dtype,
+    std::optional<Device> device) {
+  return empty_strided_xpu(size, stride, dtype, {}, device, {});
+}
+
+TensorBase empty_strided_xpu(
+    IntArrayRef size,
+    IntArrayRef stride,
+    const TensorOptions& options) {
   return empty_strided_xpu(
-      size, stride, optionsFrom(dtype, layout, device, pin_memory));
+      size,
+      stride,
+      optTypeMetaToScalarType(options.dtype_opt()),
+      options.layout_opt(),
+      options.device_opt(),
+      options.pinned_memory_opt());
 }
 
 } // namespace at::detail

@@ -2,10 +2,12 @@
 
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from project import TEXT, Project, git, write
 from workspace import workspace
 from xpu_stack import review
@@ -381,6 +383,57 @@ def test_nothing_is_fetched_from_elsewhere(project: Project, tmp_path: Path) -> 
     out = pages(project, tmp_path / "review")
     for path in (*out.glob("*.html"), out / "review.css", out / "review.js"):
         assert not re.search(r"https?:|url\(|@import|fetch\(|import\(", path.read_text())
+        if path.suffix == ".html":
+            assert "Content-Security-Policy\" content=\"default-src 'none';" in path.read_text()
+
+
+def test_an_image_of_a_text_becomes_a_link(project: Project, tmp_path: Path) -> None:
+    text = project.folder / "patches/texts/device/runtime.md"
+    for image in ("![a *plan*](https://example.com/x.png?a&b)", '![](https://example.com/"y)'):
+        edit(text, "As it is.", f"As it is. {image}")
+    project.ok("apply")
+    page = (pages(project, tmp_path / "review") / "device-runtime.html").read_text()
+    assert "<img" not in page
+    assert '<a href="https://example.com/x.png?a&amp;b">a *plan*</a>' in page
+    assert '<a href="https://example.com/%22y">https://example.com/%22y</a>' in page
+
+
+def test_what_cannot_be_seen_is_shown(project: Project, tmp_path: Path) -> None:
+    hidden = "\u202e\u2066\u200b\x1b\x07"
+    write(project.folder, {f"c10_xpu/device/c10/xpu/a{hidden}.cpp": f"int a; // {hidden}\n"})
+    edit(project.folder / "patches/texts/device/runtime.md", "As it is.", f"As {hidden} is.")
+    project.ok("apply")
+    out = pages(project, tmp_path / "review")
+    for path in (out / "device-runtime.html", out / "markdown/device-runtime.md"):
+        text = path.read_text()
+        assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\x1b\x07]", text)
+        assert "As [U+202E][U+2066][U+200B][U+001B][U+0007] is." in text
+        assert "int a; // [U+202E]" in re.sub("<[^>]*>", "", text)
+
+
+def test_markdown_tables_hold_any_name(project: Project, tmp_path: Path) -> None:
+    names = ["a|b.cpp", "a`b.cpp", "``.cpp", "a<b>.cpp"]
+    write(project.folder, {f"c10_xpu/device/c10/xpu/{name}": "int a;\n" for name in names})
+    project.ok("apply")
+    text = (pages(project, tmp_path / "review") / "markdown/device-runtime.md").read_text()
+    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    for name in names:
+        assert f"<td><code>c10/xpu/{escape(name)}</code></td>" in shown
+
+
+def test_a_large_diff_is_shown_on_demand(project: Project, tmp_path: Path) -> None:
+    line = "int member;\n"
+    folder = "c10_xpu/device/c10/xpu"
+    write(project.folder, {f"{folder}/A.txt": line * 70_000, f"{folder}/B.txt": line * 3})
+    project.ok("apply")
+    out = pages(project, tmp_path / "review")
+    page = (out / "device-runtime.html").read_text()
+    parts = [out / name for name in re.findall(r'href="(device-runtime-\d+-\d+\.html)"', page)]
+    assert len(parts) > 1
+    every = [page, *(part.read_text() for part in parts)]
+    assert max(map(len, every)) < 2_500_000
+    assert sum(text.count("int member;") for text in every) == 70_003
+    check_links(out)
 
 
 # -- parts ---------------------------------------------------------------------------------

@@ -60,4 +60,4 @@ def test_what_cannot_be_seen_is_shown(project: Project) -> None:
     ended = project.run("show", "--change", "device/\u202ekcab\x1b]0;title\x07")
     assert "\u202e" not in ended.err
     assert "\x1b]" not in ended.err
-    assert "<U+202E>kcab<U+001B>" in ended.err
+    assert "[U+202E]kcab[U+001B]" in ended.err

@@ -1,11 +1,15 @@
 """Writes the pages: one static folder, read from the disk, and Markdown to paste."""
 
+import re
 import shutil
+from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup
 
 from xpu_stack.core.move.workspace import Workspace
@@ -13,11 +17,14 @@ from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.untrusted import visible
 from xpu_stack.review import graph, highlight
-from xpu_stack.review.diff import FileDiff, Line
+from xpu_stack.review.diff import FileDiff, Hunk, Line
 from xpu_stack.review.model import Page, Review, gather
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_LARGEST_PAGE = 2_000_000  # characters of diffs; the rest is on pages of its own
+_ROW = 110  # characters around the text of a line
 _MARKER = "review.css"  # a folder that has it was written here
 _LARGE = 400  # changed lines; a larger file of the base starts folded
 # GitHub takes 65,536 characters in a description.
@@ -53,12 +60,17 @@ def _refuse_other(out: Path) -> None:
         )
 
 
+_Row = tuple[Line, Markup]
+_Part = list[tuple[Hunk, list[_Row]]]
+
+
 class _Site:
     def __init__(self, repository: Repository, review: Review, out: Path) -> None:
         self._repository = repository
         self._review = review
         self._out = out
         self._markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+        self._markdown.add_render_rule("image", _link)
         self._templates = Environment(
             loader=FileSystemLoader(_TEMPLATES),
             autoescape=select_autoescape(["html"]),
@@ -68,6 +80,7 @@ class _Site:
         )
         self._templates.globals.update(review=review, large=_LARGE, range_limit=_RANGE_LIMIT)
         self._templates.filters.update(markdown=self._render, bar=bar, cell=cell, fenced=fenced)
+        self._templates.filters.update(code_cell=code_cell)
 
     def index(self) -> None:
         self._write("index.html", "index.html", page=None, graph=graph.draw(self._review))
@@ -76,23 +89,34 @@ class _Site:
             shutil.copyfile(_TEMPLATES / name, self._out / name)
 
     def change(self, page: Page) -> None:
-        rows = {file.path: self._rows(page, file) for file in page.files}
-        self._write(f"{page.slug}.html", "change.html", page=page, rows=rows)
+        diffs, room = {}, _LARGEST_PAGE
+        for number, file in enumerate(page.files, start=1):
+            parts = list(_parts(file, self._rows(page, file)))
+            shown: _Part = []
+            if parts and (size := _size(parts[0])) <= room:
+                room -= size
+                shown = parts.pop(0)
+            names = [f"{page.slug}-{number}-{part}.html" for part in range(1, len(parts) + 1)]
+            for name, hunks in zip(names, parts, strict=True):
+                facts = {"page": page, "file": file, "number": number, "hunks": hunks}
+                self._write(name, "part.html", **facts)
+            diffs[file.path] = shown, names
+        self._write(f"{page.slug}.html", "change.html", page=page, diffs=diffs)
         self._write(f"markdown/{page.slug}.md", "change.md", page=page, files=_pasted(page))
 
     def _write(self, name: str, template: str, **facts: Any) -> None:
         text = self._templates.get_template(template).render(**facts)
-        (self._out / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        (self._out / name).write_text(visible(text.rstrip("\n")) + "\n", encoding="utf-8")
 
     def _render(self, text: str) -> Markup:
         return Markup(self._markdown.render(text))  # noqa: S704 (it escapes HTML)
 
-    def _rows(self, page: Page, file: FileDiff) -> list[list[tuple[Line, Markup]]]:
+    def _rows(self, page: Page, file: FileDiff) -> list[list[_Row]]:
         """The lines of each hunk, with their HTML."""
         old = self._source(f"{page.commit}^", file.old_path) if file.status != "new" else []
         new = self._source(page.commit, file.path) if file.status != "deleted" else []
 
-        def row(line: Line) -> tuple[Line, Markup]:
+        def row(line: Line) -> _Row:
             lines, number = (old, line.old) if line.kind == "-" else (new, line.new)
             pieces = lines[number - 1] if number and number <= len(lines) else []
             if "".join(text for _, text in pieces) != line.text:
@@ -105,6 +129,33 @@ class _Site:
     def _source(self, commit: str, path: str) -> list[list[highlight.Piece]]:
         content = self._repository.blob_at(commit, path) or b""
         return highlight.lines(path, content.decode(errors="backslashreplace"))
+
+
+def _link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """A link in place of an image: the pages fetch nothing."""
+    image = tokens[index]
+    source = str(image.attrs["src"])
+    return f'<a href="{escape(source)}">{escape(image.content or source)}</a>'
+
+
+def _parts(file: FileDiff, rows: list[list[_Row]]) -> Iterator[_Part]:
+    """The diff of a file, in parts that a page has room for."""
+    part: _Part = []
+    room = _LARGEST_PAGE
+    for hunk, lines in zip(file.hunks, rows, strict=True):
+        start = 0
+        for number, (_, html) in enumerate(lines):
+            room -= len(html) + _ROW
+            if room < 0 and (part or number > start):
+                yield [*part, (hunk, lines[start:number])]
+                part, start, room = [], number, _LARGEST_PAGE - len(html) - _ROW
+        part.append((hunk, lines[start:]))
+    if part:
+        yield part
+
+
+def _size(part: _Part) -> int:
+    return sum(len(html) + _ROW for _, lines in part for _, html in lines)
 
 
 def _pasted(page: Page) -> list[FileDiff]:
@@ -133,7 +184,15 @@ def bar(file: FileDiff) -> tuple[int, int]:
 
 def cell(text: str) -> str:
     """Text that stands in a cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"([\\|\[`])", r"\\\1", text).replace("<", "&lt;")
+
+
+def code_cell(text: str) -> str:
+    """A name as code, in a cell of a Markdown table."""
+    runs = re.findall("`+", text)
+    fence = "`" * (max(map(len, runs), default=0) + 1)
+    blank = " " if runs else ""
+    return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|")
 
 
 def fenced(text: str, language: str) -> str:

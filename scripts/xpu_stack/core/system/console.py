@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.core.system.untrusted import redacted, visible
+from xpu_stack.core.system.untrusted import on_terminal, redacted, visible
 
 # rich is imported where it is used: most runs of the tool print a line or two.
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def say(text: str) -> None:
 def put(text: str, end: str = "\n") -> None:
     """Prints a text; goes on when its reader has seen enough, as in `status | head`."""
     if sys.stdout.isatty():
-        text = visible(text)
+        text = on_terminal(text)
     try:
         print(text, end=end, flush=True)
     except BrokenPipeError:

@@ -3,11 +3,11 @@
 import re
 
 _CREDENTIALS = re.compile(r"(https?://)[^/\s'\"]+@")
-# Control characters, and those that change the direction of a text or have no width. A
-# tab, the end of a line and the colours of a terminal are what they seem.
+_COLOUR = re.compile(r"(\x1b\[[\d;]*m)")
+# Control characters but tabs and ends of lines, and those that change the direction of a
+# text or have no width.
 _HIDDEN = re.compile(
-    r"(?!\r\n|\x1b\[[\d;]*m)"
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 
 
@@ -17,5 +17,11 @@ def redacted(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A text with <U+202E> and the like in place of characters that cannot be seen."""
-    return _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    """A text with [U+202E] and the like in place of characters that cannot be seen."""
+    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def on_terminal(text: str) -> str:
+    """The same, with the colours of a terminal left as they are."""
+    pieces = _COLOUR.split(text)
+    return "".join(piece if n % 2 else visible(piece) for n, piece in enumerate(pieces))

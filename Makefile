@@ -16,7 +16,7 @@ tool := $(PYTHON) scripts/bootstrap.py
 $(foreach one,$(.VARIABLES),$(if $(filter command,$(origin $(one))),\
 	$(eval override $(one) := $$(value $(one)))$(eval export $(one))))
 
-verbs := help apply rebase undo redo moves continue abort resolutions status show diff which \
+verbs := help apply rebase undo redo history continue abort resolutions status show diff which \
 	export new edit drop undrop fold split move rename check build test bisect sanitize \
 	python own-tests shell wheel test-wheel extension test-extension tidy bench bench-tools \
 	review mail submit doctor clean distclean reference

@@ -292,15 +292,31 @@ def test_one_run_at_a_time(project: Project) -> None:
     project.ok("apply")
 
 
+def waiting_for(project: Project, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        project.command(*words),
+        cwd=project.folder,
+        env=project.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("verb", ["python", "shell"])
+def test_several_may_run_python_at_once(project: Project, verb: str) -> None:
+    project.ok("apply")
+    with held(project, project.checkout / ".git/xpu-stack/lock"):
+        waiting = waiting_for(project, verb)
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith("waiting for another run")
+    with waiting:
+        assert "Another run" not in waiting.stdout.read()
+
+
 def test_a_run_waits_while_another_prepares_its_checkout(project: Project) -> None:
     with held(project, project.folder / ".xpu/lock"):
-        waiting = subprocess.Popen(
-            project.command("apply"),
-            cwd=project.folder,
-            env=project.environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        waiting = waiting_for(project, "apply")
         assert waiting.stdout is not None
         assert waiting.stdout.readline().startswith("waiting for another run")
     with waiting:
@@ -498,7 +514,7 @@ def test_signatures_that_git_is_to_show(project: Project) -> None:
     git(project.checkout, "reset", "-q", "--hard", id_)
     project.ok("apply")
     project.ok("status")
-    project.ok("moves")
+    project.ok("history")
     write(project.checkout, {"aten/Hooks.cpp": "int better;\n"})
     project.ok("export")
     project.ok("undo")

@@ -191,7 +191,7 @@ def test_what_no_mail_reaches_is_not_sent(
     assert refused().code == ExitCode.MISSING
     git(applied.checkout, "config", "user.name", "Sam")
     git(applied.checkout, "config", "user.email", "sam@invalid")
-    assert "names Sam <sam@invalid>, an address that no mail" in refused().why
+    assert "names Sam <sam@invalid>, an address that cannot receive mail" in refused().why
 
     git(applied.checkout, "config", "user.email", "sam@example.com")
     write(
@@ -199,7 +199,7 @@ def test_what_no_mail_reaches_is_not_sent(
         {"patches/series.yaml": SERIES.replace(ATEN, f"{ATEN}        author: Ada <ada@laptop>\n")},
     )
     applied.ok("apply")
-    assert refused().what == "The author of device/aten has an address that no mail reaches."
+    assert refused().what == "The author of device/aten has an address that cannot receive mail."
     write(applied.folder, {"patches/series.yaml": SERIES})
     text = applied.folder / "patches/texts/device/aten.md"
     text.write_text(f"{text.read_text()}\nSigned-off-by: Ada <ada@laptop>\n")

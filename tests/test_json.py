@@ -142,7 +142,7 @@ def test_moves(project: Project) -> None:
     project.ok("apply", "--stage", "device")
     project.ok("apply", "--drop", "stream/stream")
     project.ok("undo")
-    document = json.loads(project.ok("moves", "--json"))
+    document = json.loads(project.ok("history", "--json"))
     assert [(one["verb"], one["about"], one["undone"]) for one in document["moves"]] == [
         ("apply", "stream", True),
         ("apply", "device", False),
@@ -151,4 +151,4 @@ def test_moves(project: Project) -> None:
     # lists that are empty here
     told = fields(document) | {"moves[].files[]", "moves[].before.dropped[]"}
     told -= {"moves[]", "moves[].before", "moves[].after"}
-    assert told == documented("make moves JSON=1")
+    assert told == documented("make history JSON=1")

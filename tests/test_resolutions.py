@@ -130,7 +130,7 @@ def test_an_answer_without_the_change_is_not_kept(fork: Project, how: str) -> No
         git(work, "add", "-A")
     ended = fork.run("continue")
     assert ended.code == 5
-    assert "Nothing of device/aten is left in the answer." in ended.err
+    assert "Nothing of device/aten is left in the resolution." in ended.err
     assert "DROP=device/aten" in ended.err
     assert ids(fork) == []
     # the files of the conflict are still there

@@ -130,7 +130,7 @@ def test_nothing_to_undo(project: Project) -> None:
     assert ended.code == 2
     assert "There is no operation to undo." in ended.err
     assert "There is no operation to redo." in project.run("redo").err
-    assert "no operation has been recorded" in project.ok("moves")
+    assert "no operation has been recorded" in project.ok("history")
 
 
 def test_work_since_is_refused(project: Project) -> None:
@@ -199,7 +199,7 @@ def test_one_step_at_a_time_and_back(project: Project) -> None:
     for after in states[1:3]:
         project.ok("redo")
         assert project.snapshot() == after
-    listed = json.loads(project.ok("moves", "--json"))["moves"]
+    listed = json.loads(project.ok("history", "--json"))["moves"]
     assert [(one["verb"], one["about"], one["undone"]) for one in listed] == [
         ("apply", "stream", True),
         ("apply", "device", False),
@@ -209,7 +209,7 @@ def test_one_step_at_a_time_and_back(project: Project) -> None:
     assert listed[1]["after"]["commit"] == git(project.checkout, "rev-parse", "HEAD").strip()
     assert listed[0]["files"] == []
     assert listed[0]["time"].endswith("+00:00")
-    told = project.ok("moves")
+    told = project.ok("history")
     assert "redo STEPS=1" in told
     assert "undo STEPS=2" in told
     # what is done then cannot be redone into

@@ -150,8 +150,8 @@ def test_what_the_checkout_skips_is_undropped_in_it_only(applied: Project) -> No
 
 
 def test_a_change_that_was_never_dropped_is_not_brought_back(applied: Project) -> None:
-    assert "No drop of 'device/more' is known." in refused(applied, "undrop", "device/more").what
-    assert "No drop of 'device/aten' is known." in refused(applied, "undrop", "device/aten").what
+    assert "'device/more' was never dropped here." in refused(applied, "undrop", "device/more").what
+    assert "'device/aten' was never dropped here." in refused(applied, "undrop", "device/aten").what
 
 
 def test_a_change_that_needs_the_dropped_one_is_a_conflict(applied: Project) -> None:
@@ -292,7 +292,12 @@ REFUSED = [
     ("rename", "device/runtime", {"TO": "stream/a"}, "This would split the stage 'stream'."),
     ("rename", "device/runtime", {"TO": "device/aten"}, "The change 'device/aten' already exists."),
     ("move", "device/aten", {"AFTER": "none"}, "There is no change 'none'."),
-    ("move", "device/aten", {"AFTER": "device/runtime"}, "This changes nothing."),
+    (
+        "move",
+        "device/aten",
+        {"AFTER": "device/runtime"},
+        "Nothing to do: the series is already in that state.",
+    ),
     ("edit", "device/aten", {}, "There are no edits to put into device/aten."),
     ("edit", "device/none", {}, "The change 'device/none' is not applied."),
 ]

@@ -1,4 +1,4 @@
-"""Verbs that move a checkout: apply, rebase, continue, abort, undo, redo, moves."""
+"""Verbs that move a checkout: apply, rebase, continue, abort, undo, redo, history."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def _say_where(work: Workspace) -> None:
     applying.say_result(work, stack.read(work.repository).stage or series.NO_STAGE, True)
 
 
-@cli.command("moves", epilog=EPILOG)
+@cli.command("history", epilog=EPILOG)
 @json_option
 @checkout_options
-def moves_(as_json: bool, base: str, pytorch_src: str | None) -> None:
+def history(as_json: bool, base: str, pytorch_src: str | None) -> None:
     """Lists the operations that undo and redo can go through."""
-    with opening.opened_to_read(Layout.current(), base, pytorch_src, "moves") as work:
+    with opening.opened_to_read(Layout.current(), base, pytorch_src, "history") as work:
         if as_json:
             console.print_json(moves.as_json(work.repository))
         else:
@@ -143,7 +143,7 @@ def moves_(as_json: bool, base: str, pytorch_src: str | None) -> None:
 
 @cli.command("continue", epilog=EPILOG)
 @checkout_options
-@click.option("--empty", is_flag=True, help="Accept an answer that keeps nothing of either side.")
+@click.option("--empty", is_flag=True, help="Accept a resolution that keeps neither side.")
 def continue_(base: str, pytorch_src: str | None, empty: bool) -> None:
     """Continues after a conflict was resolved."""
     with opening.opened(Layout.current(), base, pytorch_src, "continue") as work:

@@ -85,7 +85,7 @@ DOCUMENTS = {
         "problems[].place": "A file, with the line where that is known.",
         "problems[].problem": "What is wrong there.",
     },
-    "make moves JSON=1": {
+    "make history JSON=1": {
         "version": "1, as above.",
         "moves[].time": "When, in UTC; null where git has let the entry expire.",
         "moves[].verb": "What was done.",

@@ -56,7 +56,7 @@ def _sender(repository: Repository) -> str:
     if found is None or not authors.is_reachable(found):
         raise ToolError(
             "Commits cannot be sent in your name.",
-            why=f"git's configuration names {found}, an address that no mail reaches"
+            why=f"git's configuration names {found}, an address that cannot receive mail"
             if found
             else "git's configuration has no user.name or no user.email",
             next="git config --global user.name <name> && git config --global user.email <address>",
@@ -70,7 +70,7 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
     assert told is not None
     if not authors.is_reachable(author):
         raise ToolError(
-            f"The author of {told.change} has an address that no mail reaches.",
+            f"The author of {told.change} has an address that cannot receive mail.",
             why=f"its commit {commit.id[:12]} is by {author}",
             next=f"correct the change's author in patches/series.yaml, then "
             f"{commands.make('apply')}",
@@ -79,7 +79,7 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
     for line in split_signatures(own_text(commit.message))[1].splitlines():
         if not authors.is_reachable(line.partition(": ")[2]):
             raise ToolError(
-                f"The text of {told.change} is signed with an address that no mail reaches.",
+                f"The text of {told.change} is signed with an address that cannot receive mail.",
                 why=f"patches/texts/{told.change}.md has the line '{line}'",
                 next=f"correct it there, then {commands.make('apply')}",
                 code=ExitCode.SERIES,

@@ -191,7 +191,8 @@ def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> Pul
 
 def show(work: Workspace, status: Status) -> None:
     """Prints the table of changes: applied, built, tested."""
-    say(f"{status.checkout}, built in the {status.mode} mode")
+    built = any(one.built for one in status.changes)
+    say(status.checkout + (f", built in the {status.mode} mode" if built else ""))
     rows = [_row(one) for one in status.changes]
     submitted = any(one.pull_request for one in status.changes)
     if submitted:

@@ -178,7 +178,7 @@ def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
         elif authors.is_reachable(author):
             file.credit(change, author)
         else:
-            say(f"{change}: its author {author} is not kept, as no mail reaches that address")
+            say(f"{change}: its author {author} is not kept, as that address cannot receive mail")
 
 
 def order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
@@ -391,7 +391,7 @@ def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
     )
     if not there.applied:
         raise ToolError(
-            "There is nothing to export.",
+            "Nothing to export.",
             why="no change of the series is applied",
             next=commands.make("apply", BASE=work.base.name),
             code=ExitCode.USAGE,

@@ -145,7 +145,7 @@ def _taken(work: Workspace, request: Request) -> Move:
         if one.operation.verb == "drop" and one.operation.about == request.change:
             return one
     raise ToolError(
-        f"No drop of '{request.change}' is known.",
+        f"'{request.change}' was never dropped here.",
         why="neither the checkout skips it, nor is it in the log of operations",
         next=commands.git(
             work.layout.repository, "log", "--", f"patches/texts/{request.change}.md"
@@ -168,7 +168,7 @@ def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
     if not edits:
         raise ToolError(
             f"There are no edits to put into {request.change}.",
-            why="the work tree is as its commit is",
+            why="the work tree matches its commit",
             next=f"{commands.make('apply', STAGE=request.change)} "
             f"# edit, then: {request.command()}",
             code=ExitCode.USAGE,
@@ -498,7 +498,7 @@ def _differing(contents: Mapping[Path, Content]) -> Rewrite:
     differing = [path for path in contents if edit.before[path] != edit.after[path]]
     if not differing:
         raise ToolError(
-            "This changes nothing.",
+            "Nothing to do: the series is already in that state.",
             why="the series is already so",
             next=commands.make("status"),
             code=ExitCode.USAGE,

@@ -59,7 +59,7 @@ def _refuse_few(there: Sequence[Move], verb: str, steps: int) -> None:
         raise ToolError(
             f"There is no operation to {verb}.",
             why=f"the log has less than {steps} to {verb}" if there else "the log has none",
-            next=commands.make("moves"),
+            next=commands.make("history"),
             code=ExitCode.USAGE,
         )
 

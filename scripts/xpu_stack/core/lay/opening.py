@@ -22,6 +22,8 @@ from xpu_stack.core.system.layout import Layout
 
 # the verbs that write the series: what they read is not written by another run
 _WRITE = {"export", "undo", "redo", "continue", *RESHAPING}
+# the verbs that hold a checkout only until what they run is built: several may run at once
+_WAIT = {"python"}  # make shell, too
 
 
 @contextmanager
@@ -36,7 +38,10 @@ def opened(
         if verb in _WRITE:
             held.enter_context(transaction.alone(layout, verb))
         work = _workspace(layout, base, source, verb, stage)
-        held.enter_context(lock.held(_lock_file(work), verb, str(work.repository.folder)))
+        if verb in _WAIT:
+            held.enter_context(lock.awaited(_lock_file(work), verb))
+        else:
+            held.enter_context(lock.held(_lock_file(work), verb, str(work.repository.folder)))
         _recover(work)
         if verb not in ("undo", "abort"):
             _refuse_other_base(work)

@@ -296,7 +296,7 @@ def _refuse_nothing_left(
 ) -> None:
     if answer == repository.tree_of(waiting.onto) and not waiting.apart:
         raise ToolError(
-            f"Nothing of {waiting.change} is left in the answer.",
+            f"Nothing of {waiting.change} is left in the resolution.",
             why="the files are as they are without the change",
             next=f"{commands.make('abort')} && {waiting.goal.command(drop=[waiting.change])} "
             f"# or put the change's edits in, git add, and {commands.make('continue')}",
@@ -305,7 +305,7 @@ def _refuse_nothing_left(
     places = [] if empty else resolutions.emptied(repository, hunks, answer)
     if places:
         raise ToolError(
-            "The answer has nothing of either side of a conflict.",
+            "The resolution keeps neither side of a conflict.",
             why=f"all lines were removed: {', '.join(places)}",
             next=f"put in what is missing, git add, and {commands.make('continue')}; "
             f"or, if it is meant: {commands.make('continue', EMPTY='1')}",
@@ -363,7 +363,7 @@ def _waiting(repository: Repository) -> Pending:
     waiting = pending(repository)
     if waiting is None:
         raise ToolError(
-            "There is no conflict to go on with.",
+            "There is no conflict to continue.",
             why="the last run left none",
             next=commands.make("status"),
             code=ExitCode.USAGE,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from xpu_stack.core.system.console import say
+from xpu_stack.core.system.console import warn
 from xpu_stack.core.system.errors import ToolError
 
 _FINISHING = 30.0  # seconds that the last step of a killed run may take
@@ -36,7 +36,7 @@ def awaited(path: Path, verb: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         if not _try(file.fileno()):
-            say(f"waiting for another run, which holds {path} ...")
+            warn(f"waiting for another run, which holds {path} ...")
             fcntl.flock(file, fcntl.LOCK_EX)
         _sign(file, verb)
         yield

@@ -115,12 +115,17 @@ def test_another_text(submitted: Upstream) -> None:
     assert all(line.endswith("/orig") for line in moved)
 
 
-def test_a_reordered_pair(submitted: Upstream) -> None:
-    series = submitted.project.folder / "patches/series.yaml"
+def reorder(project: Project) -> None:
+    """The two lowest changes in the other order."""
+    series = project.folder / "patches/series.yaml"
     runtime = "      - name: runtime\n        files: [c10_xpu/device]\n"
     aten = "      - name: aten\n        files: [aten_xpu/device]\n"
     series.write_text(series.read_text().replace(runtime + aten, aten + runtime))
-    submitted.project.ok("apply")
+    project.ok("apply")
+
+
+def test_a_reordered_pair(submitted: Upstream) -> None:
+    reorder(submitted.project)
     assert submitted.project.log()[1:3] == ["Add devices", "Add hooks"]
     # the change above stands on the same tree as before; its text does not change either
     assert submitted.states() == {

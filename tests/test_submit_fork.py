@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from project import Project, git, write
-from test_submit import CHANGES, FIRST, numbers
+from test_submit import CHANGES, FIRST, numbers, reorder
 from upstream import Upstream, lost
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
@@ -67,6 +67,15 @@ def test_from_a_fork(upstream: Upstream) -> None:
     with pytest.raises(ToolError, match="not one that can be updated") as caught:
         upstream.submit()
     assert "FORK=" in caught.value.next
+
+
+def test_the_lowest_pull_request_says_nothing_of_those_that_were_below(upstream: Upstream) -> None:
+    upstream.submit(fork="mine")
+    assert upstream.pull_request(501).body.startswith("This is on top of #500, and contains")
+    reorder(upstream.project)
+    upstream.submit(fork="mine")
+    assert not upstream.pull_request(501).body.startswith("This is on top of")
+    assert upstream.pull_request(500).body.startswith("This is on top of #501, and contains")
 
 
 def test_drafts_and_reviewers_with_ghstack(upstream: Upstream) -> None:

@@ -28,7 +28,7 @@ from xpu_stack.submit.plan import Found, Item, Known, Plan, State
 from xpu_stack.submit.preflight import change_of
 from xpu_stack.submit.problems import Problems
 from xpu_stack.submit.scratch import Scratch
-from xpu_stack.submit.texts import Text, merged
+from xpu_stack.submit.texts import Text, list_of, merged
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _item(
         if there == commit.id:
             state = planning.state_of_text(text, pull_request)
             numbers = [one.pull_request.number for one in below if one.pull_request]
-            if not pull_request.body.startswith(_header(numbers)):
+            if list_of(pull_request) != _header(numbers):
                 state = State.TEXT
         unfinished = change not in known.record.entries
         return Item(commit, commit.tree, state, pull_request, source, unfinished, text)
@@ -149,7 +149,7 @@ async def send(
                 number = await github.open(text.title, body, head, onto, draft=draft)
             else:
                 number = item.pull_request.number
-                if not item.pull_request.body.startswith(_header(below)):
+                if list_of(item.pull_request) != _header(below):
                     await github.edit(number, text.title, body)
             entries[item.change] = Entry(github.address(number), TreeId(item.commit.tree))
             below.append(number)

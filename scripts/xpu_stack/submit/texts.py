@@ -56,9 +56,15 @@ class Text:
 
     def below_list_of(self, pull_request: PullRequest) -> str:
         """The body of a pull request that keeps its list of others."""
-        found = _HEADER.search(pull_request.body)
+        found = list_of(pull_request)
         none = _NO_LIST if pull_request.head.startswith("gh/") else ""
-        return (f"{found[0].rstrip()}\n\n" if found else none) + self.rendered
+        return (f"{found.rstrip()}\n\n" if found else none) + self.rendered
+
+
+def list_of(pull_request: PullRequest) -> str:
+    """What its body says of other pull requests."""
+    found = _HEADER.search(pull_request.body)
+    return found[0] if found else ""
 
 
 def merged(change: str, message: str, last: str | None, pull_request: PullRequest) -> Text:

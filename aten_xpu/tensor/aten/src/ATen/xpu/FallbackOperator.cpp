@@ -61,16 +61,15 @@ struct KnownOperators final : c10::OpRegistrationListener {
 };
 
 KnownOperators& knownOperators() {
-  static auto* const all = [] {
-    auto listener = std::make_unique<KnownOperators>();
-    auto* const made = listener.get();
-    // It lives as long as the process: threads may outlive statics.
-    new c10::RegistrationHandleRAII(
+  struct Registration {
+    KnownOperators* const known = new KnownOperators();
+    const c10::RegistrationHandleRAII handle =
         c10::Dispatcher::singleton().addRegistrationListener(
-            std::move(listener)));
-    return made;
-  }();
-  return *all;
+            std::unique_ptr<c10::OpRegistrationListener>(known));
+  };
+  // Never destroyed: the dispatcher may be gone by then.
+  static auto* const registration = new Registration();
+  return *registration->known;
 }
 
 } // namespace

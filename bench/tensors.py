@@ -158,6 +158,22 @@ def main():
         x = a.to("xpu")
         on_cpu, on_xpu = partial(operator, a, a), partial(operator, x, x)
         compare(name, bound, partial(seconds, on_cpu), partial(seconds, on_xpu), count)
+    # From here on the current stream has a queue, as after each event and copy.
+    event, a = torch.xpu.Event(), torch.randn(16)
+    event.record()
+    event.synchronize()
+    x = a.to("xpu")
+
+    def add_after_record(tensor):
+        event.record()
+        torch.add(tensor, tensor)
+
+    for name, call, count in (
+        ("add of 16 floats, stream was used", lambda y: torch.add(y, y), 10_000),
+        ("event, and add of 16 floats", add_after_record, 2_000),
+    ):
+        on_cpu, on_xpu = partial(call, a), partial(call, x)
+        compare(name, 1.5, partial(seconds, on_cpu), partial(seconds, on_xpu), count)
     for name, model, count in (
         ("ResNet-18, 4 x 3 x 64 x 64, training", "resnet18", 2),
         ("6 layers of transformer, training", "transformer", 4),

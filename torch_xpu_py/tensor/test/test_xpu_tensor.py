@@ -258,6 +258,106 @@ class TestCopies(TestCase):
         self.assertEqual(total, 190)
 
 
+# With PyTorch 1.13, there is no work to keep a stream busy with.
+BUSY = (False, True) if hasattr(torch._C, "_xpu_sleep") else (False,)
+
+
+def keep_busy(seconds):
+    torch._C._xpu_sleep(int(seconds * 1e9))
+
+
+@needs_device
+class TestSyncDebugMode(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(torch._C._xpu_set_sync_debug_mode, 0)
+
+    def synchronizing(self):
+        x = torch.arange(12.0).view(3, 4).to("xpu")
+        host = torch.zeros(3, 4)
+        pinned = host.pin_memory("xpu")
+        return {
+            "item": lambda: x[0, 1].item(),
+            "bool": lambda: bool(x[0, 1]),
+            "tolist": lambda: x.tolist(),
+            "cpu": lambda: x.cpu(),
+            "strided cpu": lambda: x.t().cpu(),
+            "cpu of a part": lambda: x[:, 1].cpu(),
+            "to the host": lambda: host.copy_(x),
+            "blocking, to pinned memory": lambda: pinned.copy_(x),
+            "from the host": lambda: x.copy_(host),
+            "strided from the host": lambda: x.t().copy_(host.t()),
+            "new from the host": lambda: host.to("xpu"),
+            "dtype": lambda: x.to("cpu", torch.float64),
+            "nonzero": lambda: x.nonzero(),
+            "mask": lambda: x[x > 3],
+            "on the host": lambda: x + 1,
+            "equal": lambda: torch.equal(x, x),
+            "print": lambda: str(x),
+        }
+
+    def not_synchronizing(self):
+        x = torch.arange(12.0).view(3, 4).to("xpu")
+        y = torch.zeros(3, 4).to("xpu")
+        pinned = torch.zeros(3, 4).pin_memory("xpu")
+        return {
+            "empty": lambda: torch.empty(3, device="xpu"),
+            "view": lambda: x.t()[1:],
+            "between tensors": lambda: y.copy_(x),
+            "clone": lambda: x.clone(),
+            "to pinned memory": lambda: pinned.copy_(x, non_blocking=True),
+            "from pinned memory": lambda: y.copy_(pinned, non_blocking=True),
+            "record": lambda: torch.xpu.Event().record(),
+            "query": lambda: torch.xpu.current_stream().query(),
+            "wait": lambda: torch.xpu.current_stream().wait_stream(torch.xpu.Stream()),
+        }
+
+    def test_what_synchronizes_warns(self):
+        for name, call in self.synchronizing().items():
+            torch._C._xpu_set_sync_debug_mode(1)
+            with self.subTest(name), self.assertWarnsRegex(UserWarning, "synchroniz"):
+                call()
+            torch._C._xpu_set_sync_debug_mode(0)
+
+    def test_what_synchronizes_raises(self):
+        for busy in BUSY:
+            for name, call in self.synchronizing().items():
+                if busy:
+                    keep_busy(0.01)
+                torch._C._xpu_set_sync_debug_mode(2)
+                with self.subTest(name, busy=busy), self.assertRaisesRegex(
+                    RuntimeError, "synchroniz"
+                ):
+                    call()
+                torch._C._xpu_set_sync_debug_mode(0)
+                torch.xpu.synchronize()
+
+    def test_what_does_not_synchronize_is_silent(self):
+        for busy in BUSY:
+            for name, call in self.not_synchronizing().items():
+                if busy:
+                    keep_busy(0.01)
+                torch._C._xpu_set_sync_debug_mode(2)
+                with self.subTest(name, busy=busy):
+                    call()
+                torch._C._xpu_set_sync_debug_mode(0)
+                torch.xpu.synchronize()
+
+    def test_it_raises_before_anything_is_submitted(self):
+        x = torch.ones(1 << 16, device="xpu")
+        y = torch.zeros(1 << 16)
+        for to, source in ((x, y), (y, x), (x.view(256, 256).t(), y.view(256, 256))):
+            before = to.clone()
+            if True in BUSY:
+                keep_busy(0.02)
+            torch._C._xpu_set_sync_debug_mode(2)
+            with self.assertRaisesRegex(RuntimeError, "synchroniz"):
+                to.copy_(source)
+            torch._C._xpu_set_sync_debug_mode(0)
+            torch.xpu.synchronize()
+            self.assertTrue(torch.equal(to, before))
+
+
 @needs_device
 class TestFallback(TestCase):
     def test_operators(self):

@@ -6,6 +6,7 @@
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
 #include <c10/xpu/impl/XPUInternal.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/usm.hpp>
@@ -97,8 +98,8 @@ struct SyclBackend final : impl::MemoryBackend {
   }
 
   void makeQueue(XPUStream stream) override {
-    stream.queue();
-    getDefaultXPUStream(stream.device_index()).queue(); // for external ones
+    impl::queueOf(stream);
+    impl::queueOf(getDefaultXPUStream(stream.device_index())); // for external
   }
 
   optional<sycl::queue> externalQueue(XPUStream stream) override {

@@ -1,5 +1,6 @@
 #include <c10/xpu/XPUException.h>
 
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -10,6 +11,7 @@ namespace c10::xpu {
 static std::mutex gMutex;
 // A line for each error. Never destroyed: work may fail while the process ends.
 static auto& gErrors = *new std::unordered_map<Stream, std::string>;
+static std::atomic<bool> gAny{false}; // whether there are some
 
 void asyncHandler(sycl::exception_list errors) {
   impl::keepAsyncErrors(errors, Stream(Stream::DEFAULT, kXPU));
@@ -30,9 +32,13 @@ void impl::keepAsyncErrors(const sycl::exception_list& errors, Stream stream) {
       text += "an unknown exception";
     }
   }
+  gAny.store(true, std::memory_order_release);
 }
 
 void impl::raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
+  if (C10_LIKELY(!gAny.load(std::memory_order_acquire))) {
+    return;
+  }
   std::string text;
   std::unique_lock<std::mutex> lock(gMutex);
   for (auto it = gErrors.begin(); it != gErrors.end();) {
@@ -42,6 +48,7 @@ void impl::raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
     text += due ? it->second : "";
     it = due ? gErrors.erase(it) : ++it;
   }
+  gAny.store(!gErrors.empty(), std::memory_order_release);
   lock.unlock();
   TORCH_CHECK(text.empty(), "XPU error: asynchronous error(s):", text);
 }

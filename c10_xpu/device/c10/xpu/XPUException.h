@@ -17,7 +17,8 @@ namespace c10::xpu {
 // until a thread calls throw_asynchronous() or wait_and_throw(), and may then
 // deliver those of all queues of the device. So our handlers do not throw: they
 // keep each error until its stream, an event recorded there or the whole device
-// is synchronized, which raises it.
+// is synchronized, or is asked and is complete: that raises it. So the host
+// cannot read the results of failed work by accident.
 //
 // A queue without a handler has SYCL's default one, which ends the process even
 // if one of our calls delivers the error. Libraries should pass asyncHandler.
@@ -31,6 +32,7 @@ constexpr DeviceIndex kUnknownDevice = -1; // of what asyncHandler keeps
 void keepAsyncErrors(const sycl::exception_list& errors, Stream stream);
 
 /// Raises what is kept for a stream, or for a device and for asyncHandler.
+/// Costs a load where nothing is kept.
 C10_XPU_API void raiseAsyncErrors(DeviceIndex, optional<StreamId> = nullopt);
 
 /// Throws a c10::Error with SYCL's text. The call is the location's function.

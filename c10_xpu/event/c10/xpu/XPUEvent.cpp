@@ -4,6 +4,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUTrace.h>
 
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
@@ -76,8 +77,17 @@ int64_t timeOf(sycl::event event) {
   return static_cast<int64_t>(C10_XPU_CHECK(event.get_profiling_info<End>()));
 }
 
-uintptr_t nameOf(const sycl::queue& queue) {
-  return reinterpret_cast<uintptr_t>(&queue);
+uintptr_t nameOf(const XPUStream& stream) {
+  return reinterpret_cast<uintptr_t>(&impl::queueOf(stream));
+}
+
+sycl::event submitBarrier(XPUStream stream) {
+  return impl::launch(
+      stream,
+      [](sycl::queue& queue) {
+        return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+      },
+      /*is_marker=*/true);
 }
 
 std::atomic<uintptr_t> gLastName{0};
@@ -121,28 +131,54 @@ sycl::event& XPUEvent::event() const {
 }
 
 bool XPUEvent::query() const {
-  if (complete_.load(std::memory_order_acquire)) {
-    return true;
+  if (!complete_.load(std::memory_order_acquire)) {
+    check_device_index(device_index()); // raises in a forked child
+    Recorded asked = copy();
+    if (!impl::isComplete(asked.work)) {
+      return false;
+    }
+    impl::deliverErrors(asked.work);
+    if (impl::isComplete(asked.last())) {
+      setComplete(asked.work);
+    }
   }
-  check_device_index(device_index()); // raises in a forked child
+  raiseErrors();
+  return true;
+}
+
+void XPUEvent::setComplete(const sycl::event& work) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  const bool complete = impl::isComplete(recorded_->work);
-  if (complete && impl::isComplete(recorded_->last())) {
+  if (recorded_->work == work) { // not recorded meanwhile
     complete_.store(true, std::memory_order_release);
   }
-  return complete;
+}
+
+void XPUEvent::raiseErrors() const {
+  if (isCreated()) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const StreamId stream = recorded_->stream;
+    lock.unlock();
+    impl::raiseErrorsOf(device_index(), stream);
+  }
 }
 
 XPUEvent::Recorded XPUEvent::submitTimed(XPUStream stream) {
-  sycl::queue& queue = stream.queue();
-  sycl::queue* companion = companionOf(stream, queue);
+  sycl::queue* companion = companionOf(stream, impl::queueOf(stream));
   if (!companion) {
     namespace ext = sycl::ext::oneapi::experimental;
-    return {C10_XPU_CHECK(ext::submit_profiling_tag(queue)), nullopt};
+    return {
+        impl::launch(
+            stream,
+            [](sycl::queue& queue) {
+              return C10_XPU_CHECK(ext::submit_profiling_tag(queue));
+            },
+            /*is_marker=*/true),
+        nullopt};
   }
-  auto work = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+  auto work = submitBarrier(stream);
   auto time =
       impl::submitBarrierAfter(*companion, work, impl::isHeldByHost(work));
+  impl::waitIfBlocking(stream, time);
   return {std::move(work), std::move(time)};
 }
 
@@ -163,11 +199,8 @@ XPUEvent::Recorded XPUEvent::copy() const {
 
 void XPUEvent::record(XPUStream stream) {
   checkDevice(stream);
-  sycl::queue& queue = stream.queue();
-  Recorded made = enable_timing_
-      ? submitTimed(stream)
-      : Recorded{C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()), nullopt};
-  impl::waitIfBlocking(stream, made.last());
+  Recorded made = enable_timing_ ? submitTimed(stream)
+                                 : Recorded{submitBarrier(stream), nullopt};
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -188,25 +221,26 @@ void XPUEvent::record(XPUStream stream) {
   if (C10_UNLIKELY(first)) {
     trace(&Hooks::trace_gpu_event_creation, name_);
   }
-  trace(&Hooks::trace_gpu_event_record, name_, nameOf(queue));
+  trace(&Hooks::trace_gpu_event_record, name_, nameOf(stream));
 }
 
 void XPUEvent::block(XPUStream stream) const {
   if (!isCreated()) {
     return;
   }
-  sycl::queue& queue = stream.queue();
   // Nothing waits for what is known to be complete.
   if (!complete_.load(std::memory_order_acquire)) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool& at_device = recorded_->at_device;
     at_device = at_device || !impl::isHeldByHost(recorded_->last());
-    const auto barrier =
-        impl::submitBarrierAfter(queue, recorded_->last(), !at_device);
+    const bool held = !at_device;
+    const sycl::event event = recorded_->last();
     lock.unlock();
-    impl::waitIfBlocking(stream, barrier);
+    impl::launch(stream, [&](sycl::queue& queue) {
+      return impl::submitBarrierAfter(queue, event, held);
+    });
   }
-  trace(&Hooks::trace_gpu_event_wait, name_, nameOf(queue));
+  trace(&Hooks::trace_gpu_event_wait, name_, nameOf(stream));
 }
 
 void XPUEvent::synchronize() const {
@@ -217,15 +251,11 @@ void XPUEvent::synchronize() const {
   trace(&Hooks::trace_gpu_event_synchronization, name_);
   warn_or_error_on_sync();
   Recorded waited = copy();
-  C10_XPU_CHECK(waited.work.wait_and_throw());
+  C10_XPU_CHECK(waited.work.wait());
   C10_XPU_CHECK(waited.last().wait());
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (recorded_->work == waited.work) { // not recorded meanwhile
-      complete_.store(true, std::memory_order_release);
-    }
-  }
-  impl::raiseAsyncErrors(device_index(), waited.stream);
+  impl::deliverErrors(waited.work);
+  setComplete(waited.work);
+  raiseErrors();
 }
 
 double XPUEvent::elapsed_time(const XPUEvent& other) const {

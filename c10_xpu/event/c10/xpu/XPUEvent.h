@@ -69,7 +69,7 @@ class C10_XPU_API XPUEvent {
   sycl::event& event() const;
 
   /// Whether all work before the last record is complete; true before any
-  /// record. Does not wait.
+  /// record. Then it raises what synchronize would. Does not wait.
   bool query() const;
 
   /// Records on the current stream of the current device.
@@ -118,6 +118,8 @@ class C10_XPU_API XPUEvent {
   static Recorded submitTimed(XPUStream stream);
   void checkDevice(XPUStream stream) const;
   Recorded copy() const;
+  void setComplete(const sycl::event& work) const;
+  void raiseErrors() const;
 
   bool enable_timing_;
   // Once all of recorded_ was seen to be complete, SYCL is not asked again.

@@ -4,6 +4,7 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUInternal.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 #include <c10/xpu/impl/XPUTrace.h>
 
@@ -13,6 +14,8 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -56,10 +59,21 @@ XPUStream streamOf(DeviceIndex device, StreamId id) {
 
 constexpr size_t kNumQueues = 1 + kPriorities.size() * kStreamsPerPool;
 
+/// A queue, and what is known of its work. See Note [Work of a stream]
+struct Work {
+  sycl::queue* queue;
+  std::atomic<bool> handed_out; // always of an external queue
+  std::atomic<uint64_t> launched{0}; // counted before it is submitted
+  std::atomic<uint64_t> needed{0}; // `launched` when it was no mere marker
+  std::atomic<uint64_t> done{0}; // of `launched`, and their errors delivered
+  std::mutex mutex{}; // while work is submitted, and over `last`
+  optional<sycl::event> last{}; // complete when all before it is
+};
+
 /// The streams of a device: the default stream, then the pools. A queue is null
 /// until it is made.
 struct DeviceStreams {
-  std::array<std::atomic<sycl::queue*>, kNumQueues> queues{};
+  std::array<std::atomic<Work*>, kNumQueues> queues{};
   std::mutex mutex; // while a queue is made
   std::array<std::atomic<uint32_t>, kPriorities.size()> next{};
 };
@@ -68,12 +82,13 @@ struct DeviceStreams {
 // Note [XPU streams].
 std::array<DeviceStreams, C10_COMPILE_TIME_MAX_XPUS> gStreams;
 
-using WeakQueue = sycl::ext::oneapi::weak_object<sycl::queue>;
+struct ExternalQueue {
+  sycl::ext::oneapi::weak_object<sycl::queue> queue;
+  std::shared_ptr<Work> work;
+};
 
-std::mutex gMutex; // over the two maps, which are never destroyed
-auto& gExternal = *new std::unordered_map<XPUStream, WeakQueue>;
-// See Note [Asking whether a queue is idle]
-auto& gMarkers = *new std::unordered_map<XPUStream, sycl::event>;
+std::mutex gMutex; // over the map, which is never destroyed
+auto& gExternal = *new std::unordered_map<XPUStream, ExternalQueue>;
 std::atomic<bool> gAnyExternal{false};
 
 sycl::queue& externalQueue(StreamId id) {
@@ -110,7 +125,7 @@ int priorityAt(int place) {
 }
 
 /// Where the queue of a stream is kept; null for an external stream.
-inline std::atomic<sycl::queue*>* findPlace(DeviceIndex device, StreamId id) {
+inline std::atomic<Work*>* findPlace(DeviceIndex device, StreamId id) {
   impl::checkIndex(device);
   const int place = placeOf(id);
   if (C10_UNLIKELY(place == kNoStream)) {
@@ -135,53 +150,107 @@ sycl::queue makeQueue(DeviceIndex device, StreamId id) {
           get_device_context(), get_raw_device(device), on_error, properties));
 }
 
-C10_NOINLINE sycl::queue* makeQueueOnce(DeviceIndex device, StreamId id) {
+C10_NOINLINE Work* makeQueueOnce(DeviceIndex device, StreamId id) {
   auto& place = *findPlace(device, id);
   std::unique_lock<std::mutex> lock(gStreams[device].mutex);
-  sycl::queue* made = place.load(std::memory_order_relaxed);
+  Work* made = place.load(std::memory_order_relaxed);
   if (made) {
     return made; // another thread came first
   }
-  made = new sycl::queue(makeQueue(device, id));
+  made = new Work{new sycl::queue(makeQueue(device, id)), {false}};
   place.store(made, std::memory_order_release);
   lock.unlock(); // the hooks may ask for streams
   impl::trace(
       &impl::TraceHooks::trace_gpu_stream_creation,
-      reinterpret_cast<uintptr_t>(made));
+      reinterpret_cast<uintptr_t>(made->queue));
   return made;
 }
 
-/// The queue of a stream; null where it has not been made.
-inline sycl::queue* usedQueue(DeviceIndex device, StreamId id) {
+/// The queue of a stream, made if need be; null for an external stream.
+inline Work* ownWork(DeviceIndex device, StreamId id) {
   auto* place = findPlace(device, id);
-  return place ? place->load(std::memory_order_acquire) : &externalQueue(id);
+  if (C10_UNLIKELY(!place)) {
+    return nullptr;
+  }
+  Work* own = place->load(std::memory_order_acquire);
+  return C10_LIKELY(own != nullptr) ? own : makeQueueOnce(device, id);
 }
 
-/// Copies of the external queues of a device that still exist.
-std::vector<sycl::queue> externalQueues(DeviceIndex device) {
-  std::vector<sycl::queue> queues;
+std::shared_ptr<Work> externalWork(StreamId id) {
+  return std::shared_ptr<Work>(new Work{&externalQueue(id), {true}});
+}
+
+/// The external queues of a device that still exist.
+std::vector<std::pair<sycl::queue, std::shared_ptr<Work>>> externalQueues(
+    DeviceIndex device) {
+  std::vector<std::pair<sycl::queue, std::shared_ptr<Work>>> queues;
   if (gAnyExternal.load(std::memory_order_relaxed)) {
     std::lock_guard<std::mutex> lock(gMutex);
-    for (const auto& [stream, weak] : gExternal) {
-      auto queue = weak.try_lock();
+    for (const auto& [stream, external] : gExternal) {
+      auto queue = external.queue.try_lock();
       if (queue && stream.device_index() == device) {
-        queues.push_back(std::move(*queue));
+        queues.emplace_back(std::move(*queue), external.work);
       }
     }
   }
   return queues;
 }
 
-/// Waits for the work of a queue and has its errors delivered. `one_of_many`:
-/// other queues are waited for before and after, where OpenCL's wait() for an
-/// idle queue takes longer than a marker.
-void waitFor(sycl::queue& queue, bool one_of_many) {
-  const bool ask = one_of_many && !impl::canAskEmpty(queue);
-  if (!ask ||
-      !impl::isComplete(C10_XPU_CHECK(queue.ext_oneapi_submit_barrier()))) {
-    C10_XPU_CHECK(queue.wait());
+/// Null where the queue of the stream has not been made.
+std::shared_ptr<Work> usedWork(DeviceIndex device, StreamId id) {
+  if (auto* place = findPlace(device, id)) {
+    // an own queue is never destroyed, so that this counts no reference
+    return {std::shared_ptr<Work>(), place->load(std::memory_order_acquire)};
   }
-  C10_XPU_CHECK(queue.throw_asynchronous());
+  std::lock_guard<std::mutex> lock(gMutex);
+  const auto found = gExternal.find(streamOf(device, id));
+  return found != gExternal.end() ? found->second.work : externalWork(id);
+}
+
+/// Whether the first `wanted` of what was launched is complete, and where the
+/// queue was handed out, all of its work; then its errors are delivered. False,
+/// too, while another thread submits or asks.
+bool isComplete(sycl::queue& queue, Work& work, uint64_t wanted) {
+  const bool handed_out = work.handed_out.load(std::memory_order_acquire);
+  if (C10_LIKELY(
+          !handed_out && wanted <= work.done.load(std::memory_order_acquire))) {
+    return true;
+  }
+  std::unique_lock<std::mutex> lock(work.mutex, std::try_to_lock);
+  if (!lock || (work.last && !impl::isComplete(*work.last))) {
+    return false;
+  }
+  if (handed_out || !work.last) {
+    if (impl::canAskEmpty(queue)) {
+      if (!C10_XPU_CHECK(queue.ext_oneapi_empty())) {
+        return false;
+      }
+    } else {
+      work.last = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
+      if (!impl::isComplete(*work.last)) {
+        return false;
+      }
+    }
+  }
+  work.last.reset();
+  const auto launched = work.launched.load(std::memory_order_relaxed);
+  lock.unlock(); // an external queue's handler may use the stream
+  impl::deliverErrors(queue);
+  work.done.store(launched, std::memory_order_release);
+  return true;
+}
+
+/// Waits until isComplete.
+void waitFor(sycl::queue& queue, Work& work, uint64_t wanted) {
+  if (isComplete(queue, work, wanted)) {
+    return;
+  }
+  std::unique_lock<std::mutex> lock(work.mutex);
+  const auto launched = work.launched.load(std::memory_order_relaxed);
+  lock.unlock();
+  C10_XPU_CHECK(queue.wait());
+  impl::deliverErrors(queue);
+  work.done.store(launched, std::memory_order_release);
 }
 
 XPUStream nextFromPool(DeviceIndex device, size_t slot) {
@@ -202,14 +271,69 @@ bool isExternalStream(StreamId id) {
 }
 
 sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
-  return usedQueue(device, id);
+  const auto work = usedWork(device, id);
+  return work ? work->queue : nullptr;
+}
+
+sycl::queue& queueOf(const XPUStream& stream) {
+  Work* own = ownWork(stream.device_index(), stream.id());
+  return C10_LIKELY(own != nullptr) ? *own->queue : externalQueue(stream.id());
+}
+
+void waitFor(const XPUStream& stream) {
+  if (const auto work = usedWork(stream.device_index(), stream.id())) {
+    xpu::waitFor(
+        *work->queue, *work, work->needed.load(std::memory_order_acquire));
+  }
+  raiseErrorsOf(stream.device_index(), stream.id());
+}
+
+void raiseErrorsOf(DeviceIndex device, StreamId id) {
+  raiseAsyncErrors(device, id);
+  if (C10_UNLIKELY(isExternalStream(id))) {
+    raiseAsyncErrors(kUnknownDevice);
+  }
+}
+
+namespace {
+
+bool isRecording(const sycl::queue& queue) {
+  return C10_XPU_CHECK(queue.ext_oneapi_get_state()) ==
+      sycl::ext::oneapi::experimental::queue_state::recording;
+}
+
+} // namespace
+
+sycl::event launch(
+    const XPUStream& stream,
+    c10::function_ref<sycl::event(sycl::queue&)> submit,
+    bool is_marker) {
+  Work* own = ownWork(stream.device_index(), stream.id());
+  sycl::queue& queue = own ? *own->queue : externalQueue(stream.id());
+  std::unique_lock<std::mutex> lock;
+  if (own && !own->handed_out.load(std::memory_order_acquire)) {
+    lock = std::unique_lock<std::mutex>(own->mutex);
+    own->last.reset(); // there is none if `submit` raises
+    // Before it is submitted, since the work itself may let others ask.
+    const auto launched = ++own->launched;
+    if (!is_marker) {
+      own->needed.store(launched, std::memory_order_release);
+    }
+  }
+  auto event = submit(queue);
+  if (lock) {
+    if (C10_LIKELY(!isRecording(queue))) { // that event is never complete
+      own->last = event;
+    }
+    lock.unlock();
+  }
+  waitIfBlocking(stream, event);
+  return event;
 }
 
 bool isRecording(const XPUStream& stream) {
-  using sycl::ext::oneapi::experimental::queue_state;
-  const auto* queue = usedQueue(stream.device_index(), stream.id());
-  return queue &&
-      C10_XPU_CHECK(queue->ext_oneapi_get_state()) == queue_state::recording;
+  const auto* queue = findUsedQueue(stream.device_index(), stream.id());
+  return queue && isRecording(*queue);
 }
 
 StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
@@ -219,47 +343,33 @@ StreamId exchangeThreadStream(DeviceIndex device, StreamId id) noexcept {
 } // namespace impl
 
 sycl::queue& XPUStream::queue() const {
-  sycl::queue* queue = usedQueue(device_index(), id());
-  if (C10_UNLIKELY(!queue)) {
-    queue = makeQueueOnce(device_index(), id());
+  Work* own = ownWork(device_index(), id());
+  if (C10_UNLIKELY(!own)) {
+    return externalQueue(id());
   }
-  return *queue;
+  own->handed_out.store(true, std::memory_order_release);
+  return *own->queue;
 }
 
 bool XPUStream::query() const {
-  sycl::queue* queue = usedQueue(device_index(), id());
-  if (!queue || impl::canAskEmpty(*queue)) {
-    return !queue || C10_XPU_CHECK(queue->ext_oneapi_empty());
-  }
-  std::unique_lock<std::mutex> lock(gMutex);
-  const auto pending = gMarkers.find(*this);
-  if (pending != gMarkers.end() && !impl::isComplete(pending->second)) {
+  const auto work = usedWork(device_index(), id());
+  if (work && !isComplete(*work->queue, *work, work->launched)) {
     return false;
   }
-  gMarkers.erase(*this);
-  lock.unlock();
-  const auto marker = C10_XPU_CHECK(queue->ext_oneapi_submit_barrier());
-  if (impl::isComplete(marker)) {
-    return true;
-  }
-  lock.lock();
-  gMarkers.insert_or_assign(*this, marker);
-  return false;
+  impl::raiseErrorsOf(device_index(), id());
+  return true;
 }
 
 void XPUStream::synchronize() const {
-  sycl::queue* queue = usedQueue(device_index(), id());
+  const auto work = usedWork(device_index(), id());
   impl::trace(
       &impl::TraceHooks::trace_gpu_stream_synchronization,
-      reinterpret_cast<uintptr_t>(queue));
+      reinterpret_cast<uintptr_t>(work ? work->queue : nullptr));
   warn_or_error_on_sync();
-  if (queue) {
-    waitFor(*queue, /*one_of_many=*/false);
+  if (work) {
+    waitFor(*work->queue, *work, work->launched);
   }
-  impl::raiseAsyncErrors(device_index(), id());
-  if (C10_UNLIKELY(impl::isExternalStream(id()))) {
-    impl::raiseAsyncErrors(impl::kUnknownDevice);
-  }
+  impl::raiseErrorsOf(device_index(), id());
 }
 
 int XPUStream::priority() const {
@@ -291,7 +401,7 @@ XPUStream XPUStream::unpack3(
     std::lock_guard<std::mutex> lock(gMutex);
     const auto found = gExternal.find(stream);
     TORCH_CHECK(
-        found != gExternal.end() && found->second.try_lock(),
+        found != gExternal.end() && found->second.queue.try_lock(),
         c10::str("The stream id ", stream_id, " names an external queue, but "),
         c10::str("on device xpu:", int(device_index), " there is none at "),
         "this address: it was not given to getStreamFromExternal, or is gone");
@@ -332,14 +442,10 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
   std::lock_guard<std::mutex> lock(gMutex);
   // Of all queues that were at an address, only the latest is a stream.
   for (auto it = gExternal.begin(); it != gExternal.end();) {
-    if (it->first.id() != id && it->second.try_lock()) {
-      ++it;
-    } else {
-      gMarkers.erase(it->first);
-      it = gExternal.erase(it);
-    }
+    const bool stays = it->first.id() != id && it->second.queue.try_lock();
+    it = stays ? std::next(it) : gExternal.erase(it);
   }
-  gExternal.emplace(stream, *queue);
+  gExternal.emplace(stream, ExternalQueue{*queue, externalWork(id)});
   gAnyExternal = true;
   return stream;
 }
@@ -364,20 +470,20 @@ void syncStreamsOnDevice(DeviceIndex device) {
   warn_or_error_on_sync();
   // An error of one queue must not keep the others from being waited for.
   std::exception_ptr error;
-  const auto wait = [&error](sycl::queue& queue) {
+  const auto wait = [&error](sycl::queue& queue, Work& work) {
     try {
-      waitFor(queue, /*one_of_many=*/true);
+      waitFor(queue, work, work.launched);
     } catch (...) {
       error = error ? error : std::current_exception();
     }
   };
   for (auto& place : gStreams[device].queues) {
-    if (auto* queue = place.load(std::memory_order_acquire)) {
-      wait(*queue);
+    if (auto* own = place.load(std::memory_order_acquire)) {
+      wait(*own->queue, *own);
     }
   }
-  for (auto& queue : externalQueues(device)) {
-    wait(queue);
+  for (auto& [queue, work] : externalQueues(device)) {
+    wait(queue, *work);
   }
   if (C10_UNLIKELY(error != nullptr)) {
     std::rethrow_exception(error);

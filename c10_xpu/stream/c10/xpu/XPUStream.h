@@ -91,8 +91,8 @@ class C10_XPU_API XPUStream {
     return stream_.id();
   }
 
-  /// Whether all work submitted so far is complete. Neither waits nor raises
-  /// errors of that work.
+  /// Whether all work submitted so far is complete. Then it raises the
+  /// asynchronous errors of that work. Does not wait.
   bool query() const;
 
   /// Waits for all work submitted so far. Raises its asynchronous errors.
@@ -101,9 +101,11 @@ class C10_XPU_API XPUStream {
   /// -1 (high), 0 or 1 (low); of an external queue, what its properties say.
   int priority() const;
 
-  /// The queue; it is made now if this is the stream's first use. The reference
-  /// stays valid until the process ends (an external queue's: as long as its
-  /// owner keeps it). Raises if the id or the device is no stream's.
+  /// The queue, to submit work to; it is made now if this is the stream's first
+  /// use. query and synchronize take longer from then on, see
+  /// Note [Work of a stream]. The reference stays valid until the process ends
+  /// (an external queue's: as long as its owner keeps it). Raises if the id or
+  /// the device is no stream's.
   sycl::queue& queue() const;
 
   Stream unwrap() const {

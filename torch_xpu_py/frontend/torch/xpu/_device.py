@@ -182,9 +182,8 @@ _SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_sync_debug_mode(debug_mode: Union[int, str]) -> None:
-    r"""Sets what happens when the host waits for a stream.
-
-    Not every way to wait is noticed.
+    r"""Sets what happens when the host is about to wait for a stream. An operator
+    that runs on the host waits as well.
 
     Args:
         debug_mode (int or str): ``"default"`` or 0: nothing; ``"warn"`` or 1: a

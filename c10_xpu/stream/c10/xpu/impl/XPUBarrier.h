@@ -32,6 +32,11 @@ C10_XPU_API sycl::event submitBarrierAfter(
     const sycl::event& event,
     bool held);
 
+/// Has SYCL deliver the errors of work that is complete. Those of a stream are
+/// kept when it returns, also where another thread delivers them.
+C10_XPU_API void deliverErrors(sycl::queue& queue);
+C10_XPU_API void deliverErrors(sycl::event& event);
+
 /// With TORCH_XPU_LAUNCH_BLOCKING=1, waits for what was just submitted to a
 /// stream and raises the stream's errors, unless it is held by the host.
 C10_XPU_API void waitIfBlocking(

@@ -8,6 +8,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <sycl/queue.hpp>
 #include <sycl/usm.hpp>
@@ -183,7 +184,8 @@ class CachingHostAllocatorImpl {
   }
 
   bool recordStream(void* ptr, void* ctx, XPUStream stream) {
-    const sycl::queue& queue = stream.queue(); // raises in a forked child
+    // raises in a forked child
+    const sycl::queue& queue = c10::xpu::impl::queueOf(stream);
     std::unique_lock<std::mutex> lock(mutex_);
     Block* block = find(ptr, ctx);
     if (!block || !block->in_use) {

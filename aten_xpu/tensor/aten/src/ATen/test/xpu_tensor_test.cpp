@@ -7,6 +7,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <sycl/ext/oneapi/experimental/graph.hpp>
 
@@ -68,6 +69,36 @@ TEST_F(XPUTensorTest, TheHostWaitsForTheCurrentStream) {
   other.join();
   EXPECT_TRUE(done);
   EXPECT_GT(x.min().item<float>(), 0.7); // 0x3f3f3f3f
+}
+
+TEST_F(XPUTensorTest, ResultsOfFailedWorkAreNotRead) {
+  const auto stream = getStreamFromPool();
+  const c10::xpu::XPUStreamGuard guard(stream);
+  auto x = at::ones({8, 8}, kOnXPU);
+  auto host = at::ones({8, 8});
+  const std::vector<std::function<void()>> reads = {
+      [&] { x.sum().item(); },
+      [&] { x[0][0].item(); },
+      [&] { x.cpu(); },
+      [&] { x.t().cpu(); },
+      [&] { host.copy_(x); },
+      [&] { x.copy_(host); },
+      [&] { at::empty({0}, kOnXPU).set_(x.storage()).resize_({99}); },
+      [&] { x + 1; },
+      [&] { x.add_(1); },
+      [&] { x.nonzero(); },
+      [&] { at::_unique(x); },
+      [&] { x.equal(x); }};
+  for (const auto& read : reads) {
+    c10::xpu::impl::launch(stream, [](sycl::queue& queue) {
+      submitFailure(queue, "the work has failed");
+      return queue.ext_oneapi_submit_barrier();
+    });
+    c10::xpu::impl::queueOf(stream).wait();
+    EXPECT_CONTAINS(errorOf(read), "the work has failed");
+    read(); // once
+    stream.synchronize();
+  }
 }
 
 TEST_F(XPUTensorTest, ACopyToPinnedMemoryDoesNotWait) {

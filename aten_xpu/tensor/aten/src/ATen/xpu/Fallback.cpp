@@ -163,6 +163,7 @@ void runOnHost(
   tell(op);
   const size_t first = stack->size() - op.written.size();
   const auto device = deviceOf(op, *stack, first);
+  c10::xpu::warn_or_error_on_sync();
   HostCall call(device, op.name.c_str(), pinned);
   const bool host_memory = call.onHostMemory();
   if (!host_memory) {

@@ -13,6 +13,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 #include <sycl/ext/oneapi/memcpy2d.hpp>
 
@@ -36,10 +37,7 @@ void* bytesOf(const Storage& storage) {
 }
 
 void waitForCurrentStream() {
-  const auto stream = c10::xpu::getCurrentXPUStream();
-  if (!stream.query()) {
-    stream.synchronize();
-  }
+  c10::xpu::impl::waitFor(c10::xpu::getCurrentXPUStream());
 }
 
 void dropOwner(void* owner) {
@@ -339,7 +337,10 @@ void HostCall::copy(void* to, const void* from, size_t nbytes) {
   const auto stream = c10::xpu::getCurrentXPUStream();
   const detail::RecordWork record(
       detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
-  C10_XPU_CHECK(stream.queue().memcpy(to, from, nbytes).wait_and_throw());
+  c10::xpu::impl::launch(stream, [&](sycl::queue& queue) {
+    return C10_XPU_CHECK(queue.memcpy(to, from, nbytes));
+  });
+  c10::xpu::impl::waitFor(stream);
   bytes_copied_ += nbytes;
 }
 
@@ -366,20 +367,22 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
   const auto stream = c10::xpu::getCurrentXPUStream();
   const detail::RecordWork record(
       detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
-  auto& queue = stream.queue();
-  sycl::event last; // the queue is in order
-  for (const auto offset : pieces.offsets) {
-    last = pieces.rows == 1
-        ? C10_XPU_CHECK(queue.memcpy(to + offset, from + offset, pieces.width))
-        : C10_XPU_CHECK(queue.ext_oneapi_memcpy2d(
-              to + offset,
-              pieces.pitch,
-              from + offset,
-              pieces.pitch,
-              pieces.width,
-              pieces.rows));
-  }
-  C10_XPU_CHECK(last.wait_and_throw());
+  c10::xpu::impl::launch(stream, [&](sycl::queue& queue) {
+    sycl::event last; // the queue is in order
+    for (const auto offset : pieces.offsets) {
+      last = pieces.rows == 1 ? C10_XPU_CHECK(queue.memcpy(
+                                    to + offset, from + offset, pieces.width))
+                              : C10_XPU_CHECK(queue.ext_oneapi_memcpy2d(
+                                    to + offset,
+                                    pieces.pitch,
+                                    from + offset,
+                                    pieces.pitch,
+                                    pieces.width,
+                                    pieces.rows));
+    }
+    return last;
+  });
+  c10::xpu::impl::waitFor(stream);
   bytes_copied_ += nbytes;
 }
 

@@ -46,11 +46,14 @@ QuantizerPtr quantizerOn(const QuantizerPtr& quantizer, Device device);
 ///   call.finish();
 ///
 /// It takes its place on the current stream: the constructor waits until the
-/// stream is idle, or raises with the name if the stream records a graph. Where
-/// the memory is host memory, nothing is copied, and what CPU kernels allocate
-/// in the meantime on this thread is memory of the device. Elsewhere arguments
-/// and results are copied, the arguments to pinned memory unless `pinned` is
-/// false: kernels for sparse tensors compare what is pinned.
+/// stream is idle, and raises the errors of its work; it raises with the name
+/// if the stream records a graph. An operator that may wait here calls
+/// warn_or_error_on_sync() first.
+///
+/// Where the memory is host memory, nothing is copied, and what CPU kernels
+/// allocate in the meantime on this thread is memory of the device. Elsewhere
+/// arguments and results are copied, the arguments to pinned memory unless
+/// `pinned` is false: kernels for sparse tensors compare what is pinned.
 class C10_EXPORT HostCall {
  public:
   HostCall(DeviceIndex device, const char* name, bool pinned = true);

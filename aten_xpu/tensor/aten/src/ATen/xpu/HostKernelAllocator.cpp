@@ -5,6 +5,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <atomic>
 #include <utility>
@@ -92,10 +93,7 @@ DeviceMemoryScope::~DeviceMemoryScope() {
 DataPtr allocateForHost(size_t nbytes) {
   void* const data = allocator::raw_alloc(nbytes);
   // Work that uses the block's former contents may be on the stream by now.
-  const auto stream = c10::xpu::getCurrentXPUStream();
-  if (!stream.query()) {
-    stream.synchronize();
-  }
+  c10::xpu::impl::waitFor(c10::xpu::getCurrentXPUStream());
   return {data, data, allocator::get()->raw_deleter(), Device(kCPU)};
 }
 

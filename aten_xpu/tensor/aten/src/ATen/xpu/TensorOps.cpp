@@ -18,8 +18,9 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUEvent.h>
 #include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
-#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #if __has_include(<ATen/NamedTensorUtils.h>)
@@ -104,12 +105,15 @@ void growStorage(const Tensor& tensor, size_t nbytes) {
   const auto stream = c10::xpu::getCurrentXPUStream();
   if (old_nbytes > 0) {
     checkNotRecording(stream, "aten::resize_");
+    c10::xpu::warn_or_error_on_sync();
   }
   auto data = allocator::get()->allocate(nbytes);
   if (old_nbytes > 0) {
-    C10_XPU_CHECK(stream.queue()
-                      .memcpy(data.get(), storage->data_ptr().get(), old_nbytes)
-                      .wait_and_throw());
+    detail::launch(stream, "Memcpy", old_nbytes, [&](sycl::queue& queue) {
+      return C10_XPU_CHECK(
+          queue.memcpy(data.get(), storage->data_ptr().get(), old_nbytes));
+    });
+    c10::xpu::impl::waitFor(stream);
   }
   storage->set_data_ptr(std::move(data));
   storage->set_nbytes(nbytes);
@@ -203,14 +207,14 @@ bool staysUntil(const Tensor& tensor, c10::xpu::XPUStream stream) {
              stream);
 }
 
-sycl::event copyBytes(
+void copyBytes(
     const Tensor& to,
     const Tensor& from,
     c10::xpu::XPUStream stream) {
-  const detail::RecordWork record(
-      detail::RecordWork::By::Stream, "Memcpy", stream, to.nbytes());
-  return C10_XPU_CHECK(
-      stream.queue().memcpy(to.data_ptr(), from.data_ptr(), to.nbytes()));
+  detail::launch(stream, "Memcpy", to.nbytes(), [&](sycl::queue& queue) {
+    return C10_XPU_CHECK(
+        queue.memcpy(to.data_ptr(), from.data_ptr(), to.nbytes()));
+  });
 }
 
 /// Copies bytes to a device whose memory that of the source reaches, on the
@@ -235,9 +239,8 @@ bool copyToPeer(const Tensor& self, const Tensor& src) {
     event.block(one);
   };
   wait(stream, theirs);
-  const auto copied = copyBytes(self, src, stream);
+  copyBytes(self, src, stream);
   wait(theirs, stream);
-  c10::xpu::impl::waitIfBlocking(stream, copied);
   return true;
 }
 
@@ -253,6 +256,7 @@ void copyElements(Tensor& self, const Tensor& src, bool non_blocking) {
     if (same_layout && copyToPeer(self, src)) {
       return;
     }
+    c10::xpu::warn_or_error_on_sync();
     HostCall from(src.device().index(), kCopy);
     copyElements(self, from.toHost(src), /*non_blocking=*/false);
     return;
@@ -264,17 +268,25 @@ void copyElements(Tensor& self, const Tensor& src, bool non_blocking) {
   if (same_layout &&
       (!isHostMemory(device) ||
        (asynchronous && (recording || !stream.query())))) {
-    const bool waits =
-        !asynchronous || !staysUntil(self, stream) || !staysUntil(src, stream);
+    // Both are asked again: what is recorded now may be forgotten by then.
+    const auto stay = [&] {
+      return staysUntil(self, stream) && staysUntil(src, stream);
+    };
+    const bool waits = !asynchronous || !stay();
     if (waits) {
       checkNotRecording(stream, kCopy);
+      c10::xpu::warn_or_error_on_sync();
     }
     at::assert_no_partial_overlap(self, src);
-    const auto copied = copyBytes(self, src, stream);
-    waits ? stream.synchronize()
-          : c10::xpu::impl::waitIfBlocking(stream, copied);
+    copyBytes(self, src, stream);
+    if (waits || !stay()) {
+      c10::xpu::impl::waitFor(stream);
+    }
     return;
   }
+  if (!asynchronous || !same_layout) {
+    c10::xpu::warn_or_error_on_sync();
+  } // else the stream is idle
   HostCall call(device, kCopy);
   call.expect(self);
   call.expect(src);
@@ -332,6 +344,7 @@ Tensor emptyQuantized(
 
 /// Copies the elements and the quantizer.
 Tensor& copyQuantized(Tensor& self, const Tensor& src, bool /*non_blocking*/) {
+  c10::xpu::warn_or_error_on_sync();
   const auto device = (self.is_xpu() ? self : src).device();
   if (self.is_xpu() && src.is_xpu() && src.device() != device) {
     HostCall from(src.device().index(), kCopy);

@@ -1,8 +1,6 @@
 #include <c10/xpu/XPUEvent.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
-#include <thread>
-
 // TORCH_XPU_LAUNCH_BLOCKING is read once: each test has a process of its own.
 
 using namespace c10;
@@ -24,9 +22,7 @@ void withBlocking(const char* value, const std::function<void()>& body) {
 XPUStream failedStream(const char* text) {
   const XPUStream stream = getStreamFromPool();
   submitFailure(stream.queue(), text);
-  while (!stream.query()) {
-    std::this_thread::yield();
-  }
+  stream.queue().wait();
   return stream;
 }
 

@@ -3,6 +3,7 @@
 
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUEvent.h>
+#include <c10/xpu/XPUException.h>
 
 #include <algorithm>
 #include <array>
@@ -551,6 +552,52 @@ TEST(XPUEventTest, SynchronizeRaisesTheErrorsOfItsStream) {
     event.synchronize(); // once
     EXPECT_TRUE(event.query());
     stream.synchronize();
+  }
+}
+
+TEST(XPUEventTest, QueryOfACompleteEventRaisesTheErrorsOfItsStream) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  for (const bool timing : {false, true}) {
+    XPUEvent event(timing);
+    submitFailure(stream.queue(), "the work before the event");
+    event.record(stream);
+    const auto text = errorOf([&] {
+      while (!event.query()) {
+        std::this_thread::yield();
+      }
+    });
+    EXPECT_CONTAINS(text, "the work before the event");
+    EXPECT_TRUE(event.query()); // once
+    // also of an event that is known to be complete
+    event.synchronize();
+    submitFailure(stream.queue(), "later work");
+    stream.queue().wait_and_throw();
+    EXPECT_CONTAINS(errorOf([&] { event.query(); }), "later work");
+    stream.synchronize();
+  }
+}
+
+// See Note [Asynchronous errors]
+TEST(XPUEventTest, EventsOfAnExternalStreamRaiseWhatItsHandlerKept) {
+  C10_XPU_NEEDS_DEVICES(1);
+  sycl::queue external(
+      get_raw_device(0), asyncHandler, sycl::property::queue::in_order());
+  const XPUStream stream = getStreamFromExternal(&external, 0);
+  for (const bool waits : {false, true}) {
+    XPUEvent event;
+    submitFailure(external, "external work failed");
+    event.record(stream);
+    const auto text = errorOf([&] {
+      if (waits) {
+        event.synchronize();
+      }
+      while (!event.query()) {
+        std::this_thread::yield();
+      }
+    });
+    EXPECT_CONTAINS(text, "external work failed");
+    event.synchronize(); // once
   }
 }
 

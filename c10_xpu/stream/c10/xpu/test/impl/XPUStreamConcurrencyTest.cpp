@@ -1,4 +1,5 @@
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
 #include <c10/util/irange.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <random>
 #include <vector>
 
 using namespace c10;
@@ -181,4 +183,137 @@ TEST(XPUStreamConcurrencyTest, EachAsynchronousErrorIsRaisedOnce) {
       EXPECT_EQ(all.find(text, at + 1), std::string::npos) << text << " twice";
     }
   }
+}
+
+// See Note [Work of a stream]
+TEST(XPUStreamConcurrencyTest, WorkThatRunsIsSeen) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  std::promise<void> running;
+  std::promise<void> opened;
+  std::thread other([&] {
+    impl::launch(stream, [&](sycl::queue& queue) {
+      auto event = queue.submit([&](sycl::handler& handler) {
+        handler.host_task([&] {
+          running.set_value();
+          opened.get_future().wait();
+        });
+      });
+      // The launch does not end before the work runs.
+      running.get_future().wait();
+      EXPECT_FALSE(std::async([&] { return stream.query(); }).get());
+      return event;
+    });
+  });
+  other.join();
+  EXPECT_FALSE(stream.query());
+  opened.set_value();
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+}
+
+// The model of a stream is two numbers: how much work was submitted, and how
+// much has ended. A stream is idle only if what was submitted before it was
+// asked has ended, and what failed is raised by who learns that it has ended.
+TEST(XPUStreamConcurrencyTest, StreamsAreAsTheirModel) {
+  C10_XPU_NEEDS_DEVICES(1);
+  constexpr int kSteps = 400;
+  struct Model {
+    XPUStream stream = getStreamFromPool();
+    std::atomic<int> submitted{0};
+    std::atomic<int> ended{0};
+    std::atomic<int> failed{0};
+    std::atomic<int> raised{0};
+  };
+  std::array<Model, 2> models;
+  std::atomic<int> wrong{0};
+  inThreads(4, [&](int n) {
+    std::mt19937 random(static_cast<uint32_t>(n));
+    for (const auto step : c10::irange(kSteps)) {
+      auto& model = models[random() % models.size()];
+      const auto& stream = model.stream;
+      const auto work = [&model, fails = random() % 8 == 0](auto& queue) {
+        return queue.submit([&model, fails](sycl::handler& handler) {
+          handler.host_task([&model, fails] {
+            ++model.ended;
+            if (fails) {
+              ++model.failed;
+              throw std::runtime_error("<failed>");
+            }
+          });
+        });
+      };
+      const auto learns = [&](const auto& ask) {
+        const int before = model.submitted;
+        try {
+          wrong += ask() && model.ended < before;
+        } catch (const c10::Error& error) {
+          wrong += model.ended < before;
+          const std::string text = error.what_without_backtrace();
+          for (auto at = text.find("<failed>"); at != std::string::npos;
+               at = text.find("<failed>", at + 1)) {
+            ++model.raised;
+          }
+        }
+      };
+      switch (random() % 8) {
+        case 0:
+        case 1:
+        case 2:
+          impl::launch(stream, work);
+          ++model.submitted;
+          break;
+        case 3:
+          if (&model == models.data() && step > kSteps / 2) {
+            work(stream.queue()); // from now on it is handed out
+            ++model.submitted;
+          }
+          break;
+        case 4:
+          learns([&] {
+            stream.synchronize();
+            return true;
+          });
+          break;
+        case 5:
+          learns([&] {
+            impl::waitFor(stream);
+            return true;
+          });
+          break;
+        default:
+          learns([&] { return stream.query(); });
+      }
+    }
+  });
+  for (auto& model : models) {
+    const auto text = errorOf([&] { model.stream.synchronize(); });
+    for (auto at = text.find("<failed>"); at != std::string::npos;
+         at = text.find("<failed>", at + 1)) {
+      ++model.raised;
+    }
+    EXPECT_EQ(model.ended, model.submitted);
+    EXPECT_EQ(model.raised, model.failed);
+    EXPECT_GT(model.failed, 0);
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+// SYCL may deliver the errors of all queues to whoever asks first.
+TEST(XPUStreamConcurrencyTest, AFailureIsRaisedByTheNextWait) {
+  C10_XPU_NEEDS_DEVICES(1);
+  std::atomic<int> missed{0};
+  inThreads(kThreads, [&](int n) {
+    const XPUStream stream = getStreamFromPool();
+    const std::string text = c10::str("<", n, ">");
+    for (const auto i : c10::irange(50)) {
+      (void)i;
+      impl::launch(stream, [&](sycl::queue& queue) {
+        submitFailure(queue, text);
+        return queue.ext_oneapi_submit_barrier();
+      });
+      missed += !contains(errorOf([&] { impl::waitFor(stream); }), text);
+    }
+  });
+  EXPECT_EQ(missed, 0);
 }

@@ -1,5 +1,6 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/test/impl/XPUFaults.h>
 #include <c10/xpu/test/impl/XPUTestUtil.h>
 
@@ -96,10 +97,90 @@ TEST(XPUStreamErrorTest, AsynchronousErrorsOfIdleQueuesAreNotLost) {
   C10_XPU_NEEDS_DEVICES(1);
   const XPUStream stream = getStreamFromPool();
   submitFailure(stream.queue(), "failed long ago");
+  stream.queue().wait();
+  EXPECT_CONTAINS(errorOf([] { syncStreamsOnDevice(); }), "failed long ago");
+}
+
+// What is complete may be read.
+TEST(XPUStreamErrorTest, AskingACompleteStreamRaisesItsErrors) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream launched = getStreamFromPool();
+  const XPUStream handed_out = getStreamFromPool();
+  handed_out.queue();
+  for (const auto& stream : {launched, handed_out}) {
+    for (const bool waits : {false, true}) {
+      impl::launch(stream, [](sycl::queue& queue) {
+        submitFailure(queue, "it failed");
+        return queue.ext_oneapi_submit_barrier();
+      });
+      const auto text = errorOf([&] {
+        if (waits) {
+          impl::waitFor(stream);
+        }
+        while (!stream.query()) {
+          std::this_thread::yield();
+        }
+      });
+      EXPECT_CONTAINS(text, "it failed");
+      EXPECT_TRUE(stream.query()); // once
+      impl::waitFor(stream);
+    }
+  }
+}
+
+// See Note [Work of a stream]
+TEST(XPUStreamErrorTest, AnIdleStreamIsAskedOnlyIfItsQueueWasHandedOut) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  const auto launch = [&] {
+    impl::launch(stream, [](sycl::queue& queue) {
+      return queue.ext_oneapi_submit_barrier();
+    });
+  };
+  const auto asks_nothing = [&] {
+    Fault any("");
+    EXPECT_TRUE(stream.query());
+    stream.synchronize();
+    impl::waitFor(stream);
+  };
+  asks_nothing();
+  impl::queueOf(stream);
+  asks_nothing();
+  launch();
+  stream.synchronize();
+  asks_nothing();
+  launch();
   while (!stream.query()) {
     std::this_thread::yield();
   }
-  EXPECT_CONTAINS(errorOf([] { syncStreamsOnDevice(); }), "failed long ago");
+  asks_nothing();
+  launch();
+  syncStreamsOnDevice();
+  asks_nothing();
+  impl::launch(
+      stream,
+      [](sycl::queue& queue) { return queue.ext_oneapi_submit_barrier(); },
+      /*is_marker=*/true);
+  {
+    Fault any("");
+    impl::waitFor(stream);
+    EXPECT_ANY_THROW(stream.query());
+  }
+  stream.synchronize();
+  asks_nothing();
+  {
+    Fault fault("submit_barrier");
+    EXPECT_ANY_THROW(launch()); // may have submitted something
+  }
+  {
+    Fault any("");
+    EXPECT_ANY_THROW(stream.query());
+  }
+  EXPECT_TRUE(stream.query());
+  asks_nothing();
+  stream.queue();
+  Fault any("");
+  EXPECT_ANY_THROW(stream.query());
 }
 
 TEST(XPUStreamErrorTest, AsynchronousErrorsNameTheirDevice) {

@@ -2,6 +2,7 @@
 
 #include <c10/xpu/XPUEvent.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <atomic>
 #include <cstddef>
@@ -79,5 +80,15 @@ class C10_EXPORT RecordWork {
 
   std::optional<Work> work_;
 };
+
+/// c10::xpu::impl::launch, recorded as work of the stream.
+inline sycl::event launch(
+    c10::xpu::XPUStream stream,
+    const char* name,
+    size_t nbytes,
+    c10::function_ref<sycl::event(sycl::queue&)> submit) {
+  const RecordWork record(RecordWork::By::Stream, name, stream, nbytes);
+  return c10::xpu::impl::launch(stream, submit);
+}
 
 } // namespace at::xpu::detail

@@ -3,7 +3,7 @@
 #include <c10/util/ScopeExit.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <utility>
@@ -59,8 +59,9 @@ DataPtr XPUAllocator::allocate(size_t size) {
 
 void XPUAllocator::copy_data(void* dest, const void* src, size_t count) const {
   const XPUStream stream = getCurrentXPUStream();
-  const auto copied = C10_XPU_CHECK(stream.queue().memcpy(dest, src, count));
-  impl::waitIfBlocking(stream, copied);
+  impl::launch(stream, [&](sycl::queue& queue) {
+    return C10_XPU_CHECK(queue.memcpy(dest, src, count));
+  });
 }
 
 bool XPUAllocator::initialized() {

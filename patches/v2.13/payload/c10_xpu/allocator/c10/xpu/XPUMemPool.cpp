@@ -2,6 +2,7 @@
 
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <atomic>
 #include <mutex>
@@ -65,7 +66,7 @@ void beginAllocateToPool(
     MempoolId_t mempool_id,
     std::function<bool(sycl::queue*)> filter) {
   poolsOf(device).beginAllocateToPool(mempool_id, [filter](XPUStream stream) {
-    return filter(&stream.queue());
+    return filter(&impl::queueOf(stream));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/xpu/Bindings.h>
@@ -67,9 +68,11 @@ void sleep(int64_t cycles) {
         device.max_clock_frequency ? device.max_clock_frequency : 1000;
     const std::chrono::duration<double, std::micro> time(
         double(cycles) / megahertz);
-    C10_XPU_CHECK(stream.queue().submit([time](sycl::handler& handler) {
-      handler.host_task([time] { std::this_thread::sleep_for(time); });
-    }));
+    c10::xpu::impl::launch(stream, [time](sycl::queue& queue) {
+      return C10_XPU_CHECK(queue.submit([time](sycl::handler& handler) {
+        handler.host_task([time] { std::this_thread::sleep_for(time); });
+      }));
+    });
   });
 }
 

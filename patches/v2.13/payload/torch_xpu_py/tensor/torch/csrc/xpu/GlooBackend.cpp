@@ -81,10 +81,7 @@ class Staging {
   /// Waits for the current streams. The CPU tensors can be used from here on.
   void wait() const {
     for (const auto device : devices_) {
-      const auto stream = c10::xpu::getCurrentXPUStream(device);
-      if (!stream.query()) {
-        stream.synchronize();
-      }
+      c10::xpu::getCurrentXPUStream(device).synchronize();
     }
   }
 

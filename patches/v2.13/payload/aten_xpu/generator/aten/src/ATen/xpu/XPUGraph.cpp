@@ -4,7 +4,7 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUMemPool.h>
-#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <limits>
 #include <memory>
@@ -94,7 +94,7 @@ void XPUGraphImpl::capture_begin(MempoolId_t pool, GraphCaptureMode /*mode*/) {
   const auto stream = c10::xpu::getCurrentXPUStream();
   const auto device = stream.device_index();
   checkSupport(device);
-  auto& queue = stream.queue();
+  auto& queue = c10::xpu::impl::queueOf(stream);
   TORCH_CHECK(
       !isRecording(queue),
       c10::str("The stream ", stream, " records another XPUGraph"));
@@ -167,9 +167,9 @@ void XPUGraphImpl::replay() {
     state->replay_prologue(increment);
   }
   capture_stream_ = c10::xpu::getCurrentXPUStream(capture_dev_);
-  const auto done =
-      C10_XPU_CHECK(capture_stream_.queue().ext_oneapi_graph(*graph_exec_));
-  c10::xpu::impl::waitIfBlocking(capture_stream_, done);
+  c10::xpu::impl::launch(capture_stream_, [&](sycl::queue& queue) {
+    return C10_XPU_CHECK(queue.ext_oneapi_graph(*graph_exec_));
+  });
 }
 
 void XPUGraphImpl::reset() {
@@ -184,7 +184,7 @@ void XPUGraphImpl::reset() {
     allocator::endAllocateToPool(capture_dev_, mempool_id_);
     C10_XPU_CHECK(graph_->end_recording());
   } else if (graph_exec_) { // it may still run
-    C10_XPU_CHECK(capture_stream_.queue().wait());
+    C10_XPU_CHECK(c10::xpu::impl::queueOf(capture_stream_).wait());
   }
   graph_exec_.reset();
   graph_.reset();
@@ -269,11 +269,13 @@ void XPUGeneratorState::replay_prologue(uint64_t wholegraph_increment) {
   if (wholegraph_increment == 0) {
     return;
   }
-  auto& queue =
-      c10::xpu::getCurrentXPUStream(seed_extragraph_.device().index()).queue();
-  const auto write = [&queue](const TensorBase& tensor, uint64_t value) {
-    C10_XPU_CHECK(
-        queue.fill(tensor.data_ptr<int64_t>(), static_cast<int64_t>(value), 1));
+  const auto stream =
+      c10::xpu::getCurrentXPUStream(seed_extragraph_.device().index());
+  const auto write = [&stream](const TensorBase& tensor, uint64_t value) {
+    c10::xpu::impl::launch(stream, [&](sycl::queue& queue) {
+      return C10_XPU_CHECK(queue.fill(
+          tensor.data_ptr<int64_t>(), static_cast<int64_t>(value), 1));
+    });
   };
   write(seed_extragraph_, seed_);
   write(offset_extragraph_, philox_offset_per_thread_);

@@ -2,6 +2,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
 #include <ATen/xpu/detail/HostKernelAllocator.h>
+#include <ATen/xpu/detail/Widening.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -93,6 +94,9 @@ void bindTensors(py::module& module) {
   def("_xpu_fallbackStatistics", &fallbackStatistics);
   def("_xpu_resetFallbackStatistics", &at::xpu::resetFallbackStatistics);
   def("_xpu_isOnHostMemory", &isOnHostMemory);
+  def("_xpu_typesThatCpuLacks", [](const std::string& op) {
+    return int(at::xpu::detail::typesThatCpuLacks(op));
+  });
   def("_xpu_hostAliasStorage", &hostAliasStorage);
   def("_xpu_deviceAliasStorage", &deviceAliasStorage);
   const py::cpp_function at_exit(&waitForBackward);

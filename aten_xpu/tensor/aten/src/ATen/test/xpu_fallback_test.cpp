@@ -7,6 +7,7 @@
 #include <ATen/xpu/detail/Operators.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUCachingAllocator.h>
+#include <torch/library.h>
 
 #include <vector>
 
@@ -74,6 +75,25 @@ TEST_F(XPUFallbackTest, ErrorsOfAKernelLeaveTheArguments) {
   // The thread's allocations are the CPU's again.
   EXPECT_TRUE(at::ones({100}).device().is_cpu());
   EXPECT_EQ(allocatedBytes(), before);
+}
+
+TEST_F(XPUFallbackTest, AnErrorOfAKernelChangesNoLaterCall) {
+  torch::Library library(
+      torch::Library::FRAGMENT, "xpu_fallback_test", {}, __FILE__, __LINE__);
+  library.def("type_seen(Tensor x, bool fails) -> int");
+  library.impl(
+      "type_seen",
+      torch::dispatch(c10::kCPU, [](const at::Tensor& x, bool fails) {
+        TORCH_CHECK(!fails, "type_seen not implemented for 'Half'");
+        return int64_t(x.scalar_type());
+      }));
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("xpu_fallback_test::type_seen", "")
+                      .typed<int64_t(const at::Tensor&, bool)>();
+  const auto half = at::ones({2}, kOnXPU.dtype(at::kHalf));
+  EXPECT_EQ(op.call(half, false), int64_t(at::kHalf));
+  EXPECT_CONTAINS(errorOf([&] { op.call(half, true); }), "not implemented");
+  EXPECT_EQ(op.call(half, false), int64_t(at::kHalf));
 }
 
 TEST_F(XPUFallbackTest, StatisticsWhileOperatorsRun) {

@@ -29,6 +29,7 @@ using c10::OperatorHandle;
 using detail::FallbackOperator;
 using detail::forEachTensor;
 using detail::mapTensors;
+using detail::NarrowTypes;
 using torch::jit::Stack;
 
 enum class Mode { Silent, Warn, Error };
@@ -149,8 +150,7 @@ void tell(const FallbackOperator& op) {
 }
 
 /// `run` calls the operator with the arguments on the stack, which are on the
-/// CPU. It gets what is known of the operator, and if one of them is narrow,
-/// its type.
+/// CPU. It gets what is known of the operator, and which narrow types they have.
 template <typename Run>
 void runOnHost(
     const OperatorHandle& handle,
@@ -172,14 +172,11 @@ void runOnHost(
           (*stack)[i], [&](const Tensor& tensor) { call.expect(tensor); });
     }
   }
-  c10::optional<ScalarType> narrow;
+  auto narrow = detail::kNoNarrowType;
   for (const auto i : c10::irange(op.written.size())) {
     auto& value = (*stack)[first + i];
     if (int(i) == op.dtype && value.isInt()) {
-      const auto asked = value.toScalarType();
-      if (detail::isNarrow(asked)) {
-        narrow = asked;
-      }
+      narrow = narrow | detail::narrowType(value.toScalarType());
     } else if (int(i) == op.generator) {
       value = hostGenerator(value, device);
     } else if (value.isDevice()) {
@@ -188,8 +185,8 @@ void runOnHost(
       }
     } else {
       value = mapTensors(std::move(value), [&](const Tensor& tensor) {
-        if (C10_UNLIKELY(detail::isNarrow(tensor))) {
-          narrow = tensor.scalar_type();
+        if (tensor.defined()) {
+          narrow = narrow | detail::narrowType(tensor.scalar_type());
         }
         return call.toHost(tensor, op.written[i]);
       });
@@ -232,7 +229,7 @@ void fallback(const OperatorHandle& handle, Stack* stack) {
       handle,
       stack,
       /*pinned=*/true,
-      [&](const FallbackOperator& op, c10::optional<ScalarType> narrow) {
+      [&](const FallbackOperator& op, NarrowTypes narrow) {
         detail::callCpu(op, handle, narrow, stack);
       });
 }
@@ -242,8 +239,7 @@ void dispatchingFallback(const OperatorHandle& handle, Stack* stack) {
       handle,
       stack,
       /*pinned=*/false,
-      [&](const FallbackOperator& /*op*/,
-          c10::optional<ScalarType> /*narrow*/) {
+      [&](const FallbackOperator& /*op*/, NarrowTypes /*narrow*/) {
         const at::AutoDispatchBelowADInplaceOrView guard;
         handle.callBoxed(stack);
       });

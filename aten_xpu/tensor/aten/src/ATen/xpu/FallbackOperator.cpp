@@ -95,6 +95,10 @@ FallbackOperator::FallbackOperator(const c10::OperatorHandle& handle)
     may_be_on_cpu[1] = true;
   }
   copies = plain == "aten::copy_" || plain == "aten::copy_sparse_to_sparse_";
+  in_table = plain.rfind("aten::", 0) == 0;
+  if (in_table) {
+    lacks = typesThatCpuLacks(plain);
+  }
 }
 
 std::shared_ptr<const FallbackOperator> findFallbackOperator(

@@ -4,9 +4,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/xpu/detail/Boxed.h>
 #include <ATen/xpu/detail/FallbackOperator.h>
+#include <ATen/xpu/detail/WideningTable.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 namespace at::xpu::detail {
@@ -38,6 +40,28 @@ bool isFloating(const Tensor& tensor) {
   return tensor.defined() &&
       (isFloatingType(tensor.scalar_type()) ||
        isComplexType(tensor.scalar_type()));
+}
+
+bool hasWider(const Stack& arguments) {
+  bool found = false;
+  for (const auto& argument : arguments) {
+    forEachTensor(argument, [&](const Tensor& tensor) {
+      found |= isFloating(tensor) && !narrowType(tensor.scalar_type()) &&
+          tensor.dim() > 0;
+    });
+  }
+  return found;
+}
+
+bool hasComplex(at::ArrayRef<c10::IValue> arguments) {
+  bool found = false;
+  for (const auto& argument : arguments) {
+    found |= argument.isComplexDouble();
+    forEachTensor(argument, [&](const Tensor& tensor) {
+      found |= tensor.defined() && isComplexType(tensor.scalar_type());
+    });
+  }
+  return found;
 }
 
 /// How much a tensor counts for the type of a result, as in type promotion.
@@ -125,62 +149,67 @@ void callWidened(
   }
 }
 
+/// Calls the CPU's kernel with the arguments as they are. False where it raises
+/// an error.
+bool tryAsTheyAre(
+    const FallbackOperator& op,
+    const c10::OperatorHandle& handle,
+    const Stack& arguments,
+    Stack* stack) {
+  try {
+    if (op.writes_list) {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      Stack copies;
+      for (const auto& argument : arguments) {
+        copies.push_back(mapTensors(argument, [](const Tensor& tensor) {
+          return tensor.defined() ? tensor.clone() : tensor;
+        }));
+      }
+      handle.redispatchBoxed(kCpu, &copies);
+    }
+    handle.redispatchBoxed(kCpu, stack);
+    return true;
+  } catch (const c10::Error&) {
+    return false; // an error that is not about types is raised again
+  }
+}
+
 } // namespace
+
+NarrowTypes typesThatCpuLacks(const std::string& op) {
+  auto name = op.substr(op.find(':') + 2);
+  if (name.back() == '_') {
+    name.pop_back();
+  }
+  name = ' ' + name + ' ';
+  auto lacks = kNoNarrowType;
+  for (const auto& group : kLacking) {
+    if (group.ops.find(name) != std::string_view::npos) {
+      lacks = lacks | group.types;
+    }
+  }
+  return lacks;
+}
 
 void callCpu(
     const FallbackOperator& op,
     const c10::OperatorHandle& handle,
-    c10::optional<ScalarType> narrow,
+    NarrowTypes narrow,
     Stack* stack) {
-  if (C10_LIKELY(!narrow)) {
+  const auto count = op.written.size();
+  if ((narrow & kNarrowHalf) && hasComplex(torch::jit::last(*stack, count))) {
+    narrow = narrow | kNarrowComplexHalf; // the type of both together
+  }
+  if (C10_LIKELY(!(narrow & op.lacks))) {
     return handle.redispatchBoxed(kCpu, stack);
   }
-  const size_t first = stack->size() - op.written.size();
+  const size_t first = stack->size() - count;
   const Stack arguments(stack->begin() + int64_t(first), stack->end());
-  const auto has_wider = [&] {
-    bool found = false;
-    for (const auto& argument : arguments) {
-      forEachTensor(argument, [&](const Tensor& tensor) {
-        found |= isFloating(tensor) && !isNarrow(tensor) && tensor.dim() > 0;
-      });
-    }
-    return found;
-  };
-  const auto& lacks = *narrow == kBFloat16 ? op.lacks_bfloat16 : op.lacks_half;
-  auto& takes = *narrow == kBFloat16 ? op.takes_bfloat16 : op.takes_half;
-  const bool wider =
-      (op.writes_list || lacks.load(std::memory_order_relaxed)) && has_wider();
-  if (!lacks.load(std::memory_order_relaxed) || wider) {
-    try {
-      if (op.writes_list && (!takes || wider)) {
-        const at::AutoDispatchBelowADInplaceOrView guard;
-        Stack copies;
-        for (const auto& argument : arguments) {
-          copies.push_back(mapTensors(argument, [](const Tensor& tensor) {
-            return tensor.defined() ? tensor.clone() : tensor;
-          }));
-        }
-        handle.redispatchBoxed(kCpu, &copies);
-        takes = takes || !wider; // wider ones tell nothing of others
-      }
-      return handle.redispatchBoxed(kCpu, stack);
-    } catch (const c10::Error& error) {
-      // "..." not implemented for 'Half'; multinomial and embedding_bag have
-      // words of their own.
-      const auto says = [&](const char* type) {
-        return error.msg().find(type) != std::string::npos;
-      };
-      if (says("BFloat16'") || says("got CPUBFloat16Type")) {
-        op.lacks_bfloat16.store(true, std::memory_order_relaxed);
-      } else if (says("Half'") || says("not implemented for half")) {
-        op.lacks_half.store(true, std::memory_order_relaxed);
-      } else {
-        throw;
-      }
-    }
+  const bool may_take = !op.in_table || hasWider(arguments);
+  if (!may_take || !tryAsTheyAre(op, handle, arguments, stack)) {
+    stack->resize(first);
+    callWidened(op, handle, arguments, stack);
   }
-  stack->resize(first);
-  callWidened(op, handle, arguments, stack);
 }
 
 } // namespace at::xpu::detail

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/xpu/detail/Widening.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -35,12 +37,9 @@ struct FallbackOperator {
   bool mixes_devices = false; // takes indices of the CPU
   bool copies = false; // from one device to another
   bool writes_list = false;
+  bool in_table = false; // that of Note [float16]: it is PyTorch's
+  NarrowTypes lacks = kAllNarrowTypes;
   FallbackCounter& counter;
-  // See Note [float16]
-  mutable std::atomic<bool> lacks_half{false};
-  mutable std::atomic<bool> lacks_bfloat16{false};
-  mutable std::atomic<bool> takes_half{false}; // of one that writes a list
-  mutable std::atomic<bool> takes_bfloat16{false};
 };
 
 /// An operator may be removed, and one with other arguments take its name.

@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/macros/Export.h>
+
+#include <cstdint>
+#include <string>
 
 namespace c10 {
 class OperatorHandle;
@@ -11,30 +15,49 @@ namespace at::xpu::detail {
 
 // Note [float16]
 // ~~~~~~~~~~~~~~
-// A GPU computes with float16 and bfloat16, and some of the CPU's kernels do
-// not: they raise an error before they compute. An operator whose kernel has
-// done so gets float32 from then on, and what it returns and writes is rounded.
-// One that writes a list, where the first may be written before the second
-// fails, is tried on copies first. Where another argument has a wider type, the
-// kernel is tried each time: it may compute in that. A dtype that was asked for
-// is the result's, and float32 is asked for in place of a narrow one.
+// A GPU computes with float16, bfloat16 and complex32, and some of the CPU's
+// kernels do not: they raise an error before they compute. WideningTable.h
+// says which. Such an operator gets float32, and what it returns and writes is
+// rounded. A dtype that was asked for is the result's, and float32 is asked for
+// in place of a narrow one.
+//
+// The kernel is tried with the arguments as they are, in each call, where the
+// table cannot tell: where another argument has a wider type, in which it may
+// compute, and for operators that are not PyTorch's. One that writes a list,
+// where the first may be written before the second fails, is tried on copies.
 
-inline bool isNarrow(ScalarType type) {
-  return type == kHalf || type == kBFloat16 || type == kComplexHalf;
+/// A set of narrow types.
+enum NarrowTypes : uint8_t {
+  kNoNarrowType = 0,
+  kNarrowHalf = 1,
+  kNarrowBFloat16 = 2,
+  kNarrowComplexHalf = 4,
+  kAllNarrowTypes = 7,
+};
+
+constexpr NarrowTypes operator|(NarrowTypes a, NarrowTypes b) {
+  return static_cast<NarrowTypes>(uint8_t(a) | uint8_t(b));
 }
 
-inline bool isNarrow(const Tensor& tensor) {
-  return tensor.defined() && isNarrow(tensor.scalar_type());
+/// The set with this type if it is narrow, else the empty one.
+inline NarrowTypes narrowType(ScalarType type) {
+  return type == kHalf       ? kNarrowHalf
+      : type == kBFloat16    ? kNarrowBFloat16
+      : type == kComplexHalf ? kNarrowComplexHalf
+                             : kNoNarrowType;
 }
+
+/// The types that the CPU's kernels of an operator of aten lack.
+C10_EXPORT NarrowTypes typesThatCpuLacks(const std::string& op);
 
 struct FallbackOperator;
 
 /// Calls the CPU's kernel with the arguments on the stack, which are on the
-/// CPU; `narrow` is the type of one that is narrow.
+/// CPU and have these narrow types.
 void callCpu(
     const FallbackOperator& op,
     const c10::OperatorHandle& handle,
-    c10::optional<ScalarType> narrow,
+    NarrowTypes narrow,
     torch::jit::Stack* stack);
 
 } // namespace at::xpu::detail

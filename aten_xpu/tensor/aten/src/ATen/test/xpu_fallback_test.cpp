@@ -23,6 +23,17 @@ int64_t allocatedBytes() {
   return allocator::getDeviceStats(0).allocated_bytes[0].current;
 }
 
+constexpr float kOfXPU = 42;
+
+/// A kernel that takes float32 and leaves float64 to the host.
+at::Tensor& erfinvOut(const at::Tensor& x, at::Tensor& out) {
+  if (x.scalar_type() != at::kFloat) {
+    return at::xpu::OnHost<at::_ops::erfinv_out>::call(x, out);
+  }
+  out.resize_(x.sizes());
+  return out.fill_(kOfXPU);
+}
+
 class XPUFallbackTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,6 +44,10 @@ class XPUFallbackTest : public ::testing::Test {
 };
 
 } // namespace
+
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl("erfinv.out", TORCH_FN(erfinvOut));
+}
 
 TEST_F(XPUFallbackTest, ResultsAreMemoryOfTheDevice) {
   const auto before = allocatedBytes();
@@ -94,6 +109,27 @@ TEST_F(XPUFallbackTest, AnErrorOfAKernelChangesNoLaterCall) {
   EXPECT_EQ(op.call(half, false), int64_t(at::kHalf));
   EXPECT_CONTAINS(errorOf([&] { op.call(half, true); }), "not implemented");
   EXPECT_EQ(op.call(half, false), int64_t(at::kHalf));
+}
+
+TEST_F(XPUFallbackTest, AKernelLeavesADtypeToTheHost) {
+  at::xpu::resetFallbackStatistics();
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const bool host = dtype == at::kDouble;
+    const auto x = at::full({3}, 0.5, kOnXPU.dtype(dtype));
+    const auto expected = host ? at::erfinv(x.cpu()) : at::full({3}, kOfXPU);
+    auto out = at::empty({0}, kOnXPU.dtype(dtype));
+    EXPECT_TRUE(at::erfinv_out(out, x).is_same(out));
+    EXPECT_TRUE(out.cpu().equal(expected));
+    // PyTorch makes these of the kernel.
+    EXPECT_TRUE(at::erfinv(x).cpu().equal(expected));
+    auto y = x.clone();
+    EXPECT_TRUE(y.erfinv_().cpu().equal(expected));
+  }
+  uint64_t calls = 0;
+  for (const auto& count : at::xpu::fallbackStatistics()) {
+    calls += count.name == "aten::erfinv.out" ? count.calls : 0;
+  }
+  EXPECT_EQ(calls, 3);
 }
 
 TEST_F(XPUFallbackTest, StatisticsWhileOperatorsRun) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <ATen/native/CPUFallback.h>
 #include <c10/macros/Export.h>
 
 #include <cstdint>
@@ -26,7 +27,18 @@ namespace at::xpu {
 //                   =error  raises instead
 
 /// Runs the CPU's kernel of the operator with the arguments on the stack.
-void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+C10_EXPORT void fallback(
+    const c10::OperatorHandle& op,
+    torch::jit::Stack* stack);
+
+/// For a kernel of XPU that leaves a call to the host, for its device or dtype:
+///
+///   Tensor erfinv(const Tensor& x) {
+///     if (x.scalar_type() != kFloat) {
+///       return OnHost<at::_ops::erfinv>::call(x);
+///     }
+template <class Op>
+using OnHost = at::native::call_fallback_fn<&fallback, Op>;
 
 /// The same for tensors that are not dense: it dispatches once more, since the
 /// CPU's kernel depends on which of the arguments are dense.

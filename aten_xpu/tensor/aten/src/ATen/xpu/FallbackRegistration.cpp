@@ -4,15 +4,53 @@
 #include <ATen/xpu/detail/SparseCsr.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 namespace at::xpu {
 
 namespace {
 
+/// Whether PyTorch makes an operator of its out= variant, and that is among
+/// those with a kernel of XPU's own.
+bool isMadeOfOurs(
+    const c10::OperatorHandle& op,
+    const std::vector<c10::OperatorName>& ours) {
+  if (!op.hasKernelForDispatchKey(
+          c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+    return false;
+  }
+  auto base = op.schema().name();
+  if (base.back() == '_') {
+    base.pop_back();
+  }
+  const auto& arguments = op.schema().arguments();
+  const auto takes_them = [&](const c10::OperatorName& name) {
+    if (name.name != base) {
+      return false;
+    }
+    const auto other = c10::Dispatcher::singleton().findSchemaOrThrow(
+        name.name.c_str(), name.overload_name.c_str());
+    const auto& theirs = other.schema().arguments();
+    return theirs.size() > arguments.size() &&
+        theirs[arguments.size()].is_out() &&
+        std::equal(
+               arguments.begin(),
+               arguments.end(),
+               theirs.begin(),
+               [](const c10::Argument& one, const c10::Argument& another) {
+                 return one.name() == another.name() &&
+                     *one.type() == *another.type();
+               });
+  };
+  return std::any_of(ours.begin(), ours.end(), takes_them);
+}
+
 /// Registers the fallback of a dispatch key. Operators with a kernel for the
 /// CPU get it as their kernel too, even if they are made of other operators:
-/// that is faster and rounds as on the CPU.
+/// that is faster and rounds as on the CPU. Those that PyTorch makes of an out=
+/// variant for which XPU has a kernel do not.
 void registerFallback(
     c10::DispatchKey cpu,
     c10::DispatchKey xpu,
@@ -26,10 +64,11 @@ void registerFallback(
   auto& aten = libraries->emplace_back(
       torch::Library::IMPL, "aten", xpu, __FILE__, __LINE__);
   auto& dispatcher = c10::Dispatcher::singleton();
+  const auto ours = dispatcher.getRegistrationsForDispatchKey(xpu);
   for (const auto& name : dispatcher.getRegistrationsForDispatchKey(cpu)) {
     const auto op = dispatcher.findOp(name);
     if (op && name.name.rfind("aten::", 0) == 0 &&
-        !op->hasKernelForDispatchKey(xpu)) {
+        !op->hasKernelForDispatchKey(xpu) && !isMadeOfOurs(*op, ours)) {
       aten.impl(c10::toString(name).c_str(), function());
     }
   }

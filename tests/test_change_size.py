@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from xpu_stack.core.series.base import base_names
-from xpu_stack.core.series.series import Change, Series
+from xpu_stack.core.series.change import Change
+from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.layout import Layout
 
 LIMIT = 1500  # added lines that are not of tests

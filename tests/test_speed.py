@@ -119,11 +119,11 @@ def test_a_patch_of_the_file_that_is_there_needs_no_search(tmp_path: Path, name:
     patch.write_bytes(repository.patch(*trees, ["a b/ü.txt"]))
     (edit,) = patches.edits(patch.read_bytes()) or ()
     assert edit.of(before) == after
-    assert repository.patched(trees[0], patch) == (trees[1], "")
+    assert patches.applied(repository, trees[0], patch) == (trees[1], "")
     # without the ids git searches, and finds the same
     patch.write_bytes(b"".join(x for x in patch.read_bytes().splitlines(True) if x[:5] != b"index"))
     assert patches.edits(patch.read_bytes()) is None
-    assert repository.patched(trees[0], patch) == (trees[1], "")
+    assert patches.applied(repository, trees[0], patch) == (trees[1], "")
 
 
 def test_trees_are_those_that_git_makes(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -
     ]
     patch = tmp_path / "patch"
     patch.write_bytes(repository.patch(trees[0], trees[1], ["f"]).replace(b"+B", b"+X"))
-    assert repository.patched(trees[0], patch) == (trees[2], "")
-    assert repository.patched(trees[2], patch)[0] is None
+    assert patches.applied(repository, trees[0], patch) == (trees[2], "")
+    assert patches.applied(repository, trees[2], patch)[0] is None
 
 
 def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
@@ -173,9 +173,11 @@ def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
     (edit,) = patches.edits(patch.read_bytes()) or ()
     assert edit.deletes
     after = repository.with_files(trees[1], [own])
-    assert repository.patched(trees[0], patch, files=[own]) == (after, "")
+    assert patches.applied(repository, trees[0], patch, files=[own]) == (after, "")
     # of a file with other lines it is refused, as by git
-    assert repository.patched(repository.with_files(empty, [kept, other]), patch)[0] is None
+    assert (
+        patches.applied(repository, repository.with_files(empty, [kept, other]), patch)[0] is None
+    )
 
 
 def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_answer(project: Project) -> None:

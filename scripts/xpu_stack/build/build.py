@@ -22,7 +22,8 @@ from xpu_stack.build.base_settings import BaseSettings, Package, stand_ins
 from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.series import NO_STAGE, Change
+from xpu_stack.core.series.change import Change
+from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError

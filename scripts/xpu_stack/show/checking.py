@@ -19,12 +19,12 @@ from typing import Any
 
 from xpu_stack.core.bases.export_base import ExportBase
 from xpu_stack.core.bases.payload import Source
-from xpu_stack.core.edit import export
+from xpu_stack.core.edit import sources
 from xpu_stack.core.lay.builder import Builder, Stop
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Conflict
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.change_text import unwritten
-from xpu_stack.core.series.series import Change
 from xpu_stack.core.series.series_file import SUMMARY
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
@@ -42,7 +42,7 @@ def check(work: Workspace, base: CommitId) -> int:
     if work.repository.run("diff-tree", "--stdin", "--check", input=asked, check=False).code:
         for change, commit in zip(changes, commits, strict=True):
             _check_whitespace(work, change, commit.parents[0], commit.id)
-    for source in export.sources(ExportBase(work), commits):
+    for source in sources.of(ExportBase(work), commits):
         if source.differs:
             name = _name(work, source.path)
             raise SeriesError(

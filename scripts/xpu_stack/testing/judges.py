@@ -12,7 +12,8 @@ from xpu_stack.build.configuration import Build, Mode, folder_of, results_of
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.series.series import NO_STAGE, Change
+from xpu_stack.core.series.change import Change
+from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xpu_stack.build import compilers, packages, runtime
 from xpu_stack.build.configuration import Build
-from xpu_stack.core.series.series import Change
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import Bar, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

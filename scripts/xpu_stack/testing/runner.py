@@ -31,7 +31,7 @@ from xpu_stack.build import cmake, compilers, runtime
 from xpu_stack.build.build import targets_of
 from xpu_stack.build.configuration import Build, Sanitizer
 from xpu_stack.build.results import Outcome, Record
-from xpu_stack.core.series.series import Change
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import cmake
-from xpu_stack.core.series.series import Change
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.testing import python_tests
 from xpu_stack.testing.runner import Configuration, reason

@@ -14,7 +14,7 @@ from pathlib import Path
 from xpu_stack.build import compilers, packages
 from xpu_stack.build.build import SOURCES
 from xpu_stack.build.configuration import Build
-from xpu_stack.core.series.series import Change
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

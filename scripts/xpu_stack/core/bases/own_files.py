@@ -12,7 +12,8 @@ from xpu_stack.core.bases.payload import Source
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.series import base_file
 from xpu_stack.core.series.base import Base, base_names
-from xpu_stack.core.series.series import PayloadFile, Series
+from xpu_stack.core.series.change import PayloadFile
+from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.layout import Layout
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xpu_stack.core.bases.export_base import ExportBase
 from xpu_stack.core.series.base import Differences
-from xpu_stack.core.series.series import Change, PayloadFile
+from xpu_stack.core.series.change import Change, PayloadFile
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, Entry, File
 from xpu_stack.core.system.settings import settings

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from xpu_stack.core.move.goal import Request
+from xpu_stack.core.series.change import split_id
 from xpu_stack.core.series.change_text import TITLE_LIMIT, joined, own_text, trailers
-from xpu_stack.core.series.series import NO_STAGE, split_id
+from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, Repository, TreeId

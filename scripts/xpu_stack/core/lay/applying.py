@@ -14,8 +14,9 @@ from xpu_stack.core.move.workspace import Workspace as Workspace
 from xpu_stack.core.resolve import conflicts, resolutions
 from xpu_stack.core.resolve.merging import AlreadyThere, merge
 from xpu_stack.core.series.base import Base
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.change_text import own_text
-from xpu_stack.core.series.series import NO_STAGE, Change, Series
+from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ExitCode, ToolError

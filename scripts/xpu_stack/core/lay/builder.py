@@ -21,8 +21,10 @@ from dataclasses import dataclass, field, replace
 from xpu_stack.core.lay.line_ends import PlainTree
 from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.resolve.resolutions import Resolution, Resolutions
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.change_text import compose
-from xpu_stack.core.series.series import Change, Series
+from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import BlobId, CommitId, Identity, Repository, TreeId
 
@@ -120,7 +122,7 @@ class Builder:
             return None
         if change.patch is None:
             return self.repository.with_files(tip, entries)
-        return self.repository.patched(tip, change.patch, files=entries, exact=exact)[0]
+        return patches.applied(self.repository, tip, change.patch, files=entries, exact=exact)[0]
 
     def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
         blobs = self.repository.store([file.source for file in change.files])
@@ -187,4 +189,4 @@ class Builder:
             return "files of the same names are there, with other content"
         if change.patch is None:
             return "nothing is in its way"
-        return self.repository.patched(tip, change.patch, files=entries)[1]
+        return patches.applied(self.repository, tip, change.patch, files=entries)[1]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.resolve.merging import Misfit
-from xpu_stack.core.series.series import Change
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system.git import BlobId, Commit, CommitId, Repository, TreeId
 
 # A line of less is in every file: a brace, an `else`, an `#endif`.

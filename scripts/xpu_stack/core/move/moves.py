@@ -20,7 +20,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.switch import RefUpdate, Switch
+from xpu_stack.core.move.journal import RefUpdate
+from xpu_stack.core.move.switch import Switch
 from xpu_stack.core.system.console import say, show_table
 from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
 from xpu_stack.core.system.settings import settings

@@ -21,7 +21,7 @@ from pathlib import Path
 from xpu_stack.core.move import moves
 from xpu_stack.core.move.moves import Operation, State
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.series import PayloadFile
+from xpu_stack.core.series.change import PayloadFile
 from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
 from xpu_stack.core.system.files import Content

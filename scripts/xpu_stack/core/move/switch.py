@@ -25,15 +25,13 @@ the next command finds the journal and finishes the move before anything else.
 
 import contextlib
 import filecmp
-import json
 import os
 import shutil
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from xpu_stack.core.move.journal import Journal, Place, RefUpdate
 from xpu_stack.core.system import commands, critical, files, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
@@ -52,54 +50,6 @@ from xpu_stack.core.system.transaction import (
 _MANY = 100  # files from which on one sync of the file system costs less than theirs
 _ROOM = 1 << 18  # bytes kept free for git's own small files in step 4
 _WAIT = 3.0  # seconds that another program may hold the index
-
-
-@dataclass(frozen=True)
-class RefUpdate:
-    """A ref's new value and its old one; ZERO: it is not there."""
-
-    ref: str
-    new: str
-    old: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a checkout is. head: the branch that HEAD is on; "": none."""
-
-    commit: str
-    head: str
-
-
-@dataclass(frozen=True)
-class Journal:
-    """A move, as the journal has it."""
-
-    old: Place
-    new: Place
-    reason: str
-    refs: list[RefUpdate]
-    files: list[Renamed]
-
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> "Journal":
-        return cls(
-            Place(**data["old"]),
-            Place(**data["new"]),
-            data["reason"],
-            [RefUpdate(**ref) for ref in data["refs"]],
-            [Renamed(**file) for file in data["files"]],
-        )
-
-    @property
-    def text(self) -> str:
-        refs, files = ([vars(one) for one in listed] for listed in (self.refs, self.files))
-        told = {"old": vars(self.old), "new": vars(self.new), "reason": self.reason}
-        return json.dumps({**told, "refs": refs, "files": files})
-
-    def reversed(self) -> "Journal":
-        refs = [RefUpdate(update.ref, update.old, update.new) for update in self.refs]
-        return replace(self, old=self.new, new=self.old, refs=refs)
 
 
 class Switch:
@@ -149,17 +99,9 @@ class Switch:
         old = self._repository.commit_id("HEAD")
         assert old is not None
         entries = self._repository.diff(old, new)
-        self._hidden = self._repository.hidden()
-        written = [
-            entry
-            for entry in self._repository.diff(here or old, files or new)
-            # a file that a sparse checkout leaves out
-            if "skip-worktree" not in self._hidden.get(entry.path, ())
-            or os.path.lexists(self._repository.folder / entry.path)
-        ]
+        written = self._prepare(entries, self._repository.diff(here or old, files or new))
         place = Place(old, self._repository.branch() or "")
         plan = Journal(place, Place(new, head), reason, refs, [])
-        self._prepare(entries, written)
         critical.run(lambda: self._go(plan, entries, written))
 
     # -- steps 1 to 3 -----------------------------------------------------------
@@ -167,13 +109,16 @@ class Switch:
     def _go(self, plan: Journal, entries: list[Entry], files: list[Entry]) -> None:
         try:
             self._take_lock()
+            if not filecmp.cmp(self._index, self._stage / "index.old", shallow=False):
+                with self._writing():
+                    self._write_index(entries)  # another git has written it since
             there = self._as_they_will_be(files)
             self._refuse_collisions(files, there)
             plan.files.extend(
                 Renamed(e.path, e.old_mode, e.new_mode) for e in files if e.path not in there
             )
             self._renames(plan).refuse_unwritable("The checkout")
-            self._set_off(plan, entries)
+            self._set_off(plan)
         except BaseException:
             self._leave()
             raise
@@ -260,7 +205,6 @@ class Switch:
 
     def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
         """The edited files that have their new content already, as after an export."""
-        self._hidden = self._repository.hidden()
         edited = {*self._repository.uncommitted(untracked=False)[0], *self._hidden}
         found = set()
         for entry in entries:
@@ -300,7 +244,8 @@ class Switch:
                 next="df -h . # free some space, then run the same command again",
             ) from error
 
-    def _prepare(self, entries: list[Entry], files: list[Entry]) -> None:
+    def _prepare(self, entries: list[Entry], files: list[Entry]) -> list[Entry]:
+        """Does step 1; the files that are to be written or to go."""
         self._clear()
         with self._writing():
             self._stage.mkdir(parents=True)
@@ -308,15 +253,19 @@ class Switch:
             (self._stage / "lock").touch()
             (self._stage / "forward").touch()
             self._write_index(entries)
-            self._write_contents(files)
-            self._keep_bits(entries)
+            written = [
+                entry
+                for entry in files
+                # a file that a sparse checkout leaves out
+                if "skip-worktree" not in self._hidden.get(entry.path, ())
+                or os.path.lexists(self._repository.folder / entry.path)
+            ]
+            self._write_contents(written)
             (self._stage / "room").write_bytes(b"\1" * _ROOM)
+        return written
 
-    def _set_off(self, plan: Journal, entries: list[Entry]) -> None:
+    def _set_off(self, plan: Journal) -> None:
         with self._writing():
-            if not filecmp.cmp(self._index, self._stage / "index.old", shallow=False):
-                self._write_index(entries)  # another git has written it since
-                self._keep_bits(entries)
             draft = self._stage / "journal.json"
             draft.write_text(plan.text)
             self._sync(draft)
@@ -346,10 +295,16 @@ class Switch:
             shell.run(["sync", "--file-system", folder])
 
     def _write_index(self, entries: list[Entry]) -> None:
+        """The new index; its files are marked as in the old one."""
         index = self._stage / "index"
         shutil.copyfile(self._index, self._stage / "index.old")
         shutil.copyfile(self._stage / "index.old", index)
         self._put(index, entries)
+        self._hidden = self._repository.hidden(self._stage / "index.old")
+        env = {"GIT_INDEX_FILE": str(index)}
+        for entry in entries:
+            for bit in self._hidden.get(entry.path, ()) if entry.new_mode else ():
+                self._repository.run("update-index", f"--{bit}", "--", entry.path, env=env)
 
     def _put(self, index: Path, entries: list[Entry]) -> None:
         lines = b"".join(
@@ -360,13 +315,6 @@ class Switch:
         )
         env = {"GIT_INDEX_FILE": str(index)}
         self._repository.run("update-index", "-z", "--index-info", input=lines, env=env)
-
-    def _keep_bits(self, entries: list[Entry]) -> None:
-        """Marks the files in the new index as they are in the old one."""
-        env = {"GIT_INDEX_FILE": str(self._stage / "index")}
-        for entry in entries:
-            for bit in self._hidden.get(entry.path, ()) if entry.new_mode else ():
-                self._repository.run("update-index", f"--{bit}", "--", entry.path, env=env)
 
     def _sync(self, path: Path) -> None:
         with path.open("rb") as file:

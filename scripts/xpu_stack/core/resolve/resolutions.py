@@ -28,6 +28,7 @@ from pathlib import Path
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Merge
 from xpu_stack.core.system import commands
+from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import File, Repository, TreeId
@@ -143,7 +144,7 @@ class Resolutions:
         for one in used:
             also = one.folder / _ALSO
             if also.exists():
-                edited, _ = repository.patched(tree, also)
+                edited, _ = patches.applied(repository, tree, also)
                 if edited is None:  # what it edits has changed: ask again
                     return Replayed(merge.tree, tuple(merge.stages), ())
                 tree = edited

@@ -7,8 +7,9 @@ commit, until a person amends it; `make check` says what is missing.
 from pathlib import Path
 
 from xpu_stack.core.series import authors
+from xpu_stack.core.series.change import split_id
 from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
-from xpu_stack.core.series.series import Series, split_id
+from xpu_stack.core.series.series import Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.errors import ExitCode, ToolError

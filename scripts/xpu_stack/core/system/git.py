@@ -10,22 +10,21 @@ import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NewType
 
-from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.objects import LARGE, Objects
+from xpu_stack.core.system.objects import ZERO as ZERO
 from xpu_stack.core.system.objects import BlobId as BlobId
+from xpu_stack.core.system.objects import Commit as Commit
+from xpu_stack.core.system.objects import CommitId as CommitId
 from xpu_stack.core.system.objects import Entry as Entry
 from xpu_stack.core.system.objects import File as File
+from xpu_stack.core.system.objects import Identity as Identity
+from xpu_stack.core.system.objects import TreeId as TreeId
 from xpu_stack.core.system.settings import settings
 
-CommitId = NewType("CommitId", str)
-TreeId = NewType("TreeId", str)
-ZERO = "0" * 40
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 # A person's configuration must not change what the tool makes:
@@ -63,49 +62,6 @@ _PATCH = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
-
-
-@dataclass(frozen=True)
-class Identity:
-    """An author or committer. when: seconds since the epoch, in UTC."""
-
-    name: str
-    email: str
-    when: int
-
-    @classmethod
-    def of(cls, who: str, when: int) -> "Identity":
-        """who: name <address>"""
-        name, _, email = who.partition(" <")
-        return cls(name, email.rstrip(">"), when)
-
-    @property
-    def signature(self) -> str:
-        """As a commit has it."""
-        return f"{self.name} <{self.email}> {self.when} +0000"
-
-    def environment(self, *roles: str) -> dict[str, str]:
-        return {
-            f"GIT_{role}_{key}": value
-            for role in roles or ("AUTHOR", "COMMITTER")
-            for key, value in (
-                ("NAME", self.name),
-                ("EMAIL", self.email),
-                ("DATE", f"@{self.when} +0000"),
-            )
-        }
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit as it is stored."""
-
-    id: CommitId
-    tree: TreeId
-    parents: tuple[CommitId, ...]
-    when: int
-    author: str  # name <address>
-    message: str
 
 
 class Repository:
@@ -301,10 +257,11 @@ class Repository:
         lines = [(line[:2] == "??", line[3:]) for line in told if line]
         return [name for new, name in lines if not new], [name for new, name in lines if new]
 
-    def hidden(self) -> dict[str, list[str]]:
+    def hidden(self, index: Path) -> dict[str, list[str]]:
         """The files at which git was told not to look, and by which bits of the index."""
         found: dict[str, list[str]] = {}
-        for line in self.run("ls-files", "-v", "-z").output.split(b"\0"):
+        env = {"GIT_INDEX_FILE": str(index)}
+        for line in self.run("ls-files", "-v", "-z", env=env).output.split(b"\0"):
             if line[:1] not in (b"H", b""):
                 bits = ["skip-worktree"] * (line[:1] in b"Ss") + ["assume-unchanged"] * (
                     line[:1].islower()
@@ -358,49 +315,6 @@ class Repository:
         wanted = {path: File(mode, blob) for path, mode, blob in files}
         top = self.tree_of(tree)
         return TreeId(self.objects.with_files(top, wanted)) if wanted else top
-
-    def patched(
-        self,
-        commit: str,
-        patch: Path,
-        *,
-        files: Sequence[tuple[str, int, BlobId]] = (),
-        exact: bool = False,
-    ) -> tuple[TreeId | None, str]:
-        """A tree with files set as in `with_files` and a patch applied; or None, and why not.
-
-        exact: where its files are those that it was made for, and nowhere else.
-        """
-        content = patch.read_bytes()
-        edited = self._edited(self.tree_of(commit), content)
-        if edited is not None and not edited.keys() & {path for path, _, _ in files}:
-            edits = [(path, *file) for path, file in edited.items()]
-            return self.with_files(commit, [*files, *edits]), ""
-        tree = self.with_files(commit, files)
-        for path, old in patches.originals(content).items() if exact else ():
-            there = self.objects.files(tree, path).get(path)
-            if there is None or not there.blob.startswith(old):
-                return None, f"{path} is not the file that the patch was made for\n"
-        with self.index(tree) as index:
-            result = index.apply(patch)
-            return (None, result.complaint) if result.code else (index.write(), "")
-
-    def _edited(self, tree: TreeId, patch: bytes) -> dict[str, File] | None:
-        """The files as a patch says; None where they are not those that it was made for."""
-        found: dict[str, File] = {}
-        for edit in patches.edits(patch) or ():
-            there = self.objects.files(tree, edit.path).get(edit.path)
-            if edit.path in found or there != (edit.mode, edit.old):
-                return None
-            content = self.objects.content(edit.old, "blob")
-            after = None if content is None else edit.of(content)
-            if after == b"" and edit.deletes:
-                found[edit.path] = File(0, BlobId(ZERO))
-            elif after is not None and not edit.deletes and self.store_bytes(after) == edit.new:
-                found[edit.path] = File(edit.mode, BlobId(edit.new))
-            else:
-                return None
-        return found or None
 
     def commit_tree(
         self,
@@ -459,17 +373,6 @@ class Index:
         env = {**self._env, "GIT_DIR": str(self._repository.git_dir), "GIT_WORK_TREE": str(folder)}
         # forced: what its own .gitignore leaves out may be part of a release
         self._repository.run("add", "--all", "--force", ".", env=env, cwd=folder)
-
-    def apply(self, patch: Path) -> shell.Result:
-        """Applies a patch; a result that is not 0 has changed nothing."""
-        return self.run(
-            "apply",
-            "--cached",
-            # white space is judged by `make check`, not here
-            "--whitespace=nowarn",
-            str(patch),
-            check=False,
-        )
 
     def write(self) -> TreeId:
         return TreeId(self.run("write-tree").text.strip())

@@ -17,6 +17,7 @@ from xpu_stack.core.system.shell import CommandFailed, Service
 
 Name = TypeVar("Name")
 BlobId = NewType("BlobId", str)
+ZERO = "0" * 40
 LARGE = 32 << 20  # bytes from which on git streams a file, and takes it as binary
 TREE = 0o040000
 GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
@@ -40,10 +41,57 @@ class Entry:
     new: BlobId
 
 
+CommitId = NewType("CommitId", str)
+TreeId = NewType("TreeId", str)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An author or committer. when: seconds since the epoch, in UTC."""
+
+    name: str
+    email: str
+    when: int
+
+    @classmethod
+    def of(cls, who: str, when: int) -> "Identity":
+        """who: name <address>"""
+        name, _, email = who.partition(" <")
+        return cls(name, email.rstrip(">"), when)
+
+    @property
+    def signature(self) -> str:
+        """As a commit has it."""
+        return f"{self.name} <{self.email}> {self.when} +0000"
+
+    def environment(self, *roles: str) -> dict[str, str]:
+        return {
+            f"GIT_{role}_{key}": value
+            for role in roles or ("AUTHOR", "COMMITTER")
+            for key, value in (
+                ("NAME", self.name),
+                ("EMAIL", self.email),
+                ("DATE", f"@{self.when} +0000"),
+            )
+        }
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit as it is stored."""
+
+    id: CommitId
+    tree: TreeId
+    parents: tuple[CommitId, ...]
+    when: int
+    author: str  # name <address>
+    message: str
+
+
 _NAMES = ("utf-8", "surrogateescape")
 _ID = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
 Folder = Mapping[str, File]  # what a tree has in it, by name
-_NONE = File(0, BlobId("0" * 40))
+_NONE = File(0, BlobId(ZERO))
 
 
 class Objects:

@@ -7,7 +7,12 @@ else there is to a patch is for `git apply`.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.objects import ZERO, BlobId, File, Objects, TreeId
 
 _PLAIN = re.compile(
     rb"diff --git a/(?P<path>[^\n]+) b/(?P=path)\n"
@@ -86,3 +91,50 @@ def _unquoted(name: str) -> str:
         return name
     content = name.strip('"').encode("utf-8", "surrogateescape").decode("unicode_escape")
     return content.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def edited(objects: Objects, tree: str, patch: bytes) -> dict[str, File] | None:
+    """The files as a patch says; None where they are not those that it was made for."""
+    found: dict[str, File] = {}
+    for edit in edits(patch) or ():
+        there = objects.files(tree, edit.path).get(edit.path)
+        if edit.path in found or there != (edit.mode, edit.old):
+            return None
+        content = objects.content(edit.old, "blob")
+        after = None if content is None else edit.of(content)
+        if after == b"" and edit.deletes:
+            found[edit.path] = File(0, BlobId(ZERO))
+        elif after is not None and not edit.deletes and objects.store_bytes(after) == edit.new:
+            found[edit.path] = File(edit.mode, BlobId(edit.new))
+        else:
+            return None
+    return found or None
+
+
+def applied(
+    repository: Repository,
+    commit: str,
+    patch: Path,
+    *,
+    files: Sequence[tuple[str, int, BlobId]] = (),
+    exact: bool = False,
+) -> tuple[TreeId | None, str]:
+    """A tree with files set as in `with_files` and a patch applied; or None, and why not.
+
+    exact: where its files are those that it was made for, and nowhere else.
+    """
+    content, objects = patch.read_bytes(), repository.objects
+    found = edited(objects, repository.tree_of(commit), content)
+    if found is not None and not found.keys() & {path for path, _, _ in files}:
+        edits = [(path, *file) for path, file in found.items()]
+        return repository.with_files(commit, [*files, *edits]), ""
+    tree = repository.with_files(commit, files)
+    for path, old in originals(content).items() if exact else ():
+        there = objects.files(tree, path).get(path)
+        if there is None or not there.blob.startswith(old):
+            return None, f"{path} is not the file that the patch was made for\n"
+    with repository.index(tree) as index:
+        # white space is judged by `make check`, not here
+        words = ("apply", "--cached", "--whitespace=nowarn", str(patch))
+        result = index.run(*words, check=False)
+        return (None, result.complaint) if result.code else (index.write(), "")

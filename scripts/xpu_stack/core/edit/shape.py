@@ -1,0 +1,255 @@
+"""The series on one base, as it is and as an edit of it is to make it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from xpu_stack.core.bases import providers
+from xpu_stack.core.bases.export_base import ExportBase
+from xpu_stack.core.bases.payload import Source
+from xpu_stack.core.edit import plan, sources
+from xpu_stack.core.edit.plan import Diff, Given, Piece, Plan
+from xpu_stack.core.lay.builder import Builder, Stop
+from xpu_stack.core.move.goal import Goal
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve import conflicts
+from xpu_stack.core.resolve.merging import Conflict, Misfit, merge
+from xpu_stack.core.series.change import Change
+from xpu_stack.core.series.change_text import ChangeText
+from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.series.series_file import SeriesFile
+from xpu_stack.core.system import commands, transaction
+from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.files import Content
+from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.settings import settings
+
+
+class Shape:
+    """The series on one base, as it is and as it is to be.
+
+    ground: where its patches fit if the release cannot be had.
+    """
+
+    def __init__(self, work: Workspace, given: Given, ground: CommitId | None) -> None:
+        self.work = work
+        self.given = given
+        below = providers.pristine_commit(work.layout, work.base, work.repository) or ground
+        if below is None:
+            raise ToolError(
+                f"The base {work.base.name} is not available here.",
+                why="it has patches of its own, which must be rebuilt, too",
+                next=commands.make("apply", BASE=work.base.name, STAGE=NO_STAGE),
+                code=ExitCode.MISSING,
+            )
+        self._old = self._commits(below)
+        self.before = plan.of_commits(work.repository, self._old)
+        self.after = self._reshaped()
+        self._new = self._laid(below)
+
+    def _reshaped(self) -> Plan:
+        try:
+            return plan.reshaped(self.given, self.before)
+        except ToolError as error:
+            if self.work.base.differences.like:
+                error.why = f"on the base {self.work.base.name}: {error.why}"
+            raise
+
+    def _commits(self, ground: CommitId) -> list[Commit]:
+        """The series' commits; a change that is not for the base has an empty one."""
+        repository, series = self.work.repository, self.work.series
+        changes = list(series.all_changes())
+        try:
+            builder = Builder(repository, series, lambda: ground)
+            made = builder.build(ground, changes, series.without)
+        except Stop as stop:
+            raise SeriesError(
+                stop.reason.change.place,
+                f"{stop.reason.change.id} does not fit {self.work.base.name}",
+            ) from None
+        commits = repository.history(made[-1] if made else ground, len(made) + 1)[::-1]
+        (tip, *rest), found = commits, list[Commit]()
+        for change in changes:
+            if change.id in series.without:
+                message = f"{change.text.message}\n\n{settings().trailer}-Change: {change.id}\n"
+                found.append(repository.scratch_commit(tip.tree, (tip.id,), message))
+            else:
+                tip = rest.pop(0)
+                found.append(tip)
+        return found
+
+    def _laid(self, ground: CommitId) -> list[Commit]:
+        """The commits of the plan, with the trees that the edited series gives."""
+        (tip,) = self.work.repository.history(ground, 1)
+        made = []
+        for number, piece in enumerate(self.after, start=1):
+            tree = tip.tree
+            for diff in piece.diffs:
+                tree = self._merged(tip, tree, number, diff)
+            if tree == tip.tree and any(one.commit.tree != one.before for one in piece.diffs):
+                raise ToolError(
+                    f"Nothing would be left of {piece.id}.",
+                    why="what it did is undone, or done below it",
+                    next=f"{commands.make('drop', CHANGE=piece.origin or piece.id)} "
+                    f"&& {self.given.request.command()}",
+                    code=ExitCode.CONFLICT,
+                )
+            message = f"{piece.text}\n\n{settings().trailer}-Change: {piece.id}\n"
+            tip = self.work.repository.scratch_commit(tree, (tip.id,), message)
+            made.append(tip)
+        return made
+
+    def _merged(self, tip: Commit, tree: TreeId, number: int, diff: Diff) -> TreeId:
+        if diff.before == tree:
+            return diff.commit.tree
+        repository, piece = self.work.repository, self.after[number - 1]
+        merged = merge(repository, tree, diff.commit.id)
+        if not merged.stages:
+            return merged.tree
+        if diff.commit in self.given.extra and self.given.request.verb == "edit":
+            raise self._does_not_fit(number, sorted(merged.stages))
+        replayed = conflicts.answers(repository).replay(repository, merged)
+        if not replayed.left:
+            return replayed.tree
+        changed = tuple(one.path for one in repository.diff(merged.tree, replayed.tree))
+        onto = repository.scratch_commit(tree, (tip.id,), f"below {piece.id}\n").id
+        text = ChangeText(piece.text.partition("\n")[0], "")
+        change = Change(piece.stage, piece.name, 0, 0, text, (), None, piece.id)
+        misfit = Misfit(diff.commit.id, replayed.left, replayed.tree, merged.messages, changed)
+        raise conflicts.report(
+            repository,
+            self.work.layout,
+            Conflict(change, number, len(self.after), onto, misfit),
+            Goal(NO_STAGE, frozenset(), request=self.given.request),
+            {},
+            apart=True,
+        )
+
+    def _does_not_fit(self, number: int, files: list[str]) -> ToolError:
+        """The error for edits of lines that are written by a change above the one they are for."""
+        repository, change = self.work.repository, self.after[number - 1].id
+        if self.work.base.differences.like:
+            return by_hand(self.work.base.name, change, f"in conflict: {', '.join(files)}")
+        above = [
+            piece.id
+            for piece in self.after[number:]
+            for diff in piece.diffs
+            if any(one.path in files for one in repository.diff(diff.before, diff.commit.tree))
+        ]
+        other = f"; changed above it by {', '.join(dict.fromkeys(above))}" if above else ""
+        return ToolError(
+            f"The edits do not fit {change}.",
+            why=f"in conflict: {', '.join(files)}{other}",
+            next=f"{commands.make('edit', CHANGE=above[-1] if above else '<another change>')} "
+            f"# or: git stash, {commands.make('apply', STAGE=change)}, and edit there",
+            code=ExitCode.CONFLICT,
+        )
+
+    # -- the files that give them --------------------------------------------------
+
+    @cached_property
+    def _changed(self) -> list[Commit]:
+        """The commits of changes that are not as they were."""
+        old = {
+            piece.id: (piece, commit) for piece, commit in zip(self.before, self._old, strict=True)
+        }
+        return [
+            commit
+            for piece, commit in zip(self.after, self._new, strict=True)
+            if piece.id not in old or not self._is_same(*old[piece.id], piece, commit)
+        ]
+
+    def _is_same(self, was: Piece, old: Commit, now: Piece, new: Commit) -> bool:
+        diff = self.work.repository.diff
+        return was.text == now.text and (
+            diff(old.parents[0], old.id) == diff(new.parents[0], new.id)
+        )
+
+    @cached_property
+    def sources(self) -> dict[Path, Source]:
+        """The files of the changes that differ; those that go have no content."""
+        changed, ids = self._changed, {one.id for one in self.after}
+        same = ids - {_id_of(one) for one in changed}
+        found = {one.path: one for one in sources.of(ExportBase(self.work), changed)}
+        for change in self.work.series.all_changes():
+            if change.id not in same:
+                for path in sources.files_of(self.work, change, everywhere=change.id not in ids):
+                    found.setdefault(path, Source(path, None))
+        return found
+
+    @property
+    def contents(self) -> dict[Path, Content]:
+        return {path: one.file for path, one in self.sources.items()}
+
+    def refitted(self, tried: Workspace) -> dict[Path, Content]:
+        """The base's own patches by which the edited series gives the commits. tried: has it."""
+        builder = Builder(tried.repository, tried.series, lambda: None)
+        changes = {one.id: one for one in tried.series.all_changes()}
+        name, top, found = tried.base.name, tried.layout.repository, dict[Path, Content]()
+        for commit in self._new:
+            change = changes[_id_of(commit)]
+            absent = change.id in tried.series.without
+            own = tried.layout.patch(name, change.id)
+            below = commit.parents[0]
+            laid = builder.lay_directly(below, change) if not absent else None
+            if (own.exists() or laid != commit.tree) and not absent:
+                patch = tried.repository.patches([commit.id])[commit.id]
+                transaction.put(own, 0o100644, patch)
+                found[self.work.layout.repository / own.relative_to(top)] = (0o100644, patch)
+                laid = builder.lay_directly(below, replace(change, patch=own if patch else None))
+            if (laid or tried.repository.tree_of(below)) != commit.tree:
+                raise by_hand(name, change.id, "its files would differ there")
+        return found
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Old name -> new one."""
+        ids = {one.id for one in self.after}
+        return {one.origin: one.id for one in self.after if one.origin and one.origin not in ids}
+
+    @property
+    def gone(self) -> frozenset[str]:
+        return frozenset(one.id for one in self.before) - {one.origin for one in self.after}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The same with what a change that is gone has become a part of; "": of none."""
+        request, names = self.given.request, dict(self.renamed)
+        for change in self.gone:
+            into = request.options.get("INTO") or _below(self.before, change)
+            names[change] = into if request.verb == "fold" else ""
+        return names
+
+    def series_file(
+        self, written: Mapping[Path, Source], earlier: SeriesFile | None
+    ) -> dict[Path, Content]:
+        file = SeriesFile.read(self.work.layout.series_file)
+        for old, new in self.renamed.items():
+            file.rename(old, new)
+        file.arrange([one.id for one in self.after], known=earlier)
+        titles = {one.stage: one.text.partition("\n")[0] for one in self.after[::-1]}
+        for stage in {one.stage for one in self.after} - set(self.work.series.stage_names):
+            file.summarize(stage, titles[stage])
+        file.settle(sources.owners(self.work, written))
+        return {file.path: (0o100644, file.text.encode())}
+
+
+def _id_of(commit: Commit) -> str:
+    return commit.message.rpartition(f"{settings().trailer}-Change: ")[2].strip()
+
+
+def by_hand(base: str, change: str, why: str) -> ToolError:
+    """The error for what is to be done in a checkout of another base."""
+    return ToolError(
+        f"This does not fit {change} on the base {base}.",
+        why=why,
+        next=f"{commands.make('apply', BASE=base, STAGE=change)} "
+        f"# edit it there, then: {commands.make('export', BASE=base)}",
+        code=ExitCode.CONFLICT,
+    )
+
+
+def _below(before: Plan, change: str) -> str:
+    ids = [one.id for one in before]
+    return ids[ids.index(change) - 1]

@@ -188,3 +188,50 @@ def test_a_folder_that_is_not_for_it_goes_with_its_change(project: Project) -> N
     project.ok("move", "--change", "stream/aten", "--after", "device")
     project.ok("rename", "--change", "stream/aten", "--to", "device/aten")
     assert "without:\n  - aten_xpu/device/aten/Hooks.cpp\n" in base.read_text()
+
+
+BY_HAND = """\
+# by hand
+without:   # these
+    # its own
+    - 'aten_xpu/device/aten/Hooks.cpp'   # why
+
+    - "aten_xpu/stream"
+    # none of it
+    - c10_xpu/stream/c10/xpu/Stream.cpp
+moved:
+  "c10_xpu/device/c10/xpu/Device.cpp" : 'xpu/Device.cpp'   # there
+"""
+VERBS = {
+    "drop": ("--change", "device/aten"),
+    "fold": ("--change", "device/aten"),
+    "split": ("--change", "device/runtime", "--name", "device/cmake", "--title", "Add",
+              "--files", "c10/xpu/CMakeLists.txt"),
+    "move": ("--change", "device/aten", "--after", "stream"),
+    "rename": ("--change", "device/aten", "--to", "hooks/aten"),
+    "edit": ("--change", "device/runtime"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_of_its_base_yaml_only_the_lines_concerned_change(project: Project, verb: str) -> None:
+    old = WHEEL_BASE.partition("without:")[0] + BY_HAND
+    other = "aten_xpu/stream/aten/Stream.cpp"
+    both = "c10_xpu/device/c10/xpu/Both.cpp"
+    write(project.folder, {"patches/v2.13/base.yaml": old, other: "int a;\n", both: "int b;\n"})
+    series = project.folder / "patches/series.yaml"
+    claimed = f"[c10_xpu/stream, {other}]"
+    series.write_text(series.read_text().replace("[c10_xpu/stream]", claimed))
+    ok(project, "apply")
+    project.checkout = project.folder.parent / "pytorch"
+    project.ok("apply")
+    if verb == "edit":
+        write(project.checkout, {"c10/xpu/Both.cpp": "int edited;\n"})
+    project.ok(verb, *VERBS[verb])
+    path = project.folder / "patches/v2.13/base.yaml"
+    gone = set(old.splitlines()) - set(path.read_text().splitlines())
+    concerned = "    - 'aten_xpu/device/aten/Hooks.cpp'   # why"
+    assert gone == ({concerned} if verb in ("drop", "move", "rename") else set())
+    assert len(path.read_text().splitlines()) == len(old.splitlines()) - (verb == "drop")
+    project.ok("undo")
+    assert path.read_text() == old

@@ -11,7 +11,7 @@ from pathlib import Path
 from xpu_stack.core.bases.payload import Source
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.series import base_file
-from xpu_stack.core.series.base import Base, base_names
+from xpu_stack.core.series.base import Base, base_names, is_below
 from xpu_stack.core.series.change import PayloadFile
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.files import Content
@@ -103,13 +103,17 @@ class OwnFiles:
             return {names.get(one, one)}
         home, _, *rest = one.split("/", 2)
         then = {self._place(file, names): file for file in self._owners}
-        places = {place for place, file in then.items() if f"{file}/".startswith(f"{one}/")}
+        places = {place for place, file in then.items() if is_below(file, one)}
         found = set()
         for place in places - {""}:
             folder = "/".join([home, place.split("/")[1], *rest])
-            whole = {other for other in then if f"{other}/".startswith(f"{folder}/")} <= places
+            inside = [file for other, file in then.items() if is_below(other, folder)]
+            whole = all(self._is_left_out(file) for file in inside)
             found.add(folder if whole else place)
         return found if places else {one}
+
+    def _is_left_out(self, file: str) -> bool:
+        return any(is_below(file, one) for one in self.base.differences.without)
 
     def _base_file(self, names: Mapping[str, str]) -> Source:
         old = self.base.differences

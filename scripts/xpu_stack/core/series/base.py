@@ -116,7 +116,7 @@ class Differences:
 
     def takes(self, payload_file: str) -> bool:
         """Whether the shared file is for this base; one that is moved is."""
-        left = any(_is_below(payload_file, one) for one in self.without)
+        left = any(is_below(payload_file, one) for one in self.without)
         return payload_file in self.moved or not left
 
     @classmethod
@@ -133,7 +133,7 @@ class Differences:
         return cls.read(_node(layout, name)) if name in base_names(layout) else cls()
 
 
-def _is_below(name: str, folder: str) -> bool:
+def is_below(name: str, folder: str) -> bool:
     """Whether a path is the other one, or below it."""
     return f"{name}/".startswith(f"{folder}/")
 

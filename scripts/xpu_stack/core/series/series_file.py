@@ -52,7 +52,7 @@ class ChangeBlock:
         self.lines = [line for line in self.lines if not _AUTHOR.match(line)]
         if author is not None:
             name = next(n for n, line in enumerate(self.lines) if "name:" in line)
-            line = f"{_indent(self.lines)}  author: {_scalar(author)}\n"
+            line = f"{_indent(self.lines)}  author: {scalar(author)}\n"
             self.lines.insert(name + 1, line)
 
     def _place(self) -> tuple[int, int]:
@@ -91,7 +91,7 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _scalar(text: str) -> str:
+def scalar(text: str) -> str:
     """A text in YAML, within a list or not, quoted if it must be."""
     try:
         plain = yaml_file.load(f"[{text}]") == yaml_file.load(f"- {text}") == [text]
@@ -103,7 +103,7 @@ def _scalar(text: str) -> str:
 def _listed(indent: str, files: list[str]) -> list[str]:
     if not files:
         return []
-    files = [_scalar(file) for file in files]
+    files = [scalar(file) for file in files]
     short = f"{indent}files: [{', '.join(files)}]\n"
     if len(short) <= _WIDTH:
         return [short]

@@ -1,5 +1,6 @@
 """Who wrote a change: kept with the series, given to its commit, and sent."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,23 @@ def test_pull_requests_are_in_a_persons_name(applied: Project, tmp_path: Path) -
     assert SIGNED in upstream.pull_request(502).body
     # the commits in the checkout are still those that every machine makes
     assert people(applied, 1) == [f"{ADA}, xpu-stack <xpu-stack@invalid>"]
+
+
+@pytest.mark.parametrize(
+    "author",
+    ["A. Person Jr. <a@example.com>", "'A' <a@example.com>", "A <a@example.com.>", "A\x07 <a@b.c>"],
+)
+def test_an_author_that_git_would_not_keep_is_refused(applied: Project, author: str) -> None:
+    assert authors.problem(author)
+    path = applied.folder / "patches/series.yaml"
+    text = SERIES.replace("author: xpu-stack <xpu-stack@invalid>", f"author: {json.dumps(author)}")
+    path.write_text(text)
+    for verb in ("check", "apply"):
+        ended = applied.run(verb, source=False)
+        assert ended.code == 6, ended.err
+        assert "why: patches/series.yaml:1: " in ended.err
+
+
+def test_what_git_keeps_of_an_author_is_accepted() -> None:
+    for author in ("A. B. Person <a@example.com>", "D'Arcy <a@b.c>", "Ä <a.b@c-d.example>"):
+        assert authors.problem(author) == ""

@@ -2,8 +2,10 @@
 
 import hashlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from project import TEXT
 from xpu_stack.core.series.change_text import (
     ChangeText,
     Trailers,
@@ -12,6 +14,7 @@ from xpu_stack.core.series.change_text import (
     own_text,
     trailers,
 )
+from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 
 _LINE = st.text(
@@ -52,6 +55,51 @@ def test_ghstacks_lines_are_no_edit(title: str, body: str) -> None:
     message = compose(ChangeText(title, body), "device/aten", "device 2/2", _TREE, _AUTHOR)
     added = message + "ghstack-source-id: abc\nPull-Request: https://github.com/o/r/pull/7\n"
     assert is_as_made(commit(added))
+
+
+def test_of_ghstacks_list_nothing_is_a_persons() -> None:
+    text = ChangeText("Add it", "* #12 is related\n* #13\n\n__->__ #14")
+    message = compose(text, "device/aten", "device 2/2", _TREE, _AUTHOR)
+    assert is_as_made(commit(message))
+    assert own_text(message) == text.message
+    stack = "Stack from [ghstack](https://example.org) (oldest at bottom):\n* __->__ #2\n* #1\n\n"
+    added = message.replace("* #12", f"{stack}* #12")
+    assert is_as_made(commit(added))
+    assert own_text(added) == text.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a\0b",
+        "a\x1b[31mb",
+        "a\rb",
+        "a\x85b",
+        "a\u2028b",
+        "\ufeffa",
+        "Stack from [ghstack](https://example.org):",
+        "ghstack-source-id: 1",
+        "Pull Request resolved: #1",
+        "XPU-Stage: device 1/1",
+    ],
+)
+def test_what_a_message_cannot_carry_is_refused(line: str) -> None:
+    text = TEXT.format(title="Add it").replace("Because of Add it.", line)
+    with pytest.raises(SeriesError) as caught:
+        ChangeText.parse(text, "text.md")
+    assert caught.value.place == "text.md:5"
+
+
+@given(st.text(max_size=60))
+def test_a_text_that_is_accepted_comes_back(line: str) -> None:
+    text = TEXT.format(title="Add it").replace("As it is.", f"As it is.\n{line}\nSo.")
+    try:
+        found = ChangeText.parse(text, "text.md")
+    except SeriesError:
+        return
+    message = compose(found, "device/aten", "device 2/2", _TREE, _AUTHOR)
+    assert own_text(message) == found.message
+    assert is_as_made(commit(message))
 
 
 def test_a_message_of_someone_else() -> None:

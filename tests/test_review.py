@@ -401,14 +401,16 @@ def test_an_image_of_a_text_becomes_a_link(project: Project, tmp_path: Path) -> 
 def test_what_cannot_be_seen_is_shown(project: Project, tmp_path: Path) -> None:
     hidden = "\u202e\u2066\u200b\x1b\x07"
     write(project.folder, {f"c10_xpu/device/c10/xpu/a{hidden}.cpp": f"int a; // {hidden}\n"})
-    edit(project.folder / "patches/texts/device/runtime.md", "As it is.", f"As {hidden} is.")
+    shown = hidden[:3]  # what else there is of it is refused in a text
+    edit(project.folder / "patches/texts/device/runtime.md", "As it is.", f"As {shown} is.")
     project.ok("apply")
     out = pages(project, tmp_path / "review")
     for path in (out / "device-runtime.html", out / "markdown/device-runtime.md"):
         text = path.read_text()
         assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\x1b\x07]", text)
-        assert "As [U+202E][U+2066][U+200B][U+001B][U+0007] is." in text
-        assert "int a; // [U+202E]" in re.sub("<[^>]*>", "", text)
+        assert "As [U+202E][U+2066][U+200B] is." in text
+        line = "int a; // [U+202E][U+2066][U+200B][U+001B][U+0007]"
+        assert line in re.sub("<[^>]*>", "", text)
 
 
 def test_markdown_tables_hold_any_name(project: Project, tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
             continue
         if author == work.series.author:
             file.credit(change, None)
+        elif why := authors.problem(author):
+            say(f"{change}: its author is not kept: {why}")
         elif authors.is_reachable(author):
             file.credit(change, author)
         else:

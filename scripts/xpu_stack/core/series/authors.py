@@ -10,8 +10,23 @@ from xpu_stack.core.system.git import Repository
 
 FORM = re.compile(r"([^<>\n]*[^<>\s]) <([^<>\s]+)>")
 
+# git takes these off the ends of a name and an address when it makes a commit
+_LOST = " .,:;<>\"\\'"
+
 _REACHABLE = re.compile(r"[^@]+@[\w-]+(\.[\w-]+)+")
 _RESERVED = (".example", ".invalid", ".local", ".localdomain", ".localhost", ".test")
+
+
+def problem(author: str) -> str:
+    """Why git would not keep an author as it is; "": it would."""
+    found = FORM.fullmatch(author)
+    if found is None:
+        return "must be 'name <address>'"
+    for part in found.groups():
+        if part != part.strip(_LOST):
+            odd = part[-1] if part[-1] in _LOST else part[0]
+            return f"'{part}' begins or ends with '{odd}', which git takes off"
+    return "" if author.isprintable() else "has a character that cannot be printed"
 
 
 def is_reachable(author: str) -> bool:

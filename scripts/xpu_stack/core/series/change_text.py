@@ -21,6 +21,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from unicodedata import category
 
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, TreeId
@@ -34,7 +35,8 @@ _GHSTACK_LINE = re.compile(
     r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
 )
 _SIGNATURE = re.compile(r"[A-Z][A-Za-z-]*-by: \S.*")
-_GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\]|^\* (__->__ )?#\d+")
+# its list of the stack, below its heading; any other list is a person's
+_GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\].*(?:\n\* (?:__->__ )?#\d+.*)*\n{,2}", re.M)
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ class ChangeText:
     @classmethod
     def parse(cls, text: str, shown: str) -> "ChangeText":
         """Checks a text; `shown` is how errors name it."""
-        text = _tidied(text)
-        lines = text.splitlines()
+        text = _tidied(text.replace("\r\n", "\n"))
+        _check_characters(text, shown)
+        lines = text.split("\n")
         title = lines[0].strip() if lines else ""
         if not title or len(title) > TITLE_LIMIT:
             raise SeriesError(
@@ -127,11 +130,22 @@ def unwritten(text: ChangeText) -> int | None:
     return None
 
 
+def _check_characters(text: str, shown: str) -> None:
+    """Refuses what a commit's message cannot carry, or no reader sees."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        for one in line:
+            if one not in "\t" and (category(one) in ("Cc", "Cs", "Zl", "Zp") or one == "\ufeff"):
+                problem = f"has the character U+{ord(one):04X}, which is not for a text"
+                raise SeriesError(f"{shown}:{number}", problem)
+
+
 def _check_sections(lines: list[str], shown: str) -> None:
     found: list[str] = []
     for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if _trailer().match(line):
             raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
+        if _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line):
+            raise SeriesError(f"{shown}:{number}", "the line is as one of ghstack's, and would go")
         if line in SECTIONS and under == "-" * len(line):
             found.append(line)
             rest = [text for text in lines[number + 1 :] if text.strip()]
@@ -191,8 +205,8 @@ def own_text(message: str) -> str:
     """A commit's message without the series' trailers and without ghstack's lines."""
     lines = [
         line
-        for line in message.splitlines()
-        if not (_trailer().match(line) or _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line))
+        for line in _GHSTACK_STACK.sub("", message).splitlines()
+        if not (_trailer().match(line) or _GHSTACK_LINE.match(line))
     ]
     return _tidied("\n".join(lines).strip())
 

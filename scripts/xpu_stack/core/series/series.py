@@ -117,8 +117,9 @@ def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
 
 
 def _author(node: Node) -> str:
-    if not authors.FORM.fullmatch(node.text()):
-        raise node.error("'author' must be 'name <address>'")
+    problem = authors.problem(node.text())
+    if problem:
+        raise node.error(f"'author' {problem}" if problem.startswith("must") else problem)
     return node.text()
 
 

@@ -164,6 +164,44 @@ def test_continue_after_a_conflict(fork: Project) -> None:
     fork.ok("apply")
 
 
+def test_continue_looks_at_the_checkout_first(fork: Project) -> None:
+    drift(fork, "aten/Context.h", CONTEXT.replace("int member_5;", "long member_5;"))
+    assert fork.run("apply").code == 5
+    resolve(fork, CONTEXT.replace("int member_5;", "long member_5; int xpu;"))
+    write(fork.checkout, {"other.txt": "edited\n"})
+    for _ in range(2):
+        ended = fork.run("continue")
+        assert ended.code == 3
+        assert "The checkout has changes that are not committed." in ended.err
+    git(fork.checkout, "checkout", "-q", "other.txt")
+    fork.ok("continue")
+    assert "long member_5; int xpu;" in (fork.checkout / "aten/Context.h").read_text()
+
+
+def test_other_white_space_alone_is_no_conflict(fork: Project) -> None:
+    indented = CONTEXT.replace("int member", "    int member")
+    drift(fork, "aten/Context.h", indented)
+    out = fork.ok("apply")
+    assert "device/aten: merged without regard to white space: aten/Context.h\n" in out
+    text = (fork.checkout / "aten/Context.h").read_text()
+    assert text == indented.replace("    int member_5;", "int member_5; int xpu;")
+    # the same again, from nothing
+    fork.ok("apply", "--stage", "base")
+    (fork.checkout / ".git/xpu-stack/memo.json").unlink()
+    fork.ok("apply")
+    assert (fork.checkout / "aten/Context.h").read_text() == text
+
+
+def test_other_white_space_and_other_words_are_a_conflict(fork: Project) -> None:
+    text = CONTEXT.replace("int member", "    int member").replace(
+        "int member_5;", "long member_5;"
+    )
+    drift(fork, "aten/Context.h", text)
+    ended = fork.run("apply")
+    assert ended.code == 5
+    assert "white space" not in ended.out + ended.err
+
+
 def test_markers_that_were_left_are_refused(fork: Project) -> None:
     drift(fork, "aten/Context.h", CONTEXT.replace("int member_5;", "long member_5;"))
     assert fork.run("apply").code == 5

@@ -1,5 +1,6 @@
 """Edits of the checkout go back into the series; the series is checked."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -413,3 +414,17 @@ def test_modes_that_the_file_system_does_not_keep(applied: Project) -> None:
     listed = git(applied.checkout, "ls-tree", "-r", "HEAD", "aten/Hooks.cpp", "c10/CMakeLists.txt")
     assert "100755" not in listed
     assert not (applied.folder / "aten_xpu/device/aten/Hooks.cpp").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("name", [b"c10/xpu/a\nb.cpp", b"c10/xpu/\xff.cpp", b"c10/xpu/\x1b.cpp"])
+def test_a_name_that_the_series_cannot_keep_is_refused(project: Project, name: bytes) -> None:
+    project.ok("apply")
+    before = kept(project)
+    path = os.fsencode(project.checkout) + b"/" + name
+    Path(os.fsdecode(path)).write_text("int odd;\n")
+    git(project.checkout, "add", "-A")
+    git(project.checkout, "commit", "-q", "--amend", "--no-edit")
+    ended = project.run("export")
+    assert ended.code == 6, ended.err
+    assert "stream/stream has a file whose name cannot be kept in the series." in ended.err
+    assert kept(project) == before

@@ -53,7 +53,7 @@ def drifted(project: Project) -> str:
     git(project.checkout, "mv", "aten/Context.h", "aten/GlobalContext.h")
     drift(project, "aten/GlobalContext.h", CONTEXT.replace("int member_1;", "int member_one;"))
     drift(project, "c10/CMakeLists.txt", CMAKE.replace("# line 20\n", "# ours\n"))
-    reformatted = OTHER.replace("other 10;", "    other 10 ;").replace(" 20;", " 20; // queue")
+    reformatted = OTHER.replace("other 10;", "    other(10);").replace(" 20;", " 20; // queue")
     drift(project, "other.txt", reformatted)
     commit = git(project.checkout, "rev-parse", "HEAD").strip()
     git(project.checkout, "switch", "-q", "xpu-stack")
@@ -76,7 +76,7 @@ def rebased(project: Project) -> str:
     assert "other.txt:" in ended.err
     text = (project.checkout / "other.txt").read_text()
     reformatted = git(project.checkout, "show", f"{commit}:other.txt")
-    resolve(project, {"other.txt": reformatted.replace(" 10 ;", " 10 ; // event")})
+    resolve(project, {"other.txt": reformatted.replace("(10);", "(10); // event")})
     assert text != reformatted
     project.ok("continue")
     return commit
@@ -101,16 +101,30 @@ def in_order(project: Project) -> None:
         assert "are in order" in project.ok("check", "--base", base, source=False)
 
 
+def test_an_edit_that_no_drifted_change_touches_is_exported(fork: Project) -> None:
+    rebased(fork)
+    before = kept(fork)
+    write(fork.checkout, {"c10/xpu/Stream.cpp": "int edited;\n"})
+    fork.ok("export")
+    assert changed(fork, before) == {"c10_xpu/stream/c10/xpu/Stream.cpp"}
+    assert "0 file(s) of the series differ" in fork.ok("export")
+    fork.ok("undo")
+    assert changed(fork, before) == set()
+
+
 def test_a_fork_becomes_a_base(fork: Project) -> None:
     release = tree(fork)
     commit = rebased(fork)
+    before = kept(fork)
+    fork.ok("export")  # nothing was edited
+    assert changed(fork, before) == set()
+    write(fork.checkout, {"aten/Hooks.cpp": "int hooks_of_the_fork;\n"})
     ended = fork.run("export")
     assert ended.code == 3
     assert "next: make export BASE=<name> PYTORCH_SRC=CHECKOUT" in ended.err
     for name in ("texts", "../outside"):
         ended = fork.run("export", "--base", name)
         assert f"'{name}' cannot be the name of a base." in ended.err
-    write(fork.checkout, {"aten/Hooks.cpp": "int hooks_of_the_fork;\n"})
     before = kept(fork)
     moved = fork.snapshot()["commit"]
     out = fork.ok("export", "--base", "fork")

@@ -15,6 +15,7 @@ from xpu_stack.core.bases.payload import Source
 from xpu_stack.core.edit import plan, sources
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import moves, rewrite, stack
+from xpu_stack.core.move.stack import Applied
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Misfit
 from xpu_stack.core.series import authors
@@ -42,10 +43,11 @@ def export(work: Workspace, base: str) -> list[Source]:
     there = stack.read(repository)
     _refuse_nothing(work, there)
     target = export_base.of(work, base, there)
-    _refuse_changed_series(work, there, fresh=target.fresh)
     edited = edits(repository, there)
     commits = _with_edits(repository, there, edited)
-    wanted = _with_shape(target, there, commits)
+    concerned = commits if target.fresh else _concerned(work, there, commits)
+    _refuse_changed_series(work, there, concerned, fresh=target.fresh)
+    wanted = _with_shape(target, there, commits, concerned)
     differing = [source for source in wanted if source.differs]
     say_untracked(repository)
     _say_variants(target.work, differing)
@@ -84,7 +86,30 @@ def say_untracked(repository: Repository) -> None:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
 
 
-def _with_shape(target: ExportBase, there: stack.Stack, commits: list[Commit]) -> list[Source]:
+def _concerned(work: Workspace, there: stack.Stack, commits: list[Commit]) -> list[Commit]:
+    """The commits but for those that were merged into a drifted fork, and not edited since.
+
+    What the series has for these does not make them, and stays.
+    """
+    changes = {change.id: change for change in work.series.all_changes()}
+    diff = work.repository.diff
+    builder = applying.builder(work, lambda _: None)
+
+    def stays(was: Applied, now: Commit) -> bool:
+        old, change = was.commit, changes.get(was.trailers.change)
+        return (
+            was.as_made
+            and change is not None
+            and diff(old.parents[0], old.id) == diff(now.parents[0], now.id)
+            and builder.lay_directly(old.parents[0], change) is None
+        )
+
+    return [now for was, now in zip(there.applied, commits, strict=True) if not stays(was, now)]
+
+
+def _with_shape(
+    target: ExportBase, there: stack.Stack, commits: list[Commit], concerned: list[Commit]
+) -> list[Source]:
     """All that must be written: the sources, less what is gone, and the series file."""
     work = target.work
     applied = list(sources.by_change(work.repository, commits))
@@ -95,7 +120,7 @@ def _with_shape(target: ExportBase, there: stack.Stack, commits: list[Commit]) -
     left = moves.applied(work.repository)
     had = set(ids[:ends]) if left is None else set(ids) & left
     gone = {one for one in had if one not in applied and one not in without}
-    written = {source.path: source for source in sources.of(target, commits)}
+    written = {source.path: source for source in sources.of(target, concerned)}
     for change in work.series.all_changes():
         if change.id in gone:
             for path in sources.files_of(work, change):
@@ -242,8 +267,11 @@ def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
         )
 
 
-def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) -> None:
+def _refuse_changed_series(
+    work: Workspace, there: stack.Stack, concerned: list[Commit], *, fresh: bool
+) -> None:
     """Refuses when the series was edited, too, since it was applied."""
+    edited = sources.by_change(work.repository, concerned)
     changes = {change.id: change for change in work.series.all_changes()}
     before = moves.left(work.repository)
     builder = applying.builder(work, lambda _: None)
@@ -254,7 +282,7 @@ def _refuse_changed_series(work: Workspace, there: stack.Stack, *, fresh: bool) 
         if change is None or made is None:
             continue  # the checkout's word counts
         tree: TreeId | Misfit | None = builder.lay_directly(made.commit.parents[0], change)
-        if tree is None and not fresh:
+        if tree is None and not fresh and change.id in edited:
             if applied.as_made:
                 _refuse_merged(work, change, applied.commit)
             continue

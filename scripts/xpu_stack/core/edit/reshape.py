@@ -12,7 +12,7 @@ their change, and of its patches those are made anew that would not fit.
 The checkout follows the edited series, which is first tried in a folder of its
 own. So all conflicts come up before a file is written: those between the
 changes, and those with the checkout's base. `make continue` starts again from
-the beginning, with the answer.
+the beginning, with the resolution.
 """
 
 from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ def run(work: Workspace, request: Request) -> Rewrite:
     operation = replace(_operation(request), commit=_dropped(shape, request), edits=edits)
     with rewrite.made(work, operation, edit, after) as tree:
         moves.move(repository, operation, after, tree)
-    conflicts.forget_answers(repository)
+    conflicts.forget_resolutions(repository)
     return edit
 
 

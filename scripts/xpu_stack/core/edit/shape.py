@@ -35,6 +35,7 @@ class Shape:
     def __init__(self, work: Workspace, given: Given, ground: CommitId | None) -> None:
         self.work = work
         self.given = given
+        self._other_base = "" if ground else work.base.name
         below = providers.pristine_commit(work.layout, work.base, work.repository) or ground
         if below is None:
             raise ToolError(
@@ -52,8 +53,8 @@ class Shape:
         try:
             return plan.reshaped(self.given, self.before)
         except ToolError as error:
-            if self.work.base.differences.like:
-                error.why = f"on the base {self.work.base.name}: {error.why}"
+            if self._other_base:
+                error.why = f"on the base {self._other_base}: {error.why}"
             raise
 
     def _commits(self, ground: CommitId) -> list[Commit]:
@@ -109,7 +110,7 @@ class Shape:
             return merged.tree
         if diff.commit in self.given.extra and self.given.request.verb == "edit":
             raise self._does_not_fit(number, sorted(merged.stages))
-        replayed = conflicts.answers(repository).replay(repository, merged)
+        replayed = conflicts.of_edit(repository).replay(repository, merged)
         if not replayed.left:
             return replayed.tree
         changed = tuple(one.path for one in repository.diff(merged.tree, replayed.tree))
@@ -124,13 +125,14 @@ class Shape:
             Goal(NO_STAGE, frozenset(), request=self.given.request),
             {},
             apart=True,
+            base=self._other_base,
         )
 
     def _does_not_fit(self, number: int, files: list[str]) -> ToolError:
         """The error for edits of lines that are written by a change above the one they are for."""
         repository, change = self.work.repository, self.after[number - 1].id
-        if self.work.base.differences.like:
-            return by_hand(self.work.base.name, change, f"in conflict: {', '.join(files)}")
+        if self._other_base:
+            return by_hand(self._other_base, change, f"in conflict: {', '.join(files)}")
         above = [
             piece.id
             for piece in self.after[number:]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from unicodedata import category
 
 from xpu_stack.core.bases.export_base import ExportBase
 from xpu_stack.core.bases.payload import Payload, Source
@@ -119,6 +120,14 @@ def _sources_of(
     """edits: the patch of the files that the commit alters."""
     work = target.work
     entries = work.repository.diff(commit.parents[0], commit.id)
+    for entry in entries:
+        if any(category(one) in ("Cc", "Cs", "Zl", "Zp") for one in entry.path):
+            raise ToolError(
+                f"{change.id} has a file whose name cannot be kept in the series.",
+                why=f"{entry.path!a} has a control character, or is not UTF-8",
+                next=f"{reorder(work.repository, [commit])} # give the file another name",
+                code=ExitCode.SERIES,
+            )
     brought = [entry for entry in entries if not entry.old_mode]
     text, patch = _text(work, change), work.layout.patch(work.base.name, change.id)
     return [

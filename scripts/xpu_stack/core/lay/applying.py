@@ -235,6 +235,8 @@ def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -
     for change, used in laying.used.items():
         for one in used:
             say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
+    for change, names in laying.spaced.items():
+        say(f"{change}: merged without regard to white space: {', '.join(names)}")
     if reason is None:
         return made
     found = {

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from xpu_stack.core.lay.line_ends import PlainTree
-from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
+from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge, without_space
 from xpu_stack.core.resolve.resolutions import Resolution, Resolutions
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.change_text import compose
@@ -44,7 +44,8 @@ class Builder:
     pristine: gives the commit of the pristine release in this repository, for
     the three-way merge; it is asked only when a change does not fit as it is, and may
     answer None when the release cannot be had.
-    used: the resolutions that a change was laid with.
+    used: the resolutions that a change was laid with; spaced: the files that were merged
+    by leaving white space out of account.
     """
 
     repository: Repository
@@ -53,6 +54,7 @@ class Builder:
     step: Callable[[Change], None] = lambda _: None
     resolutions: Resolutions | None = None
     used: dict[str, tuple[Resolution, ...]] = field(default_factory=dict, init=False)
+    spaced: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
     _pristine_chain: dict[str, CommitId] | None = field(default=None, init=False)
 
     def build(
@@ -155,6 +157,11 @@ class Builder:
         self.used[change.id] = replayed.used
         if not replayed.left:
             return replayed.tree
+        left = replace(merged, tree=replayed.tree)
+        spaced = without_space(self.repository, left, replayed.left)
+        if spaced is not None:
+            self.spaced[change.id] = replayed.left
+            return spaced
         changed = tuple(one.path for one in self.repository.diff(merged.tree, replayed.tree))
         return Misfit(pristine, replayed.left, replayed.tree, merged.messages, changed)
 

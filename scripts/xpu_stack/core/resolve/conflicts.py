@@ -2,7 +2,7 @@
 
 The checkout stays as it was. The change is laid on the fork in a work tree
 beside it, with git's own conflict markers and index, where every tool for
-conflicts works. `make continue` keeps the answer with the series, see
+conflicts works. `make continue` keeps the resolution with the series, see
 Note [Resolutions], so that the same conflict is not asked twice.
 """
 
@@ -34,7 +34,7 @@ from xpu_stack.core.system.settings import settings
 class Pending:
     """A conflict that waits for a person.
 
-    apart: the answer is kept for this operation only, see `answers`.
+    apart: the resolution is kept for this operation only, see `of_edit`.
     """
 
     goal: Goal
@@ -46,7 +46,7 @@ class Pending:
     apart: bool
 
 
-def answers(repository: Repository) -> Resolutions:
+def of_edit(repository: Repository) -> Resolutions:
     """How the conflicts of an edit of the series were resolved, until it is done.
 
     The change and the series are other ones then: the conflict will not come back.
@@ -54,8 +54,8 @@ def answers(repository: Repository) -> Resolutions:
     return Resolutions(repository.own_folder / "answers")
 
 
-def forget_answers(repository: Repository) -> None:
-    shutil.rmtree(answers(repository).folder, ignore_errors=True)
+def forget_resolutions(repository: Repository) -> None:
+    shutil.rmtree(of_edit(repository).folder, ignore_errors=True)
 
 
 def _record(repository: Repository) -> Path:
@@ -123,14 +123,16 @@ def report(
     there: Mapping[str, str],
     *,
     apart: bool = False,
+    base: str = "",
 ) -> ToolError:
     """Sets the work tree up and says what is in it.
 
     there: the changes that the base seems to have, and why; apart: the change met
-    an edit of the series, and not the base.
+    an edit of the series, and not the base; base: its name, where it is not the checkout's.
     """
     misfit = conflict.misfit
     the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
+    the_base += f" on the base {base}" if base else ""
     what = (
         f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
     )
@@ -250,17 +252,20 @@ def _places(worktree: Path, file: str, the_base: str) -> list[str]:
 def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolution]]:
     """Keeps what a person made of the conflict; what to go on with, and what was kept.
 
-    empty: an answer that has nothing of either side is meant.
+    empty: a resolution that has nothing of either side is meant.
     """
     repository = work.repository
     waiting = _waiting(repository)
     stack.choose(repository, waiting.branch)
-    answer = _answer(waiting)
+    resolved = _resolved(waiting)
     merged = merge(repository, waiting.onto, waiting.pristine)
     hunks = resolutions.hunks_of(repository, merged)
-    _refuse_nothing_left(repository, waiting, hunks, answer, empty=empty)
-    known = answers(repository) if waiting.apart else resolutions.of(work)
-    contents = known.record(repository, waiting.change, merged, hunks, answer)
+    _refuse_nothing_left(repository, waiting, hunks, resolved, empty=empty)
+    request = waiting.goal.request
+    stack.refuse_unsafe(repository, edits=request is not None and request.verb == "edit")
+    stack.refuse_foreign(repository, stack.read(repository))
+    known = of_edit(repository) if waiting.apart else resolutions.of(work)
+    contents = known.record(repository, waiting.change, merged, hunks, resolved)
     if waiting.apart:
         _write(contents)
     else:
@@ -269,7 +274,7 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     if waiting.apart:
         return waiting.goal, []
     paths = list(merged.stages)
-    now, before = (repository.files(tree, paths) for tree in (answer, waiting.onto))
+    now, before = (repository.files(tree, paths) for tree in (resolved, waiting.onto))
     for path in paths:
         if now.get(path) == before.get(path):
             say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
@@ -290,11 +295,11 @@ def _refuse_nothing_left(
     repository: Repository,
     waiting: Pending,
     hunks: Mapping[str, Hunks],
-    answer: TreeId,
+    resolved: TreeId,
     *,
     empty: bool,
 ) -> None:
-    if answer == repository.tree_of(waiting.onto) and not waiting.apart:
+    if resolved == repository.tree_of(waiting.onto) and not waiting.apart:
         raise ToolError(
             f"Nothing of {waiting.change} is left in the resolution.",
             why="the files are as they are without the change",
@@ -302,7 +307,7 @@ def _refuse_nothing_left(
             f"# or put the change's edits in, git add, and {commands.make('continue')}",
             code=ExitCode.CONFLICT,
         )
-    places = [] if empty else resolutions.emptied(repository, hunks, answer)
+    places = [] if empty else resolutions.emptied(repository, hunks, resolved)
     if places:
         raise ToolError(
             "The resolution keeps neither side of a conflict.",
@@ -313,7 +318,7 @@ def _refuse_nothing_left(
         )
 
 
-def _answer(waiting: Pending) -> TreeId:
+def _resolved(waiting: Pending) -> TreeId:
     """The tree of a conflict that has been resolved."""
     work = Repository(waiting.worktree)
     if not work.folder.is_dir():
@@ -349,7 +354,7 @@ def abort(repository: Repository) -> str:
     """Gives the conflict up; the checkout is as it was all the time."""
     waiting = _waiting(repository)
     _forget(repository, waiting)
-    forget_answers(repository)
+    forget_resolutions(repository)
     return waiting.change
 
 

@@ -1,10 +1,19 @@
 """git's three-way merge of a change and what is below it, and what came of it."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.system.git import BlobId, CommitId, File, Repository, TreeId
+from xpu_stack.core.system.git import BlobId, CommitId, File, Identity, Repository, TreeId
+from xpu_stack.core.system.settings import settings
+
+_WORDS_THAT_DIFFER = (
+    *("diff", "--text", "--ignore-all-space", "--unified=0", "--no-renames"),
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+_REGULAR = {0o100644, 0o100755}
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,50 @@ def merge(repository: Repository, tip: str, theirs: CommitId) -> Merge:
         stages.setdefault(path, {})[int(stage)] = File(int(mode, 8), BlobId(blob))
     told = [text for text in messages.split("\0") if "\n" in text]
     return Merge(TreeId(tree.strip()), stages, "".join(told))
+
+
+def without_space(repository: Repository, merge: Merge, files: Sequence[str]) -> TreeId | None:
+    """The merge with its conflicts settled where they are of white space alone; None: they are not.
+
+    `git merge-tree` cannot leave white space out of account, so that it is `git merge`, in
+    a repository of its own. Around the change that has the release's white space. So what
+    it does but for white space is done to the fork's file.
+    """
+    sides = [[(path, merge.stages[path].get(n)) for path in files] for n in (1, 2, 3)]
+    if any(file is None or file.mode not in _REGULAR for side in sides for _, file in side):
+        return None
+    if any(b"\r" in (repository.blob_at(merge.tree, path) or b"") for path in files):
+        return None  # line ends are no indentation
+    empty = repository.empty_tree()
+    trees = [
+        repository.with_files(empty, [(path, *file) for path, file in side if file])
+        for side in sides
+    ]
+    ground = repository.scratch_commit(trees[0], (), "ground").id
+    ours, theirs = (repository.scratch_commit(one, (ground,), "side").id for one in trees[1:])
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+        scratch = Repository(Path(folder))
+        scratch.run("init", "--quiet", "--template=")
+        alternates = scratch.git_dir / "objects" / "info" / "alternates"
+        alternates.write_text("".join(f"{one}\n" for one in repository.object_folders))
+        (scratch.git_dir / "info").mkdir()
+        (scratch.git_dir / "info" / "attributes").write_text("* -text -filter !merge\n")
+        scratch.run("reset", "--quiet", "--hard", ours)
+        options = ("--quiet", "--no-commit", "--no-ff", "-Xignore-all-space")
+        who = Identity(settings().name, settings().email, 0).environment("COMMITTER")
+        if scratch.run("merge", *options, theirs, env=who, check=False).code:
+            return None
+        patch = scratch.run(*_WORDS_THAT_DIFFER, "HEAD").output
+        scratch.run("reset", "--quiet", "--hard", ours)
+        words = ("--unidiff-zero", "--whitespace=nowarn", "--allow-empty", "-")
+        scratch.run("apply", *words, input=patch)
+        contents = [(scratch.folder / path).read_bytes() for path in files]
+    entries = [
+        (path, file.mode, repository.store_bytes(content))
+        for (path, file), content in zip(sides[1], contents, strict=True)
+        if file
+    ]
+    return repository.with_files(merge.tree, entries)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Note [Resolutions]
 ~~~~~~~~~~~~~~~~~~
-patches/<base>/resolutions/<id>/ has the answer to a conflict in one file, in the
+patches/<base>/resolutions/<id>/ has the resolution of a conflict in one file, in the
 format of .git/rr-cache. `preimage` is the file with its conflict markers,
 `postimage` the file as a person resolved it, and <id> is git's hash of the
 lines in conflict. Where the same lines conflict again, in whatever else has
@@ -44,7 +44,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resolution:
-    """The answer to a conflict."""
+    """The resolution of a conflict."""
 
     id: str
     change: str
@@ -62,8 +62,8 @@ class Resolution:
             for files in _variants(self.folder).values()
         ]
         if (self.folder / _STAGES).exists():
-            answer = self.folder / "postimage"
-            became = "is as in postimage" if answer.exists() else "is removed"
+            resolved = self.folder / "postimage"
+            became = "is as in postimage" if resolved.exists() else "is removed"
             told.append(f"{(self.folder / _STAGES).read_text()}{self.file} {became}\n")
         if (self.folder / _ALSO).exists():
             told.append((self.folder / _ALSO).read_text())
@@ -72,7 +72,7 @@ class Resolution:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A merge with the known answers in it."""
+    """A merge with the known resolutions in it."""
 
     tree: TreeId
     left: tuple[str, ...]  # the files that are still in conflict
@@ -124,19 +124,21 @@ class Resolutions:
     def _files(self) -> list[Path]:
         return sorted(path for path in self.folder.rglob("*") if path.is_file())
 
-    # -- giving the answers --------------------------------------------------------
+    # -- replaying them --------------------------------------------------------
 
     def replay(self, repository: Repository, merge: Merge) -> Replayed:
-        """The merge with the answers that are known."""
+        """The merge with the resolutions that are known."""
         known = {one.id: one for one in self.all()}
         if not known or not merge.stages:
             return Replayed(merge.tree, tuple(merge.stages), ())
         hunks = hunks_of(repository, merge)
         entries, used = [], []
         for path, stages in merge.stages.items():
-            for id_, answer in self._answers(repository, merge, path, stages, hunks.get(path)):
+            for id_, resolved in self._resolutions(
+                repository, merge, path, stages, hunks.get(path)
+            ):
                 if id_ in known:
-                    mode, content = answer or (0, b"")
+                    mode, content = resolved or (0, b"")
                     entries.append((path, mode, repository.store_bytes(content)))
                     used.append(known[id_])
                     break
@@ -151,7 +153,7 @@ class Resolutions:
         done = {path for path, _, _ in entries}
         return Replayed(tree, tuple(one for one in merge.stages if one not in done), tuple(used))
 
-    def _answers(
+    def _resolutions(
         self,
         repository: Repository,
         merge: Merge,
@@ -159,7 +161,7 @@ class Resolutions:
         stages: Mapping[int, File],
         hunks: Hunks | None,
     ) -> Iterator[tuple[str, Content]]:
-        """The answers for a file, each with its id; that to just these versions comes first."""
+        """The resolutions of a file, each with its id; that to just these versions comes first."""
         id_ = _id_of_stages(repository, path, stages)
         folder = self.folder / id_
         if (folder / _STAGES).exists():
@@ -188,28 +190,28 @@ class Resolutions:
         change: str,
         merge: Merge,
         hunks: Mapping[str, Hunks],
-        answer: TreeId,
+        resolved: TreeId,
     ) -> dict[Path, Content]:
-        """What is to be written so that this merge has this answer from now on.
+        """What is to be written so that this merge is resolved so from now on.
 
         hunks: the merge's, from hunks_of.
         """
-        answers = repository.files(answer, list(merge.stages))
+        now = repository.files(resolved, list(merge.stages))
         modes = repository.files(merge.tree, list(merge.stages))
         written: dict[Path, Content] = {}
         first: Path | None = None
         for path, stages in merge.stages.items():
-            found, told = hunks.get(path), answers.get(path)
+            found, told = hunks.get(path), now.get(path)
             same_mode = told is not None and path in modes and told.mode == modes[path].mode
             folder = self.folder / (found.id if found else "")
             if found is None or not same_mode or folder / _ABOUT in written:
                 folder = self.folder / _id_of_stages(repository, path, stages)
-                files = self._with_stages(repository, folder, path, stages, answer)
+                files = self._with_stages(repository, folder, path, stages, resolved)
             else:
-                content = repository.blob_at(answer, path)
+                content = repository.blob_at(resolved, path)
                 assert content is not None
                 files = _with_variant(folder, found, content)
-                # an answer to just these versions would come before it
+                # a resolution of just these versions would come before it
                 older = self.folder / _id_of_stages(repository, path, stages)
                 files |= dict.fromkeys(older.glob("*"))
             about = {"change": change, "file": path}
@@ -219,7 +221,7 @@ class Resolutions:
             written |= {**files, folder / _ABOUT: (0o100644, text.encode())}
             first = first or folder
         if first is not None:
-            also = self._also(repository, merge, answer)
+            also = self._also(repository, merge, resolved)
             written[first / _ALSO] = (0o100644, also) if also else None
         return written
 
@@ -229,21 +231,21 @@ class Resolutions:
         folder: Path,
         path: str,
         stages: Mapping[int, File],
-        answer: TreeId,
+        resolved: TreeId,
     ) -> dict[Path, Content]:
-        content = repository.blob_at(answer, path)
+        content = repository.blob_at(resolved, path)
         return {
             folder / _STAGES: (0o100644, _listed(path, stages)),
             folder / "postimage": None if content is None else (0o100644, content),
         }
 
-    def _also(self, repository: Repository, merge: Merge, answer: TreeId) -> bytes:
+    def _also(self, repository: Repository, merge: Merge, resolved: TreeId) -> bytes:
         others = [
             entry.path
-            for entry in repository.diff(merge.tree, answer)
+            for entry in repository.diff(merge.tree, resolved)
             if entry.path not in merge.stages
         ]
-        return repository.patch(merge.tree, answer, others) if others else b""
+        return repository.patch(merge.tree, resolved, others) if others else b""
 
     def without(self, one: Resolution) -> dict[Path, Content]:
         """What is to be written so that it is forgotten."""
@@ -347,11 +349,11 @@ def _rerere(scratch: Repository, merge: Merge, marked: Mapping[str, bytes]) -> d
     return found
 
 
-def emptied(repository: Repository, conflicts: Mapping[str, Hunks], answer: TreeId) -> list[str]:
-    """The conflicts for which the answer has nothing of either side: file and line there."""
+def emptied(repository: Repository, conflicts: Mapping[str, Hunks], resolved: TreeId) -> list[str]:
+    """The conflicts for which the resolution has nothing of either side: file and line there."""
     found = []
     for path, hunks in conflicts.items():
-        content = repository.blob_at(answer, path)
+        content = repository.blob_at(resolved, path)
         if content is None:
             found.append(path)
             continue

@@ -25,6 +25,7 @@ from xpu_stack.core.system.objects import Identity as Identity
 from xpu_stack.core.system.objects import TreeId as TreeId
 from xpu_stack.core.system.settings import settings
 
+_WRITTEN_TO = "GIT_OBJECT_DIRECTORY"
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 # A person's configuration must not change what the tool makes:
@@ -104,10 +105,15 @@ class Repository:
         own = str(self.object_folder)
         known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
         self._env = {
-            "GIT_OBJECT_DIRECTORY": str(folder),
+            _WRITTEN_TO: str(folder),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
         }
         self.__dict__.pop("objects", None)
+
+    @property
+    def object_folders(self) -> list[Path]:
+        """Where its objects are."""
+        return [self.object_folder, *map(Path, filter(None, [self._env.get(_WRITTEN_TO)]))]
 
     @property
     def has_objects_elsewhere(self) -> bool:

@@ -1,12 +1,13 @@
 """What keeps the tool quick: few modules, few processes, little memory; and still right."""
 
+import filecmp
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from project import Project, drift, git, release, write
+from project import Project, cpu_seconds, drift, git, release, write
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.objects import GITLINK
@@ -66,7 +67,7 @@ def test_apply_starts_few_processes(project: Project) -> None:
     assert "git apply" not in text or text.count("git apply") <= 3
 
 
-def peak(project: Project, verb: str) -> int:
+def peak(project: Project, *words: str) -> int:
     """The memory of the largest process of a verb.
 
     Linux counts what a process was before its exec, and pytest is large: a small one starts it.
@@ -74,7 +75,7 @@ def peak(project: Project, verb: str) -> int:
     start = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=2)"
     told = "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     done = subprocess.run(
-        [sys.executable, "-c", f"{start}; {told}", *project.command(verb)],
+        [sys.executable, "-c", f"{start}; {told}", *project.command(*words)],
         cwd=project.folder,
         env=project.environment(),
         capture_output=True,
@@ -90,6 +91,26 @@ def test_a_large_file_takes_little_memory(project: Project) -> None:
     for verb in ("apply", "status", "export"):
         assert peak(project, verb) < 100 << 10, verb  # KB
     assert (project.checkout / "c10/xpu/large.bin").stat().st_size == 200 << 20
+    assert git(project.checkout, "status", "--porcelain") == ""
+
+
+def test_a_large_file_is_edited_in_little_memory_and_time(project: Project) -> None:
+    """Also one that does not get smaller when it is compressed."""
+    project.ok("apply")
+    large = project.checkout / "c10/xpu/Stream.cpp"
+    noise = os.urandom(1 << 20)
+    for verb in ("export", "undo", "redo", "edit"):
+        if verb in ("export", "edit"):
+            with large.open("wb") as file:
+                for number in range(300):
+                    file.write(b"%d" % number + noise + verb.encode())
+        words = ("--change", "stream/stream") if verb == "edit" else ()
+        sizes: list[int] = []
+        taken = cpu_seconds(lambda: sizes.append(peak(project, verb, *words)))  # noqa: B023
+        assert sizes[0] < 100 << 10, verb  # KB
+        assert taken < 10, verb
+    kept = project.folder / "c10_xpu/stream/c10/xpu/Stream.cpp"
+    assert filecmp.cmp(kept, large, shallow=False)
     assert git(project.checkout, "status", "--porcelain") == ""
 
 

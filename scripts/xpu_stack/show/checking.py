@@ -103,6 +103,8 @@ def _difference(source: Source) -> str:
         return "it would go"
     if not source.path.exists():
         return "it is not there"
+    if not isinstance(source.content, bytes):
+        return "it is large"
     old, new = source.path.read_bytes().splitlines(), source.content.splitlines()
     for number, (was, now) in enumerate(zip(old, new, strict=False), start=1):
         if was != now:

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.bases.payload import Source
-from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.series import base_file
 from xpu_stack.core.series.base import Base, base_names, is_below
 from xpu_stack.core.series.change import PayloadFile
 from xpu_stack.core.series.series import Series
+from xpu_stack.core.system import files
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.layout import Layout
 
@@ -79,9 +79,8 @@ class OwnFiles:
     ) -> dict[Path, Source]:
         """The files that a drop of the change took, and that are as it left them."""
         found, top = {}, self.layout.variants(self.base.name)
-        edit = Rewrite.to(after)
         for path, content in before.items():
-            if path.is_relative_to(top.parent) and content and edit.before[path] == after[path]:
+            if path.is_relative_to(top.parent) and content and files.is_as(path, after[path]):
                 is_variant = path.is_relative_to(top)
                 kept_at = path.relative_to(top).as_posix() if is_variant else ""
                 found[path] = Source(

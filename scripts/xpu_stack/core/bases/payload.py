@@ -14,8 +14,10 @@ from pathlib import Path
 from xpu_stack.core.bases.export_base import ExportBase
 from xpu_stack.core.series.base import Differences
 from xpu_stack.core.series.change import Change, PayloadFile
+from xpu_stack.core.system import files
 from xpu_stack.core.system.files import Content
-from xpu_stack.core.system.git import CommitId, Entry, File
+from xpu_stack.core.system.git import Entry, File
+from xpu_stack.core.system.objects import LARGE, Large
 from xpu_stack.core.system.settings import settings
 
 
@@ -24,7 +26,7 @@ class Source:
     """A file of the series' repository, as it should be; None: it should not be."""
 
     path: Path
-    content: bytes | None
+    content: bytes | Large | None
     mode: int = 0o100644
     change: str = ""  # of a payload file: whose it is
     kept_at: str = ""  # and its place in the payload folders
@@ -35,16 +37,13 @@ class Source:
         """Its mode and content."""
         if self.content is None:
             return None
-        return self.mode, PayloadFile(self.path, "", "").content if self.same else self.content
+        if self.same and not isinstance(self.content, Large):
+            return self.mode, PayloadFile(self.path, "", "").content
+        return self.mode, self.content
 
     @property
     def differs(self) -> bool:
-        if self.same:
-            return False
-        there = PayloadFile(self.path, "", "")
-        if self.content is None or not os.path.lexists(self.path):
-            return os.path.lexists(self.path) or self.content is not None
-        return (there.mode, there.content) != (self.mode, self.content)
+        return not (self.same or files.is_as(self.path, self.file))
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Payload:
     _without: set[str] = field(default_factory=set, init=False)
     _moved: dict[str, str] = field(default_factory=dict, init=False)
 
-    def sources(self, change: Change, commit: CommitId, brought: list[Entry]) -> list[Source]:
+    def sources(self, change: Change, brought: list[Entry]) -> list[Source]:
         """The files that the commit of a change brings, and those that it no longer does."""
         self._exported.add(change.id)
         known = {file.target: file for file in change.files}
@@ -65,7 +64,7 @@ class Payload:
         for entry in brought:
             file = known.pop(entry.path, None) or self._elsewhere_in_stage(change, entry.path)
             file = file or self._moved_here(entry, known, brought)
-            found.append(self._source(change, commit, file, entry))
+            found.append(self._source(change, file, entry))
         return found + [self._gone(file) for file in known.values()]
 
     def _elsewhere_in_stage(self, change: Change, target: str) -> PayloadFile | None:
@@ -74,9 +73,7 @@ class Payload:
         files = (file for one in stage for file in one.files)
         return next((file for file in files if file.target == target), None)
 
-    def _source(
-        self, change: Change, commit: CommitId, file: PayloadFile | None, wanted: Entry
-    ) -> Source:
+    def _source(self, change: Change, file: PayloadFile | None, wanted: Entry) -> Source:
         kept_at = file.kept_at if file else self._new_place(change, wanted.path)
         shared = self.target.work.layout.repository / kept_at
         if file is None and os.path.lexists(shared):  # base.yaml has said that it is not for it
@@ -88,11 +85,10 @@ class Payload:
             own = self.target.fresh and change.number > 0 and not same
         self._brought.add(kept_at)
         path = self._variants / kept_at if own else file.source if file else shared
-        if same:
-            return Source(path, b"", wanted.new_mode, change.id, kept_at, same=True)
-        content = self.target.work.repository.blob_at(commit, wanted.path)
-        assert content is not None
-        return Source(path, content, wanted.new_mode, change.id, kept_at)
+        objects = self.target.work.repository.objects
+        small = same and (path.is_symlink() or path.stat().st_size < LARGE)
+        content = b"" if small else objects.sized(wanted.new)
+        return Source(path, content, wanted.new_mode, change.id, kept_at, same)
 
     def _is_in(self, file: PayloadFile, wanted: Entry) -> bool:
         stored = self.target.work.repository.stored(file.source)

@@ -90,7 +90,11 @@ def series_file_before(work: Workspace, taken: Move | None) -> SeriesFile | None
         return None
     path = work.layout.series_file
     content = Rewrite.load(work, taken.edit).before.get(path)
-    return SeriesFile.parse(path, content[1].decode()) if content else None
+    return (
+        SeriesFile.parse(path, content[1].decode())
+        if content and isinstance(content[1], bytes)
+        else None
+    )
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def export(work: Workspace, base: str) -> list[Source]:
     before = as_commit(repository, edited).id if edited else None
     operation = moves.Operation("export", edits=before)
     if differing:
-        edit = rewrite.Rewrite.to({one.path: one.file for one in differing})
+        edit = rewrite.Rewrite.to({one.path: one.file for one in differing}, repository)
         with rewrite.made(target.work, operation, edit, None) as tree:
             applying.adopt(applying.of_base(work, base), tree, operation)
     else:

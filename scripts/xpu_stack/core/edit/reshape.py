@@ -63,7 +63,7 @@ def run(work: Workspace, request: Request) -> Rewrite:
         if taken is None:
             for own in OwnFiles.of_all(work.layout):
                 contents |= carried.refitted(work, own, shape, contents)
-        edit = _differing(contents)
+        edit = _differing(contents, repository)
     with carried.trial(work, edit) as tried:
         after = _followed(work, tried, shape.after, request)
     edits = given.extra[0].id if request.verb == "edit" else None
@@ -184,8 +184,8 @@ def _other_bases(root: Workspace) -> Iterator[Workspace]:
 # -- the rest of the series --------------------------------------------------------
 
 
-def _differing(contents: Mapping[Path, Content]) -> Rewrite:
-    edit = Rewrite.to(contents)
+def _differing(contents: Mapping[Path, Content], repository: Repository) -> Rewrite:
+    edit = Rewrite.to(contents, repository)
     differing = [path for path in contents if edit.before[path] != edit.after[path]]
     if not differing:
         raise ToolError(

@@ -133,7 +133,7 @@ def _sources_of(
     return [
         Source(text, _text_of(work, change, commit, text)),
         Source(patch, _patch_of(target, change, commit, entries, edits)),
-        *payload.sources(change, commit.id, brought),
+        *payload.sources(change, brought),
     ]
 
 

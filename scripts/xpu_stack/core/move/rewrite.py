@@ -12,7 +12,6 @@ and after/ in the checkout's object database. The log of moves keeps it.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ from pathlib import Path
 from xpu_stack.core.move import moves
 from xpu_stack.core.move.moves import Operation, State
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.change import PayloadFile
 from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
 from xpu_stack.core.system.files import Content
@@ -36,8 +34,8 @@ class Rewrite:
     after: Mapping[Path, Content]
 
     @classmethod
-    def to(cls, after: Mapping[Path, Content]) -> "Rewrite":
-        return cls({path: _now(path) for path in after}, after)
+    def to(cls, after: Mapping[Path, Content], repository: Repository) -> "Rewrite":
+        return cls({path: files.current(path, repository.objects) for path in after}, after)
 
     @property
     def undone(self) -> "Rewrite":
@@ -45,35 +43,32 @@ class Rewrite:
 
     def differing(self) -> Path | None:
         """A file that is not as it is to be."""
-        return next((path for path, wanted in self.after.items() if _now(path) != wanted), None)
+        paths = (path for path, wanted in self.after.items() if not files.is_as(path, wanted))
+        return next(paths, None)
 
     def store(self, work: Workspace) -> TreeId:
         repository, top = work.repository, work.layout.repository
-        files: list[tuple[str, int, BlobId]] = []
+        entries: list[tuple[str, int, BlobId]] = []
         for side, contents in (("before", self.before), ("after", self.after)):
             for path, content in contents.items():
                 if content is not None:
                     name = f"{side}/{path.relative_to(top).as_posix()}"
-                    files.append((name, content[0], repository.store_bytes(content[1])))
-        return repository.with_files(repository.empty_tree(), files)
+                    mode, there = content
+                    if isinstance(there, bytes):
+                        entries.append((name, mode, repository.store_bytes(there)))
+                    else:
+                        entries.append((name, mode, there.blob))
+        return repository.with_files(repository.empty_tree(), entries)
 
     @classmethod
     def load(cls, work: Workspace, tree: TreeId) -> "Rewrite":
         sides: dict[str, dict[Path, Content]] = {"before": {}, "after": {}}
         for name, file in work.repository.files(tree).items():
             side, _, rest = name.partition("/")
-            content = work.repository.blob_at(tree, name)
-            assert content is not None
+            content = work.repository.objects.sized(file.blob)
             sides[side][work.layout.repository / rest] = (file.mode, content)
         paths = sorted(sides["before"].keys() | sides["after"].keys())
         return cls(*({path: sides[side].get(path) for path in paths} for side in sides))
-
-
-def _now(path: Path) -> Content:
-    if not os.path.lexists(path):
-        return None
-    there = PayloadFile(path, "", "")
-    return there.mode, there.content
 
 
 @contextmanager

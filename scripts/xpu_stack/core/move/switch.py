@@ -351,9 +351,7 @@ class Switch:
         if prepared.exists():
             # The files' new times, so that git need not read them again.
             env = {"GIT_INDEX_FILE": str(prepared)}
-            # It compresses large files to look at them, though it keeps nothing.
-            words = ("-c", "pack.compression=0", "update-index", "-q", "--refresh")
-            self._repository.run(*words, env=env, check=False)
+            self._repository.run("update-index", "-q", "--refresh", env=env, check=False)
             prepared.replace(self._index)
 
     def _move_refs(self, plan: Journal) -> None:

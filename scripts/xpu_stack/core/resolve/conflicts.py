@@ -20,11 +20,10 @@ from xpu_stack.core.move.goal import Goal, Request
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import resolutions
 from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
-from xpu_stack.core.resolve.resolutions import Hunks, Resolution, Resolutions
+from xpu_stack.core.resolve.resolutions import Content, Hunks, Resolution, Resolutions
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings

@@ -30,7 +30,6 @@ from xpu_stack.core.resolve.merging import Merge
 from xpu_stack.core.system import commands
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import ExitCode, ToolError
-from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import File, Repository, TreeId
 from xpu_stack.core.system.yaml_file import Node
 
@@ -39,6 +38,7 @@ _STAGES = "stages"
 _ALSO = "also.patch"
 _MARKER = b"<<<<<<< "
 _REGULAR = {0o100644, 0o100755}
+Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ", re.MULTILINE)
 
 

@@ -45,6 +45,7 @@ _SETTINGS = (
     "merge.conflictStyle=merge",  # one known form of conflict markers
     "merge.renames=true",
     f"core.bigFileThreshold={LARGE}",  # memory for a file and for a part of a pack is bounded
+    "pack.compression=0",  # and so is the time: git puts it into a pack of its own
     "core.packedGitWindowSize=8m",
     "core.packedGitLimit=32m",
 )

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, NamedTuple, NewType, TypeVar
@@ -136,6 +136,25 @@ class Objects:
         content = self._reader.read(int(answer[2]) + 1)[:-1]
         return content if answer[1] == kind else None
 
+    def sized(self, blob: BlobId) -> "bytes | Large":
+        """The content of a file, if it is not too large."""
+        told = self._ask("info", blob)
+        assert told is not None
+        if int(told[2]) >= LARGE:
+            return Large(self, blob)
+        content = self.content(blob, "blob")
+        assert content is not None
+        return content
+
+    def write(self, blob: BlobId, file: IO[bytes]) -> None:
+        """Writes the content of a file piece by piece."""
+        told = self._ask("contents", blob)
+        assert told is not None
+        left = int(told[2])
+        while left:
+            left -= file.write(self._reader.read(min(left, 1 << 20)))
+        self._reader.read(1)
+
     def _ask(self, command: str, name: str) -> list[str] | None:
         """Id, kind and size."""
         if "\n" in name:
@@ -214,19 +233,12 @@ class Objects:
         ids: dict[Path, BlobId] = {}
         for file in files:
             if file.stat().st_size >= LARGE:  # which git would compress before it looks
-                id = self._id_of_blob(file)
+                id = id_of_file(file)
                 ids.update({file: id} if self.id_of(id) else {})
         for some in _some([file for file in files if file not in ids], 12):
             self._blobs.tell(b"".join(os.fsencode(file) + b"\n" for file in some))
             ids.update({file: BlobId(self._blobs.line().decode()) for file in some})
         return [ids[file] for file in files]
-
-    def _id_of_blob(self, file: Path) -> BlobId:
-        sum = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
-        with file.open("rb") as content:
-            while piece := content.read(1 << 20):
-                sum.update(piece)
-        return BlobId(sum.hexdigest())
 
     def store_bytes(self, content: bytes) -> BlobId:
         return BlobId(self._stored(self._blobs, content))
@@ -282,6 +294,26 @@ class Objects:
         made = self._stored(self._trees, b"".join(content))
         self._folders[made] = entries
         return made
+
+
+@dataclass(frozen=True)
+class Large:
+    """The content of a file that is not to be read at once."""
+
+    objects: Objects = field(compare=False, repr=False)
+    blob: BlobId
+
+    def is_of(self, path: Path) -> bool:
+        return path.stat().st_size >= LARGE and id_of_file(path) == self.blob
+
+
+def id_of_file(file: Path) -> BlobId:
+    """git's id of what is in a file."""
+    sum = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
+    with file.open("rb") as content:
+        while piece := content.read(1 << 20):
+            sum.update(piece)
+    return BlobId(sum.hexdigest())
 
 
 def _some(names: Sequence[Name], count: int) -> Iterator[Sequence[Name]]:

@@ -21,9 +21,10 @@ from pathlib import Path
 from xpu_stack.core.system import commands, critical, lock
 from xpu_stack.core.system.console import log, say
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.core.system.files import load
+from xpu_stack.core.system.files import Content, load
 from xpu_stack.core.system.files import write as write_file
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.core.system.objects import Large
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 
@@ -188,7 +189,7 @@ def forward_or_back(
 # -- the files of the series -----------------------------------------------------
 
 
-def write(layout: Layout, contents: Mapping[Path, tuple[int, bytes] | None]) -> None:
+def write(layout: Layout, contents: Mapping[Path, Content]) -> None:
     """Makes these the files of the series: mode and content, or None for a file that goes."""
     with alone(layout, "write"):
         stage = _stage(layout)
@@ -246,14 +247,17 @@ def alone(layout: Layout, verb: str) -> Iterator[None]:
             _held.discard(path)
 
 
-def put(path: Path, mode: int, content: bytes) -> None:
+def put(path: Path, mode: int, content: bytes | Large) -> None:
     """Writes a file as git would."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if mode == 0o120000:
+    if mode == 0o120000 and isinstance(content, bytes):
         path.symlink_to(os.fsdecode(content))
         return
     with path.open("wb") as file:
-        file.write(content)
+        if isinstance(content, Large):
+            content.objects.write(content.blob, file)
+        else:
+            file.write(content)
         file.flush()
         os.fsync(file.fileno())
     path.chmod(0o755 if mode == 0o100755 else 0o644)

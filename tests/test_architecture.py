@@ -80,3 +80,8 @@ def test_the_page_has_every_package() -> None:
         (one, docstring(one).splitlines()[0], allowed(one)) for one in PACKAGES if allowed(one)
     ]
     assert sorted(rows) == sorted(wanted)
+
+
+def test_no_module_of_core_is_longer_than_400_lines() -> None:
+    lengths = {name: len(path.read_text().splitlines()) for name, path in SOURCES.items()}
+    assert [one for one in lengths if within(one, "core") and lengths[one] > 400] == []

@@ -165,6 +165,21 @@ def test_trees_are_those_that_git_makes(tmp_path: Path) -> None:
     assert repository.with_files(some, [*files, ("\udcff", 0o100644, blob)]) == wanted
 
 
+def test_trees_differ_as_git_says(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    repository = Repository(tmp_path)
+    one, other = (repository.store_bytes(content) for content in (b"a\n", b"b\n"))
+    names = ("a", "a/b", "c\nd", "c\n/\n", "\udcff", "e f/ü")
+    sides = [
+        repository.with_files(repository.empty_tree(), [(name, 0o100644, blob) for name in some])
+        for some, blob in ((names[1:], one), ((names[0], *names[2:]), other))
+    ]
+    found = repository.diff(*sides)
+    assert [entry.path for entry in found] == sorted(names, key=os.fsencode)
+    assert {(entry.old, entry.new) for entry in found[2:]} == {(one, other)}
+    assert repository.diff(sides[0], sides[0]) == []
+
+
 def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     repository = Repository(tmp_path)

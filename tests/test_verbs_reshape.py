@@ -545,6 +545,27 @@ def test_a_second_base_with_patches_of_its_own(applied: Project) -> None:
     assert "patches/v2.2.2/device/aten.patch" in kept(applied)
 
 
+def test_a_conflict_on_another_base_names_it(applied: Project) -> None:
+    text = BASE.replace("1.13.1", "2.2.2").format(sha256="0" * 64, url="nowhere")
+    write(applied.folder, {"patches/v2.2.2/base.yaml": text})
+    for name in ("device/runtime", "device/aten"):
+        text = (applied.folder / f"patches/v1.13.1/{name}.patch").read_text()
+        write(applied.folder, {f"patches/v2.2.2/{name}.patch": text})
+    release, own = (applied.folder / f".xpu/pytorch-{name}" for name in ("v1.13.1", "v2.2.2"))
+    git(applied.folder, "clone", "-q", "--branch", "base", str(release), str(own))
+    # there stream/stream edits the line that device/aten has edited
+    git(own, "apply", str(applied.folder / "patches/v1.13.1/device/aten.patch"))
+    git(own, "commit", "-qam", "aten")
+    context = (own / "aten/Context.h").read_text()
+    write(own, {"aten/Context.h": context.replace("int xpu;", "int xpu, more;")})
+    patch = git(own, "diff", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
+    write(applied.folder, {"patches/v2.2.2/stream/stream.patch": patch})
+    git(own, "reset", "-q", "--hard", "HEAD~")
+    error = refused(applied, "drop", "device/aten")
+    assert error.what.endswith("stream/stream, does not fit this drop on the base v2.2.2.")
+    assert "aten/Context.h:" in error.detail
+
+
 # -- killed --------------------------------------------------------------------------
 
 

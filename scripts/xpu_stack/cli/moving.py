@@ -19,12 +19,13 @@ from xpu_stack.core.edit import reshape
 from xpu_stack.core.edit import undo as undoing
 from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.lay import rebase as rebasing
-from xpu_stack.core.move import moves, stack
+from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
+from xpu_stack.show import history, preview
 
 _Command = Callable[..., Any]
 
@@ -91,7 +92,7 @@ def rebase_(
         _choose(work, branch)
         goal = rebasing.goal(work, onto, stage, _names(drop))
         if dry_run:
-            rebasing.show(work, goal)
+            preview.show(work, goal)
             return
         changed = rebasing.rebase(work, goal)
         applying.say_result(work, goal.stage, changed)
@@ -132,13 +133,13 @@ def _say_where(work: Workspace) -> None:
 @cli.command("history", epilog=EPILOG)
 @json_option
 @checkout_options
-def history(as_json: bool, base: str, pytorch_src: str | None) -> None:
+def history_(as_json: bool, base: str, pytorch_src: str | None) -> None:
     """Lists the operations that undo and redo can go through."""
     with opening.opened_to_read(Layout.current(), base, pytorch_src, "history") as work:
         if as_json:
-            console.print_json(moves.as_json(work.repository))
+            console.print_json(history.as_json(work.repository))
         else:
-            moves.show(work.repository)
+            history.show(work.repository)
 
 
 @cli.command("continue", epilog=EPILOG)

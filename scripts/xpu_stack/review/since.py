@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from xpu_stack.core.lay import versions
 from xpu_stack.core.move import moves
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
@@ -16,6 +15,7 @@ from xpu_stack.core.series.change_text import trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
+from xpu_stack.show import versions
 
 _DEEPEST = 1000
 _PAIR = re.compile(r"^\s*\d+:\s+[0-9a-f]+ (=|!) \s*\d+:\s+[0-9a-f]+")

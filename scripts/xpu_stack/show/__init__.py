@@ -1,4 +1,4 @@
-"""What the series and its commits are: check, diff, show, which.
+"""What a series, its commits and its operations are: check, show, diff, which, history.
 
 May import: core.
 """

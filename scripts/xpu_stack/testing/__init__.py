@@ -1,4 +1,4 @@
 """Tests what was built: C++ and Python tests, bisect, clang-tidy.
 
-May import: core, build.
+May import: core, build, show.
 """

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from xpu_stack.build import build as building
 from xpu_stack.build import cmake
 from xpu_stack.build.configuration import Mode
-from xpu_stack.core.lay import applying, versions
+from xpu_stack.core.lay import applying
 from xpu_stack.core.lay.search import put_back
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.show import versions
 from xpu_stack.testing import single_test
 from xpu_stack.testing.judges import CommandJudge, Judge, Place, TestJudge
 from xpu_stack.testing.single_test import Verdict

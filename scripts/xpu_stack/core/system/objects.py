@@ -7,7 +7,7 @@ kind of question is kept as long as its repository is in use.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -106,6 +106,7 @@ class Objects:
         hash = ("hash-object", "-w", "--no-filters", "--stdin-paths", "-t")
         self._blobs, self._trees = service(*hash, "blob"), service(*hash, "tree")
         self._commits = service(*hash, "commit")
+        self._differ = service("diff-tree", "--stdin", "-r", "-z", "--no-renames")
         # What an id names cannot change.
         self._folders: dict[str, Folder] = {}
         self._tree_ids: dict[str, str] = {}
@@ -166,19 +167,12 @@ class Objects:
 
     def folder(self, tree: str) -> Folder:
         """What is in a tree, by name."""
-        self._read([tree])
+        if tree not in self._folders:
+            content = self.content(tree, "tree")
+            if content is None:
+                raise LookupError(f"there is no tree {tree}")
+            self._folders[tree] = dict(_entries(content, len(tree) // 2))
         return self._folders[tree]
-
-    def _read(self, trees: Iterable[str]) -> None:
-        """Reads trees, many at once: waiting for each takes longer than reading it."""
-        missing = [tree for tree in dict.fromkeys(trees) if tree not in self._folders]
-        for some in _some(missing, 500):
-            self._reader.tell("".join(f"contents {tree}\n" for tree in some).encode())
-            contents = [self._content(_parted(self._reader.line()), "tree") for _ in some]
-            for tree, content in zip(some, contents, strict=True):
-                if content is None:
-                    raise LookupError(f"there is no tree {tree}")
-                self._folders[tree] = dict(_entries(content, len(tree) // 2))
 
     def files(self, tree: str, path: str) -> dict[str, File]:
         """The files at or below a path; all, of the path ""."""
@@ -203,28 +197,19 @@ class Objects:
 
     def diff(self, old: str, new: str) -> list[Entry]:
         """What differs between two trees, file by file, no renames."""
-        found: list[Entry] = []
-        level: list[tuple[str | None, str | None, str]] = [(old, new, "")]
-        while level:
-            self._read(tree for two in level for tree in two[:2] if tree)
-            level = [inner for two in level for inner in self._differing(*two, found)]
+        # what is no id comes back as it is, and "/" begins no name
+        self._differ.tell(f"{old} {new}\n/\n".encode())
+        self._differ.line()  # the ids
+        told = b"\0" + self._differ.line()
+        while not told.endswith(b"\0/"):  # a name may have more than one line
+            told += b"\n" + self._differ.line()
+        fields = told.split(b"\0")[1:-1]
+        found = []
+        for about, path in zip(fields[::2], fields[1::2], strict=True):
+            old_mode, new_mode, old_id, new_id, _ = about[1:].decode().split(" ")
+            one, other = (int(old_mode, 8), BlobId(old_id)), (int(new_mode, 8), BlobId(new_id))
+            found.append(Entry(os.fsdecode(path), *one, *other))
         return sorted(found, key=lambda entry: os.fsencode(entry.path))
-
-    def _differing(
-        self, old: str | None, new: str | None, below: str, found: list[Entry]
-    ) -> Iterator[tuple[str | None, str | None, str]]:
-        """Finds the files that differ; the folders that do, to be looked into."""
-        olds, news = (self._folders[tree] if tree else {} for tree in (old, new))
-        for name in olds.keys() | news.keys():
-            one, other = olds.get(name, _NONE), news.get(name, _NONE)
-            if one == other:
-                continue
-            trees = [file.blob if file.mode == TREE else None for file in (one, other)]
-            if any(trees):
-                yield trees[0], trees[1], f"{below}{name}/"
-            one, other = (_NONE if file.mode == TREE else file for file in (one, other))
-            if one != other:
-                found.append(Entry(f"{below}{name}", *one, *other))
 
     # -- writing --------------------------------------------------------------
 

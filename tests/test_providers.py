@@ -5,11 +5,12 @@ import tarfile
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from expecttest import assert_expected_inline
 from project import BASE, Project, git, write
 
 
-def package(project: Project, sum: str | None = None) -> None:
+def package(project: Project, sum: str | None = None, more: str | None = None) -> None:
     """A source package of the small base, as if it had been downloaded."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
@@ -18,6 +19,8 @@ def package(project: Project, sum: str | None = None) -> None:
             info = tarfile.TarInfo(f"pytorch-1.13.1/{name}")
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
+        if more:
+            archive.addfile(tarfile.TarInfo(more))
     write(project.folder, {".xpu/downloads/x": ""})
     (project.folder / ".xpu/downloads/base.tar.xz").write_bytes(buffer.getvalue())
     right = sha256(buffer.getvalue()).hexdigest()
@@ -55,6 +58,15 @@ def test_the_same_package_gives_the_same_commits(tmp_path: Path) -> None:
         project.ok("apply", source=False)
         ids.append(git(own(project), "rev-parse", "HEAD", "HEAD~3"))
     assert ids[0] == ids[1]
+
+
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python has no filters")
+def test_a_package_that_leaves_its_folder_is_not_unpacked(project: Project) -> None:
+    package(project, more="pytorch-1.13.1/../../outside.txt")
+    ended = project.run("apply", source=False)
+    assert ended.code == 4
+    assert "base.tar.xz: " in ended.err
+    assert not list(project.folder.rglob("outside.txt"))
 
 
 def test_a_damaged_package_is_not_used(project: Project) -> None:

@@ -40,7 +40,13 @@ def unpack(layout: Layout, package: SourcePackage, title: str, folder: Path) -> 
         unpacked = folder.with_name(folder.name + ".unpacked")
         shutil.rmtree(unpacked, ignore_errors=True)
         with tarfile.open(source) as archive:
-            archive.extractall(unpacked, members=_as_own(archive))  # noqa: S202
+            # Debian 12's Python has no filters yet
+            archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            try:
+                archive.extractall(unpacked, members=_as_own(archive))  # noqa: S202
+            except tarfile.TarError as error:
+                shutil.rmtree(unpacked)
+                raise Unavailable(f"{source.name}: {error}") from None
         (top,) = unpacked.iterdir()
         top.rename(folder)
         unpacked.rmdir()
@@ -51,11 +57,7 @@ def unpack(layout: Layout, package: SourcePackage, title: str, folder: Path) -> 
 
 
 def _as_own(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members with the person who unpacks as their owner.
-
-    That is what tarfile's "data" filter does, which Debian 12's Python has not
-    yet; what else it guards against, the checksum does.
-    """
+    """The members with the person who unpacks as their owner, as the "data" filter has them."""
     for member in archive:
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         yield member

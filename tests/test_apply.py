@@ -288,7 +288,7 @@ def test_one_run_at_a_time(project: Project) -> None:
     with held(project, project.checkout / ".git/xpu-stack/lock") as holder:
         ended = project.run("apply")
         assert ended.code == 3
-        assert f"'test' (process {holder.pid}) holds" in ended.err
+        assert f"is held by 'test' (process {holder.pid})" in ended.err
     project.ok("apply")
 
 

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from project import Project, write
+from project import Ended, Project, write
 from test_wheel_base import WHEEL_BASE
 from xpu_stack.build.packages import missing_apt
 
@@ -166,6 +166,65 @@ def test_stages_are_built_and_tested(project: Project, tmp_path: Path) -> None:
     assert "3 passed" not in project.ok("status", "--base", "v2.13", source=False, env=other)
     said = project.ok("build", "--base", "v2.13", source=False, env=other)
     assert "torch 2.14.0" in said
+
+
+RUN = """\
+import sys, torch
+print('runs', flush=True)
+sys.stdin.read()
+import torch_xpu_runtime.late
+"""
+
+
+@pytest.mark.parametrize("verb", ["python", "shell"])
+def test_several_run_on_one_build_and_none_changes_it_meanwhile(
+    project: Project, tmp_path: Path, verb: str
+) -> None:
+    late = "patches/v2.13/payload/torch_xpu_py/stream/torch_xpu_runtime/late.py"
+    write(project.folder, {late: "print('late')\n"})
+    checkout = project.folder / ".xpu/pytorch-v2.13"
+
+    def run(*words: str) -> Ended:
+        return project.run(*words, "--base", "v2.13", source=False, env=env(tmp_path))
+
+    def refused(*words: str) -> None:
+        ended = run(*words) if words != ("clean",) else project.run("clean", source=False)
+        assert (ended.code, ended.out) == (3, "")
+        assert "error: Another run is at work on" in ended.err
+        assert f"is held by '{verb}' (process {first.pid})\n  next: kill {first.pid} #" in ended.err
+
+    shell = tmp_path / "shell"
+    write(tmp_path, {"shell": f'#!/bin/sh\npython -c "{RUN}"\n'})
+    shell.chmod(0o755)
+    words = ("python", "--code", RUN) if verb == "python" else ("shell",)
+    with subprocess.Popen(
+        project.command(*words, "--base", "v2.13", source=False),
+        cwd=project.folder,
+        env={**project.environment(), **env(tmp_path), "SHELL": str(shell)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert "runs\n" in iter(first.stdout.readline, "")
+        second = run("python", "--code", "import torch; print(torch.found)")
+        assert (second.code, second.out) == (0, "xpu\n"), second.err
+        assert run("status").code == 0
+        refused("apply", "--stage", "device")
+        refused("build", "--stage", "device")
+        refused("python", "--stage", "device", "--code", "0")
+        refused("clean")
+        # an edit is not built under the first one's feet
+        source = checkout / "c10/xpu/Device.cpp"
+        before = source.read_bytes()
+        source.write_text("int device = 1;\n")
+        refused("python", "--code", "0")
+        source.write_bytes(before)
+        first.stdin.close()
+        assert first.stdout.read() == "late\n"
+    assert run("apply", "--stage", "device").code == 0
+    assert project.run("clean", source=False).code == 0
 
 
 def test_a_torch_with_cuda_has_no_python_tests(project: Project, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def prepare(
     checkout = work.repository.folder
     folder = folder_of(work, mode, sanitizer)
     folder.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name("lock")  # by which `make clean` knows of a run
+    if not lock.is_symlink():
+        lock.symlink_to(work.repository.own_folder / lock.name)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
     package = Package.of(work.base)
     torch = installed_torch.need(work.layout, package) if package else None

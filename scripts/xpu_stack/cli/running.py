@@ -19,6 +19,7 @@ from xpu_stack.cli.options import (
     stage_option,
 )
 from xpu_stack.core.lay import applying, opening
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, console
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
@@ -26,6 +27,7 @@ from xpu_stack.testing import device_tests, pytorch_tests, release_tests
 
 
 def _run(
+    verb: str,
     stage: str | None,
     base: str,
     pytorch_src: str | None,
@@ -33,10 +35,15 @@ def _run(
     program: Callable[[configuration.Build], int],
 ) -> None:
     console.leave_output_to_a_program()
-    with opening.opened(Layout.current(), base, pytorch_src, "python", stage) as work:
-        chosen = work.series.point(stage)
-        this = interpreter.prepared(work, chosen, Mode(mode))
-    sys.exit(program(this))
+
+    def prepared(work: Workspace, alone: bool) -> configuration.Build | None:
+        made = interpreter.prepared if alone else interpreter.standing
+        return made(work, work.series.point(stage), Mode(mode))
+
+    layout = Layout.current()
+    with opening.opened_to_run(layout, base, pytorch_src, verb, stage, prepared) as this:
+        code = program(this)
+    sys.exit(code)
 
 
 @cli.command("python", epilog=EPILOG, context_settings={"ignore_unknown_options": True})
@@ -67,7 +74,7 @@ def python_(
     On the command line, what follows `--` is handed on as it is.
     """
     given = (*_program(file, code), *_split(args), *words)
-    _run(stage, base, pytorch_src, mode, lambda this: interpreter.python(this, given))
+    _run("python", stage, base, pytorch_src, mode, lambda this: interpreter.python(this, given))
 
 
 def _program(file: str | None, code: str | None) -> tuple[str, ...]:
@@ -99,7 +106,7 @@ def _split(args: str) -> list[str]:
 @mode_option
 def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
     """Opens a shell in which `python` imports the patched torch."""
-    _run(stage, base, pytorch_src, mode, interpreter.shell)
+    _run("shell", stage, base, pytorch_src, mode, interpreter.shell)
 
 
 @cli.command("own-tests", epilog=EPILOG)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from xpu_stack.build import doctor
 from xpu_stack.cli.options import EPILOG, base_option, cli
+from xpu_stack.core.lay import opening
 from xpu_stack.core.series import base as bases
 from xpu_stack.core.system import console
 from xpu_stack.core.system.layout import Layout
@@ -21,10 +22,11 @@ def doctor_(base: str) -> None:
 
 @cli.command(epilog=EPILOG)
 def clean() -> None:
-    """Removes what was built; refuses while a conflict is unresolved."""
+    """Removes what was built; refuses while a conflict is unresolved or a run is at work."""
     layout = Layout.current()
     unsaved_work.refuse_conflicts(layout)
-    _remove(layout.state / "work")
+    with opening.alone(layout, "clean"):
+        _remove(layout.state / "work")
 
 
 @cli.command(epilog=EPILOG)
@@ -37,7 +39,8 @@ def distclean() -> None:
     layout = Layout.current()
     unsaved_work.refuse_conflicts(layout)
     unsaved_work.refuse_checkouts(layout)
-    _remove(layout.state)
+    with opening.alone(layout, "distclean"):
+        _remove(layout.state)
 
 
 def _remove(folder: Path) -> None:

@@ -2,9 +2,10 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from xpu_stack.core.bases import providers
 from xpu_stack.core.lay import applying, search
@@ -22,8 +23,9 @@ from xpu_stack.core.system.layout import Layout
 
 # the verbs that write the series: what they read is not written by another run
 _WRITE = {"export", "undo", "redo", "continue", *RESHAPING}
-# the verbs that hold a checkout only until what they run is built: several may run at once
-_WAIT = {"python"}  # make shell, too
+# of checkouts, and of what is made from them; building.prepare links to those of a person's
+_LOCKS = ("*/.git/xpu-stack/lock", "work/*/lock", "work/*/*/lock")
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -38,14 +40,34 @@ def opened(
         if verb in _WRITE:
             held.enter_context(transaction.alone(layout, verb))
         work = _workspace(layout, base, source, verb, stage)
-        if verb in _WAIT:
-            held.enter_context(lock.awaited(_lock_file(work), verb))
-        else:
-            held.enter_context(lock.held(_lock_file(work), verb, str(work.repository.folder)))
+        held.enter_context(lock.held(_lock_file(work), verb, str(work.repository.folder)))
         _recover(work)
         if verb not in ("undo", "abort"):
             _refuse_other_base(work)
         yield work
+
+
+@contextmanager
+def opened_to_run(
+    layout: Layout,
+    base: str,
+    source: str | None,
+    verb: str,
+    stage: str | None,
+    prepare: Callable[[Workspace, bool], _T | None],
+) -> Iterator[_T]:
+    """What `prepare` makes in the checkout, which no run changes meanwhile; see lock.shared."""
+    work = _workspace(layout, base, source, verb, stage)
+
+    def prepared(alone: bool) -> _T | None:
+        if alone:
+            _recover(work)
+        _refuse_other_base(work)
+        return prepare(work, alone)
+
+    what = str(work.repository.folder)
+    with lock.shared(_lock_file(work), verb, what, prepared) as made:
+        yield made
 
 
 @contextmanager
@@ -56,11 +78,13 @@ def opened_to_read(layout: Layout, base: str, source: str | None, verb: str) -> 
     cannot be written: objects that are made are kept elsewhere then, for the run.
     """
     work = _workspace(layout, base, source, verb)
-    with lock.tried(_lock_file(work), verb) as alone, tempfile.TemporaryDirectory() as objects:
-        if not os.access(work.repository.object_folder, os.W_OK):
+    with tempfile.TemporaryDirectory() as objects:
+        if os.access(work.repository.object_folder, os.W_OK):
+            with lock.tried(_lock_file(work), verb) as alone:
+                if alone:
+                    _recover(work)
+        else:
             work.repository.keep_objects_in(Path(objects))
-        elif alone:
-            _recover(work)
         _refuse_other_base(work)
         yield work
 
@@ -74,6 +98,17 @@ def _workspace(
     with lock.awaited(layout.state / "lock", verb):
         checkout = providers.checkout(layout, loaded, source)
     return Workspace(layout, loaded, series, checkout)
+
+
+@contextmanager
+def alone(layout: Layout, verb: str) -> Iterator[None]:
+    """Keeps other runs from all that was built and checked out below the tool's own folder."""
+    state = layout.state
+    found = [path for one in _LOCKS for path in state.glob(one) if path.exists()]
+    with ExitStack() as held:
+        for path in sorted({path.resolve() for path in found}):
+            held.enter_context(lock.held(path, verb, str(state)))
+        yield
 
 
 def _lock_file(work: Workspace) -> Path:

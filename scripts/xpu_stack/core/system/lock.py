@@ -1,18 +1,19 @@
-"""One run at a time."""
+"""One run at a time, or several that only read."""
 
 import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from xpu_stack.core.system.console import warn
 from xpu_stack.core.system.errors import ToolError
 
 _FINISHING = 30.0  # seconds that the last step of a killed run may take
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -24,10 +25,40 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not _try(file.fileno()):
-            _wait_or_refuse(file.fileno(), path, what)
+        if not _try(file):
+            _wait_or_refuse(file, path, what)
         _sign(file, verb)
         yield
+
+
+@contextmanager
+def shared(
+    path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None]
+) -> Iterator[_T]:
+    """Shares the lock file with other runs that only read; gives what `prepare` made.
+
+    prepare: is told whether this run has the lock alone, and may change what it guards.
+    Beside others it gives what is there, or None where that is not what it needs.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        with awaited(path.with_name("lock.prepare"), verb):  # two must not find each other here
+            made = None
+            while made is None:
+                if _try(file):
+                    _sign(file, verb)
+                    made = prepare(True)
+                    if not _try(file, fcntl.LOCK_SH):  # another run came in between
+                        made = None
+                elif _try(file, fcntl.LOCK_SH):
+                    made = prepare(False)
+                    if made is None:
+                        raise _refusal(path, what)
+                    _sign(file, verb, alone=False)
+                else:
+                    warn(f"waiting for another run, which holds {path} ...")
+                    fcntl.flock(file, fcntl.LOCK_SH)
+        yield made
 
 
 @contextmanager
@@ -35,7 +66,7 @@ def awaited(path: Path, verb: str) -> Iterator[None]:
     """Holds the lock file, after those that hold it now: for what others can wait for."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not _try(file.fileno()):
+        if not _try(file):
             warn(f"waiting for another run, which holds {path} ...")
             fcntl.flock(file, fcntl.LOCK_EX)
         _sign(file, verb)
@@ -56,51 +87,61 @@ def tried(path: Path, verb: str) -> Iterator[bool]:
         yield False
         return
     with file:
-        if not _try(file.fileno()):
+        if not _try(file):
             yield False
             return
         _sign(file, verb)
         yield True
 
 
-def _sign(file: IO[str], verb: str) -> None:
-    file.seek(0)
-    file.truncate()
-    json.dump({"pid": os.getpid(), "verb": verb}, file)
+def _sign(file: IO[str], verb: str, *, alone: bool = True) -> None:
+    if alone:
+        file.truncate(0)
+    # one write, at the end of the file: those that share it sign at the same time
+    signature = {"pid": os.getpid(), "verb": verb, "started": _started(os.getpid())}
+    file.write(json.dumps(signature) + "\n")
     file.flush()
 
 
-def _try(descriptor: int) -> bool:
+def _try(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _wait_or_refuse(descriptor: int, path: Path, what: str) -> None:
-    try:
-        holder = json.loads(path.read_text())
-    except ValueError:
-        holder = {}  # it is being written
-    pid, verb = int(holder.get("pid", 0)), holder.get("verb", "command")
+def _wait_or_refuse(file: IO[str], path: Path, what: str) -> None:
     # When the run itself is gone, its last step is just being finished.
-    deadline = time.monotonic() + (0 if pid and _alive(pid) else _FINISHING)
-    while not _try(descriptor):
+    deadline = time.monotonic() + (0 if _holders(path) else _FINISHING)
+    while not _try(file):
         if time.monotonic() >= deadline:
-            raise ToolError(
-                f"Another run is at work on {what}.",
-                why=f"'{verb}' (process {pid}) holds {path}",
-                next=f"wait for it to end, or end it: kill {pid}",
-            )
+            raise _refusal(path, what)
         time.sleep(0.01)  # the kernel has no lock with a time limit
 
 
-def _alive(pid: int) -> bool:
+def _refusal(path: Path, what: str) -> ToolError:
+    holders = _holders(path)
+    named = ", ".join(f"'{verb}' (process {pid})" for pid, verb in holders.items())
+    return ToolError(
+        f"Another run is at work on {what}.",
+        why=f"{path} is held by {named or 'a process that has ended'}",
+        next=f"kill {' '.join(map(str, holders))} # or wait for the end" if holders else "wait",
+    )
+
+
+def _holders(path: Path) -> dict[int, str]:
+    """The verbs of the processes that have signed the file and are there still."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        signed = [json.loads(line) for line in path.read_text().splitlines()]
+    except ValueError:
+        signed = []  # it is being written
+    return {one["pid"]: one["verb"] for one in signed if _started(one["pid"]) == one["started"]}
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started: a later one may have its number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None

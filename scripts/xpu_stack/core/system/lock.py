@@ -32,9 +32,7 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def shared(
-    path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None]
-) -> Iterator[_T]:
+def shared(path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None]) -> Iterator[_T]:
     """Shares the lock file with other runs that only read; gives what `prepare` made.
 
     prepare: is told whether this run has the lock alone, and may change what it guards.

@@ -206,6 +206,18 @@ class TestQuantized(TestCase):
             for other in range(1, COUNT):
                 self.check(on_device.to(f"xpu:{other}").cpu(), q, "cpu")
 
+    def test_several_elements_in_a_byte(self):
+        x = torch.linspace(0, 3, 32).view(4, 8)
+        scales, zeros = torch.full((4,), 0.5), torch.zeros(4)
+        for dtype, in_a_byte in ((torch.quint4x2, 2), (torch.quint2x4, 4)):
+            q = torch.quantize_per_channel(x, scales, zeros, 0, dtype)
+            given = [one.to("xpu") for one in (x, scales, zeros)]
+            on_device = torch.quantize_per_channel(*given, 0, dtype)
+            torch.xpu.reset_fallback_statistics()
+            self.assertEqual(on_device.int_repr().cpu(), q.int_repr())
+            copied = torch.xpu.fallback_statistics()["aten::int_repr"]["bytes_copied"]
+            self.assertIn(copied, (0, 32 // in_a_byte * 2))
+
     def test_copy(self):
         for (source, target), q in itertools.product(DEVICES, self.tensors()):
             to = (q.flip(0) if q.qscheme() == torch.per_tensor_affine else q.clone()).to(target)

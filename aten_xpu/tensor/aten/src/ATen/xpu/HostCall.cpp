@@ -71,10 +71,17 @@ Storage aliasOnHost(const Storage& storage) {
       storage.nbytes(), share(storage, Device(kCPU)), c10::GetCPUAllocator());
 }
 
+/// Whether one byte has several elements.
+bool isPacked(const Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return type == kQUInt4x2 || type == kQUInt2x4;
+}
+
 /// The bytes of its storage that a tensor uses, from the first to the last.
 std::pair<int64_t, int64_t> spanOf(const Tensor& tensor) {
-  if (tensor.is_nested()) {
-    return {0, static_cast<int64_t>(tensor.storage().nbytes())};
+  const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+  if (tensor.is_nested() || isPacked(tensor)) {
+    return {0, nbytes};
   }
   const auto itemsize = static_cast<int64_t>(tensor.dtype().itemsize());
   const int64_t begin = tensor.storage_offset() * itemsize;
@@ -98,6 +105,9 @@ struct Pieces {
 };
 
 Pieces piecesOf(const Tensor& tensor) {
+  if (isPacked(tensor)) {
+    return {static_cast<int64_t>(tensor.storage().nbytes())};
+  }
   Pieces pieces{static_cast<int64_t>(tensor.dtype().itemsize())};
   std::vector<std::pair<int64_t, int64_t>> dims; // stride in bytes, size
   for (const auto i : c10::irange(tensor.dim())) {
@@ -355,8 +365,9 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
   if (host.numel() == 0 || !bytesOf(region.host)) {
     return;
   }
-  const auto first =
-      host.storage_offset() * static_cast<int64_t>(host.dtype().itemsize());
+  const auto first = isPacked(host)
+      ? 0
+      : host.storage_offset() * static_cast<int64_t>(host.dtype().itemsize());
   auto* const to =
       static_cast<char*>(bytesOf(region.device)) + region.begin + first;
   const auto* const from =

@@ -14,6 +14,12 @@ from xpu_stack.core.system.settings import settings
 
 _Node = ast.expr
 _UNKNOWN = "…"
+_CODES = {
+    "ToolError": ExitCode.REFUSED,
+    "CutOff": ExitCode.REFUSED,
+    "UsageError": ExitCode.USAGE,
+    "ConflictError": ExitCode.CONFLICT,
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -42,9 +48,9 @@ def of_file(path: Path) -> set[Message]:
 def _of_function(function: ast.FunctionDef, module: ast.Module) -> Iterator[Message]:
     for call in _calls(function):
         name = call.func.id if isinstance(call.func, ast.Name) else ""
-        if name in ("ToolError", "CutOff"):
+        if name in _CODES:
             for given in _callers(function, call.args[0], module):
-                yield from _messages(function, call, given)
+                yield from _messages(function, call, given, _CODES[name])
         elif name == "SeriesError":
             yield _of_series(function, call)
         elif name == "stop" and len(call.args) == 3:  # of bootstrap, which has no ToolError
@@ -71,11 +77,11 @@ def _callers(
 
 
 def _messages(
-    function: ast.FunctionDef, call: ast.Call, given: dict[str, _Node]
+    function: ast.FunctionDef, call: ast.Call, given: dict[str, _Node], usual: ExitCode
 ) -> Iterator[Message]:
     words = {one.arg: one.value for one in call.keywords if one.arg}
     code = words.get("code")
-    number = ExitCode[code.attr] if isinstance(code, ast.Attribute) else ExitCode.REFUSED
+    number = ExitCode[code.attr] if isinstance(code, ast.Attribute) else usual
     for what in _values(function, call.args[0], given):
         if what != "<what>":  # one that is only handed on
             yield Message(

@@ -15,7 +15,7 @@ from xpu_stack.core.series.base import Differences, GitSource
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.settings import settings
 
@@ -41,11 +41,10 @@ def of(work: Workspace, name: str, there: Stack) -> ExportBase:
     if name == base.name and base.git.commit in ("", there.base):
         return ExportBase(work, drifted=_drifted(work, there))
     if base.package:
-        raise ToolError(
+        raise UsageError(
             f"{base.name} cannot be exported as another base.",
             why="it is an installed package, and no commit",
             next=commands.make("export", BASE=base.name),
-            code=ExitCode.USAGE,
         )
     root = base.differences.like or base.name
     if name == base.name:
@@ -86,13 +85,12 @@ def _drifted(work: Workspace, there: Stack) -> frozenset[str]:
 
 def _refuse_name(work: Workspace, name: str) -> None:
     if not _NAME.match(name) or work.layout.base_folder(name).exists():
-        raise ToolError(
+        raise UsageError(
             f"'{name}' cannot be the name of a base.",
             why=f"patches/{name} exists"
             if _NAME.match(name)
             else "a name is of letters, digits, '.', '_', '+' and '-'",
             next=commands.make("export", BASE="<name>"),
-            code=ExitCode.USAGE,
         )
 
 

@@ -13,7 +13,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.series.base import SourcePackage
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -33,11 +33,10 @@ def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
         if found is None and path.is_dir():
             found = _of_folder(repository, path.absolute())
         if found is None:
-            raise ToolError(
+            raise UsageError(
                 f"ONTO={onto} is neither a commit of the checkout nor a folder.",
                 why=f"{repository.folder} has no ref or commit of that name",
                 next=commands.git(repository.folder, "branch", "--all"),
-                code=ExitCode.USAGE,
             )
         commit = found
     return stack.read(repository, commit).base
@@ -45,11 +44,10 @@ def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
 
 def _of_folder(repository: Repository, folder: Path) -> CommitId:
     if not (folder / settings().marker).is_file():
-        raise ToolError(
+        raise UsageError(
             f"ONTO={folder} is not a {settings().project} source tree.",
             why=f"it has no {settings().marker}",
             next=commands.make("rebase", ONTO=f"<ref, or path of a {settings().project} checkout>"),
-            code=ExitCode.USAGE,
         )
     other = Repository(folder)
     if other.is_repository():
@@ -87,11 +85,10 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
     package = source_packages(layout).get(version)
     if package is None:
         known = ", ".join(source_packages(layout)) or "none"
-        raise ToolError(
+        raise UsageError(
             f"There is no source package '{version}'.",
             why=f"patches/drift.yaml has: {known}",
             next="add it there, with suite, tarball and sha256",
-            code=ExitCode.USAGE,
         )
     folder = layout.state / "drift" / version
     if not (folder / ".git" / "refs" / "heads" / "base").exists():

@@ -15,7 +15,7 @@ from xpu_stack.core.move.workspace import Checkout
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import log, progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -27,12 +27,11 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
     given: a person's own checkout, which is used in place.
     """
     if given and base.package:
-        raise ToolError(
+        raise UsageError(
             f"The base {base.name} has no checkout of your own.",
             why="it is an installed package, and its checkout has the new files alone",
             next=f"unset {settings().source}; "
             + commands.make("apply", **{"BASE": base.name, settings().source: ""}),
-            code=ExitCode.USAGE,
         )
     if given:
         return _given(Path(given).expanduser().absolute())
@@ -47,20 +46,18 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
 def _given(folder: Path) -> Checkout:
     repository = Repository(folder)
     if not folder.is_dir() or not (folder / settings().marker).is_file():
-        raise ToolError(
+        raise UsageError(
             f"{settings().source}={folder} is not a {settings().project} source tree.",
             why=f"it has no {settings().marker}" if folder.is_dir() else "there is no such folder",
             next=f"{commands.make('apply', **{settings().source: '<path>'})} "
             "# or without, to fetch the release",
-            code=ExitCode.USAGE,
         )
     if not repository.is_repository():
-        raise ToolError(
+        raise UsageError(
             f"{settings().source}={folder} is not a git repository of its own.",
             why="each change becomes a commit on its base commit",
             next=f"{commands.line('cd', folder)} && git init && git add -A -f && "
             "git commit -m base",
-            code=ExitCode.USAGE,
         )
     return Checkout(repository, f"{settings().source}={folder}", own=False)
 

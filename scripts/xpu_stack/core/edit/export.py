@@ -25,7 +25,7 @@ from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, File, Identity, Repository, TreeId
 from xpu_stack.core.system.settings import settings
 
@@ -259,11 +259,10 @@ def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
         f"or give it the trailer {settings().trailer}-Change: <stage>/<new name>",
     )
     if not there.applied:
-        raise ToolError(
+        raise UsageError(
             "Nothing to export.",
             why="no change of the series is applied",
             next=commands.make("apply", BASE=work.base.name),
-            code=ExitCode.USAGE,
         )
 
 

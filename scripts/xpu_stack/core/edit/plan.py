@@ -13,7 +13,7 @@ from xpu_stack.core.series.change import split_id
 from xpu_stack.core.series.change_text import TITLE_LIMIT, joined, own_text, trailers
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import Commit, Repository, TreeId
 from xpu_stack.core.system.settings import settings
 
@@ -266,6 +266,4 @@ def _refuse_torn(plan: Plan) -> None:
 
 
 def _refused(what: str, why: str) -> ToolError:
-    return ToolError(
-        what, why=why, next=f"{commands.make('status')} # shows the order", code=ExitCode.USAGE
-    )
+    return UsageError(what, why=why, next=f"{commands.make('status')} # shows the order")

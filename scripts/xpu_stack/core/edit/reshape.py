@@ -36,7 +36,7 @@ from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 
@@ -77,11 +77,10 @@ def run(work: Workspace, request: Request) -> Rewrite:
 def undrop(work: Workspace, change: str) -> Rewrite:
     """Brings a change back: one that the checkout skips, or that was dropped from the series."""
     if change in work.series.without:
-        raise ToolError(
+        raise UsageError(
             f"{change} is not for the base {work.base.name}.",
             why=f"patches/{work.base.name}/base.yaml says so",
             next=f"remove it there, then: {commands.make('apply', BASE=work.base.name)}",
-            code=ExitCode.USAGE,
         )
     skipped = moves.dropped(work.repository)
     if change not in skipped:
@@ -131,34 +130,31 @@ def _taken(work: Workspace, request: Request) -> Move:
     for one in moves.entries(work.repository):
         if one.operation.verb == "drop" and one.operation.about == request.change:
             return one
-    raise ToolError(
+    raise UsageError(
         f"'{request.change}' was never dropped here.",
         why="neither the checkout skips it, nor is it in the log of operations",
         next=commands.git(
             work.layout.repository, "log", "--", f"patches/texts/{request.change}.md"
         ),
-        code=ExitCode.USAGE,
     )
 
 
 def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
     """The edits of the work tree, as a commit above HEAD."""
     if request.change not in [one.trailers.change for one in there.applied]:
-        raise ToolError(
+        raise UsageError(
             f"The change '{request.change}' is not applied.",
             why="edits go into a change that the checkout has",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
     export.say_untracked(repository)
     edits = export.edits(repository, there)
     if not edits:
-        raise ToolError(
+        raise UsageError(
             f"There are no edits to put into {request.change}.",
             why="the work tree matches its commit",
             next=f"{commands.make('apply', STAGE=request.change)} "
             f"# edit, then: {request.command()}",
-            code=ExitCode.USAGE,
         )
     return export.as_commit(repository, edits)
 
@@ -188,11 +184,10 @@ def _differing(contents: Mapping[Path, Content], repository: Repository) -> Rewr
     edit = Rewrite.to(contents, repository)
     differing = [path for path in contents if edit.before[path] != edit.after[path]]
     if not differing:
-        raise ToolError(
+        raise UsageError(
             "Nothing to do: the series is already in that state.",
             why="the series is already so",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
     return Rewrite(
         *({path: side[path] for path in differing} for side in (edit.before, edit.after))

@@ -20,7 +20,7 @@ from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
-from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import ConflictError, ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.settings import settings
@@ -89,12 +89,11 @@ class Shape:
             for diff in piece.diffs:
                 tree = self._merged(tip, tree, number, diff)
             if tree == tip.tree and any(one.commit.tree != one.before for one in piece.diffs):
-                raise ToolError(
+                raise ConflictError(
                     f"Nothing would be left of {piece.id}.",
                     why="what it did is undone, or done below it",
                     next=f"{commands.make('drop', CHANGE=piece.origin or piece.id)} "
                     f"&& {self.given.request.command()}",
-                    code=ExitCode.CONFLICT,
                 )
             message = f"{piece.text}\n\n{settings().trailer}-Change: {piece.id}\n"
             tip = self.work.repository.scratch_commit(tree, (tip.id,), message)
@@ -140,12 +139,11 @@ class Shape:
             if any(one.path in files for one in repository.diff(diff.before, diff.commit.tree))
         ]
         other = f"; changed above it by {', '.join(dict.fromkeys(above))}" if above else ""
-        return ToolError(
+        return ConflictError(
             f"The edits do not fit {change}.",
             why=f"in conflict: {', '.join(files)}{other}",
             next=f"{commands.make('edit', CHANGE=above[-1] if above else '<another change>')} "
             f"# or: git stash, {commands.make('apply', STAGE=change)}, and edit there",
-            code=ExitCode.CONFLICT,
         )
 
     # -- the files that give them --------------------------------------------------
@@ -243,12 +241,11 @@ def _id_of(commit: Commit) -> str:
 
 def by_hand(base: str, change: str, why: str) -> ToolError:
     """The error for what is to be done in a checkout of another base."""
-    return ToolError(
+    return ConflictError(
         f"This does not fit {change} on the base {base}.",
         why=why,
         next=f"{commands.make('apply', BASE=base, STAGE=change)} "
         f"# edit it there, then: {commands.make('export', BASE=base)}",
-        code=ExitCode.CONFLICT,
     )
 
 

@@ -14,7 +14,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, File, Repository
 
@@ -56,11 +56,10 @@ def _has_edits(repository: Repository, edits: CommitId) -> bool:
 
 def _refuse_few(there: Sequence[Move], verb: str, steps: int) -> None:
     if len(there) < steps:
-        raise ToolError(
+        raise UsageError(
             f"There is no operation to {verb}.",
             why=f"the log has less than {steps} to {verb}" if there else "the log has none",
             next=commands.make("history"),
-            code=ExitCode.USAGE,
         )
 
 

@@ -19,7 +19,7 @@ from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ConflictError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 
 _MEMO_FORM = "4"  # raise it when the same input would give other commits
@@ -123,12 +123,11 @@ def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[Comm
 
 
 def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
-    return ToolError(
+    return ConflictError(
         f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
         why=why,
         next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
         + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
-        code=ExitCode.CONFLICT,
     )
 
 
@@ -275,11 +274,10 @@ def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
     """The changes named to be dropped, each of which there must be."""
     names = {change.id for change in work.series.all_changes()}
     for name in sorted(drop - names):
-        raise ToolError(
+        raise UsageError(
             f"There is no change '{name}' to drop.",
             why=f"the changes are: {', '.join(sorted(names))}",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
     return drop
 

@@ -18,7 +18,7 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands, lock, transaction
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.layout import Layout
 
 # the verbs that write the series: what they read is not written by another run
@@ -130,11 +130,10 @@ def _refuse_other_base(work: Workspace) -> None:
     here = stack.read(work.repository).base
     for name, commit in commits.items():
         if work.repository.ask("merge-base", "--is-ancestor", commit, here) is not None:
-            raise ToolError(
+            raise UsageError(
                 f"This checkout is on the base {name}, not on {work.base.name}.",
                 why=f"{commit[:12]}, which patches/{name}/base.yaml names, is in its history",
                 next=commands.make("status", BASE=name) + " # BASE= with every command",
-                code=ExitCode.USAGE,
             )
 
 

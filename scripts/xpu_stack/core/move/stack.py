@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 from xpu_stack.core.system.settings import settings
 
@@ -116,11 +116,10 @@ def branches(repository: Repository) -> list[str]:
 def choose(repository: Repository, branch: str) -> None:
     """Has this run work on the stack of a branch that a person names."""
     if repository.ask("check-ref-format", "--branch", branch) != branch:
-        raise ToolError(
+        raise UsageError(
             f"'{branch}' is not a valid name for a branch.",
             why="git check-ref-format refuses it",
             next=commands.make("apply", BRANCH="<name>"),
-            code=ExitCode.USAGE,
         )
     _branches[repository] = branch
     commands.works_in("BRANCH", branch, ("apply", "rebase"))

@@ -23,7 +23,7 @@ from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
 from xpu_stack.core.resolve.resolutions import Content, Hunks, Resolution, Resolutions
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ConflictError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -81,11 +81,10 @@ def pending(repository: Repository) -> Pending | None:
 def refuse_pending(repository: Repository) -> None:
     waiting = pending(repository)
     if waiting is not None:
-        raise ToolError(
+        raise ConflictError(
             f"A conflict of {waiting.change} waits to be resolved.",
             why=f"its files are in {waiting.worktree}",
             next=f"{commands.make('continue')} # or: {commands.make('abort')}",
-            code=ExitCode.CONFLICT,
         )
 
 
@@ -94,18 +93,16 @@ def already_there(reason: AlreadyThere, goal: Goal, there: Mapping[str, str]) ->
     drop = goal.command(drop=[reason.change.id, *there])
     if reason.resolved:
         ids = ", ".join(one[:12] for one in reason.resolved)
-        return ToolError(
+        return ConflictError(
             f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
             why=f"its conflict was resolved so before: {ids}",
             next=f"{drop} # or, to be asked again: "
             + commands.make("resolutions", FORGET=reason.resolved[0][:12]),
-            code=ExitCode.CONFLICT,
         )
-    return ToolError(
+    return ConflictError(
         f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
         why="applied to it, the change alters nothing",
         next=drop,
-        code=ExitCode.CONFLICT,
         detail="\n".join(_told(there)),
     )
 
@@ -136,12 +133,11 @@ def report(
         f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
     )
     if misfit.pristine is None:
-        return ToolError(
+        return ConflictError(
             what,
             why="its files are not as in the release it was written for, "
             "which the merge needs, and which is not available here",
             next=commands.make("doctor"),
-            code=ExitCode.CONFLICT,
             detail=misfit.messages,
         )
     worktree = layout.for_checkout(repository.folder) / "conflict"
@@ -161,12 +157,11 @@ def report(
     if told:
         without = f"{commands.make('abort')} && {goal.command(drop=there)}"
         told += [f"to skip it: {without}", ""]
-    return ToolError(
+    return ConflictError(
         what,
         why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
         next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
         f"{commands.anywhere('continue')}, or {commands.anywhere('abort')}",
-        code=ExitCode.CONFLICT,
         detail="\n".join([*told, *places, "", misfit.messages.strip()]).strip(),
     )
 
@@ -299,21 +294,19 @@ def _refuse_nothing_left(
     empty: bool,
 ) -> None:
     if resolved == repository.tree_of(waiting.onto) and not waiting.apart:
-        raise ToolError(
+        raise ConflictError(
             f"Nothing of {waiting.change} is left in the resolution.",
             why="the files are as they are without the change",
             next=f"{commands.make('abort')} && {waiting.goal.command(drop=[waiting.change])} "
             f"# or put the change's edits in, git add, and {commands.make('continue')}",
-            code=ExitCode.CONFLICT,
         )
     places = [] if empty else resolutions.emptied(repository, hunks, resolved)
     if places:
-        raise ToolError(
+        raise ConflictError(
             "The resolution keeps neither side of a conflict.",
             why=f"all lines were removed: {', '.join(places)}",
             next=f"put in what is missing, git add, and {commands.make('continue')}; "
             f"or, if it is meant: {commands.make('continue', EMPTY='1')}",
-            code=ExitCode.CONFLICT,
         )
 
 
@@ -321,12 +314,11 @@ def _resolved(waiting: Pending) -> TreeId:
     """The tree of a conflict that has been resolved."""
     work = Repository(waiting.worktree)
     if not work.folder.is_dir():
-        raise ToolError(
+        raise ConflictError(
             f"The files of the conflict of {waiting.change} are gone.",
             why=f"there is no folder {work.folder}",
             next=f"{commands.make('abort')} "
             "# then the command that it came from: it sets them up again",
-            code=ExitCode.CONFLICT,
         )
     left = sorted(
         {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
@@ -337,12 +329,11 @@ def _resolved(waiting: Pending) -> TreeId:
         if (waiting.worktree / file).is_file() and _hunks(waiting.worktree / file)
     ]
     if left or marked:
-        raise ToolError(
+        raise ConflictError(
             f"The conflict of {waiting.change} is not resolved yet.",
             why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
             next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
             f"then: {commands.make('continue')}",
-            code=ExitCode.CONFLICT,
         )
     _take_in(work)
     work.run("add", "--update")
@@ -366,11 +357,10 @@ def give_up(repository: Repository) -> None:
 def _waiting(repository: Repository) -> Pending:
     waiting = pending(repository)
     if waiting is None:
-        raise ToolError(
+        raise UsageError(
             "There is no conflict to continue.",
             why="the last run left none",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
     return waiting
 

@@ -29,7 +29,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Merge
 from xpu_stack.core.system import commands
 from xpu_stack.core.system import patch as patches
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.git import File, Repository, TreeId
 from xpu_stack.core.system.yaml_file import Node
 
@@ -106,11 +106,10 @@ class Resolutions:
         """That whose id begins so."""
         found = [one for one in self.all() if one.id.startswith(id)]
         if len(found) != 1:
-            raise ToolError(
+            raise UsageError(
                 f"There {'is no resolution' if not found else 'are several resolutions'} '{id}'.",
                 why="an id, or the beginning of one, must name one resolution",
                 next=commands.make("resolutions"),
-                code=ExitCode.USAGE,
             )
         return found[0]
 

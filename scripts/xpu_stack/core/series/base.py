@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
@@ -213,9 +213,8 @@ class Base:
 
 def _unknown(layout: Layout, name: str) -> ToolError:
     there = base_names(layout)
-    return ToolError(
+    return UsageError(
         f"There is no base '{name}'.",
         why=f"the bases there are: {', '.join(there)}",
         next=commands.make("apply", BASE=there[0]) if there else f"write patches/{name}/base.yaml",
-        code=ExitCode.USAGE,
     )

@@ -12,7 +12,7 @@ from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
 
@@ -69,9 +69,8 @@ def _place(series: Series, ids: list[str], stage: str, after: str | None) -> int
 
 
 def _refused(what: str, why: str) -> ToolError:
-    return ToolError(
+    return UsageError(
         what,
         why=why,
         next=commands.make("new", CHANGE="<stage>/<change>", TITLE="<title>", AFTER="<place>"),
-        code=ExitCode.USAGE,
     )

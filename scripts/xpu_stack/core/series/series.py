@@ -18,7 +18,7 @@ from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change import NAME, Change, PayloadFile, Stage
 from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import SeriesError, UsageError
 from xpu_stack.core.system.git import Identity
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -48,11 +48,10 @@ class Series:
         if stage == NO_STAGE:
             return ()
         if stage not in self.stage_names:
-            raise ToolError(
+            raise UsageError(
                 f"There is no stage '{stage}'.",
                 why=f"the stages there are: {', '.join(self.stage_names)}",
                 next=commands.make("apply", STAGE=self.stage_names[-1]),
-                code=ExitCode.USAGE,
             )
         return self.stages[: self.stage_names.index(stage) + 1]
 
@@ -66,11 +65,10 @@ class Series:
             if change.id == point:
                 return changes[:number]
         own = [change.id for change in changes if change.stage == stage]
-        raise ToolError(
+        raise UsageError(
             f"There is no change '{point}'.",
             why=f"the changes of its stage are: {', '.join(own) or 'none'}",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
 
     def point(self, stage: str | None) -> str:

@@ -12,34 +12,23 @@ from xpu_stack.core.system import commands
 class ExitCode(enum.IntEnum):
     """How the program ended."""
 
-    OK = 0
-    INTERNAL = 1
-    USAGE = 2
-    REFUSED = 3
-    MISSING = 4
-    CONFLICT = 5
-    SERIES = 6
-    BUILD = 7
-    TESTS = 8
-    INTERRUPTED = 130
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self]
+    def __new__(cls, code: int, meaning: str = "") -> "ExitCode":
+        self = int.__new__(cls, code)
+        self._value_, self.meaning = code, meaning
+        return self
 
-
-_MEANINGS = {
-    ExitCode.OK: "done",
-    ExitCode.INTERNAL: "a defect of the tool",
-    ExitCode.USAGE: "the command line does not make sense",
-    ExitCode.REFUSED: "refused, because work could be lost",
-    ExitCode.MISSING: "something that the command needs is missing",
-    ExitCode.CONFLICT: "a change does not fit the base",
-    ExitCode.SERIES: "the series is not valid",
-    ExitCode.BUILD: "the build failed",
-    ExitCode.TESTS: "tests failed",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-}
+    OK = 0, "done"
+    INTERNAL = 1, "a defect of the tool"
+    USAGE = 2, "the command line does not make sense"
+    REFUSED = 3, "refused, because work could be lost"
+    MISSING = 4, "something that the command needs is missing"
+    CONFLICT = 5, "a change does not fit the base"
+    SERIES = 6, "the series is not valid"
+    BUILD = 7, "the build failed"
+    TESTS = 8, "tests failed"
+    INTERRUPTED = 130, "interrupted by Ctrl-C"
 
 
 class ToolError(Exception):
@@ -50,21 +39,29 @@ class ToolError(Exception):
     of conflicts).
     """
 
+    code = ExitCode.REFUSED
+
     def __init__(
         self,
         what: str,
         *,
         why: str,
         next: str,
-        code: ExitCode = ExitCode.REFUSED,
+        code: ExitCode | None = None,
         detail: str = "",
     ) -> None:
         super().__init__(what)
-        self.what = what
-        self.why = why
-        self.next = next
-        self.code = code
+        self.what, self.why, self.next = what, why, next
+        self.code = code or self.code
         self.detail = detail
+
+
+class UsageError(ToolError):
+    code = ExitCode.USAGE
+
+
+class ConflictError(ToolError):
+    code = ExitCode.CONFLICT
 
 
 class SeriesError(ToolError):

@@ -534,7 +534,9 @@ def test_a_history_that_ends_within_the_stack(project: Project) -> None:
     assert "is already at" in project.ok("apply")
 
 
-@pytest.mark.parametrize("place", ["../elsewhere.txt", "/etc/passwd", "/etc/passwd:1"])
+@pytest.mark.parametrize(
+    "place", ["../elsewhere.txt", "..", "c10/../..", "/etc/passwd", "/etc/passwd:1"]
+)
 def test_a_file_outside_the_checkout_is_of_no_change(project: Project, place: str) -> None:
     ended = project.run("which", "--file", place)
     assert ended.code == 2, ended.err

@@ -140,6 +140,10 @@ def test_where_a_line_comes_from(applied: Project) -> None:
     assert which(applied, f"{file}:2") == f"{file}:2: {edited}"
     # as a compiler writes it, and by the whole path
     assert which(applied, f"{applied.checkout / file}:2:5") == f"{file}:2: {edited}"
+    # a folder, and what is above one
+    touching = [f"aten: device/aten 'Add hooks' ({aten}), 2 file(s) there"]
+    assert which(applied, "aten").splitlines() == touching
+    assert which(applied, "c10/../aten/").splitlines() == touching
     # the last line of a file that a person has changed above it
     write(applied.checkout, {file: "// mine\nint device;\nint streams;\n"})
     assert which(applied, f"{file}:1") == (

@@ -36,7 +36,7 @@ def _in_checkout(repository: Repository, path: str) -> str:
     """A path as git has it; it may be absolute, or of the folder that the person is in."""
     top = repository.folder.resolve()
     for near in (Path.cwd() / path, top / path):
-        full = near.parent.resolve() / near.name
+        full = Path(os.path.normpath(near.parent.resolve() / near.name))  # it may end in ".."
         if os.path.lexists(full) and full.is_relative_to(top):
             return full.relative_to(top).as_posix()
     if not (top / path).resolve().is_relative_to(top):
@@ -130,4 +130,7 @@ class _Series:
                     return f"kept in {file.source.relative_to(top)}" + (f":{line}" if line else "")
             if change.patch is not None and name in change.patched_paths():
                 return f"kept in {change.patch.relative_to(top)}"
+            below = [path for path in change.touched_paths() if Path(name) in Path(path).parents]
+            if below:
+                return f"{len(below)} file(s) there"
         return f"not in the series yet: {commands.make('export')}"

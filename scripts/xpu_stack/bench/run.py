@@ -19,7 +19,7 @@ from xpu_stack.build import compilers, ninja, packages, runtime
 from xpu_stack.build.configuration import Build, Sanitizer
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import coloured, progress, say, show_table
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError, TestError, UsageError
 
 # Variables that a person may have set, and that would distort the figures.
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
@@ -69,11 +69,10 @@ def run(build: Build, quick: bool, publish: bool) -> None:
 def compile(build: Build) -> Path:
     """Builds the benchmark's program against `build`."""
     if build.sanitizer is not Sanitizer.NONE:
-        raise ToolError(
+        raise UsageError(
             "A build with a sanitizer cannot be measured.",
             why=f"the {build.sanitizer.value} sanitizer slows it down several times",
             next=commands.make("bench"),
-            code=ExitCode.USAGE,
         )
     folder = build.folder.with_name(f"bench-{build.folder.name}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,21 +89,19 @@ def compile(build: Build) -> Path:
         ["cmake", "-S", source, "-B", folder, "-GNinja", *words], env=build.env, check=False
     )
     if configured.code:
-        raise ToolError(
+        raise BuildError(
             "The benchmark could not be configured.",
             why=(configured.complaint.splitlines() or ["cmake gave no reason"])[0],
             next=f"{commands.make('build')} # what the benchmark is built against",
-            code=ExitCode.BUILD,
             detail=configured.complaint,
         )
     ninja.build(folder, [], build.env, compilers.jobs())
     program = folder / "bench_xpu"
     if not program.exists():
-        raise ToolError(
+        raise UsageError(
             "This stage has nothing to measure.",
             why="the benchmark needs streams, events, guards and the allocator",
             next=commands.make("bench", STAGE="guard"),
-            code=ExitCode.USAGE,
         )
     return program
 
@@ -162,11 +159,10 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
     unset = [word for name in _UNSET for word in ("-u", name)]
     code = shell.follow(["env", *unset, program, *words], line, env=env)
     if code:
-        raise ToolError(
+        raise TestError(
             f"The program {program.name} failed.",
             why=next((one for one in reversed(lines) if one.strip()), f"it ended with {code}"),
             next=f"{commands.make('test')} # then {commands.line(program)}",
-            code=ExitCode.TESTS,
             detail="\n".join(lines[-30:]),
         )
     return measured
@@ -225,11 +221,10 @@ def _judge(figures: list[Figure], results: Path) -> None:
     say("; ".join(f"{count} {one.value}" for one, count in counts.items() if count))
     missed = [_why(one) for one in figures if one.verdict is Verdict.MISSED]
     if missed:
-        raise ToolError(
+        raise TestError(
             f"{len(missed)} figure(s) miss their bound.",
             why=missed[0],
             next=commands.line("less", results),
-            code=ExitCode.TESTS,
             detail="\n".join(missed),
         )
 

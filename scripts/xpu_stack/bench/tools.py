@@ -19,7 +19,7 @@ from pathlib import Path
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.layout import Layout
 
 ROUNDS = 5
@@ -87,11 +87,10 @@ def _shown(used: Used | None, unit: str) -> str:
 def bench(layout: Layout, base: str, *, publish: bool) -> bool:
     """Measures, prints the table and writes it into docs/; whether all bounds are met."""
     if not (layout.checkout(base) / ".git").exists():
-        raise ToolError(
+        raise UsageError(
             "The tool's own checkout is not there.",
             why="what is measured are clones of it",
             next=commands.make("apply"),
-            code=ExitCode.USAGE,
         )
     loads = [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory(prefix="xpu-stack-bench-") as folder:

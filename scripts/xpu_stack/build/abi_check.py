@@ -33,7 +33,7 @@ from xpu_stack.build.includes import Includes
 from xpu_stack.core.move import stack
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 
 _FORM = "2"  # raise it when the same input would be judged otherwise
 _UNIT = "torch/csrc/Module.cpp"  # compiled in both trees: the command to go by
@@ -161,11 +161,10 @@ def judge(proof: Proof, path: Path) -> None:
     _say_reach(proof)
     reasons = [f"{name} would differ" for name in proof.changed_sources] + proof.layouts
     if reasons:
-        raise ToolError(
+        raise BuildError(
             "The series cannot be built against the distribution's libraries.",
             why=f"they were compiled from different code: {reasons[0]}",
             next=f"{commands.make('build', MODE='full')} # compiles everything",
-            code=ExitCode.BUILD,
             detail="\n".join(reasons),
         )
     say(

@@ -26,7 +26,7 @@ from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.git import Repository
 
 CMAKE_MODULES = Path(__file__).parent / "cmake_modules"
@@ -240,11 +240,10 @@ def _prebuilt_folder(work: Workspace) -> Path:
     name = f"lib{prebuilt.targets[0]}.so.{prebuilt.soversion}"
     found = sorted([*_LIBRARIES.glob(name), *_LIBRARIES.glob(f"*/{name}")])
     if not found:
-        raise ToolError(
+        raise MissingError(
             f"The distribution's PyTorch {work.base.version} is not installed.",
             why=f"there is no {name} below {_LIBRARIES}",
             next=f"{commands.make('build', MODE='full')} # compiles everything",
-            code=ExitCode.MISSING,
         )
     return found[0].parent
 

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 from xpu_stack.build.configured_tree import Tree
 from xpu_stack.core.system import shell
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 
 _SCOPES = {"DW_TAG_namespace"}
 _CLASSES = {"DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"}
@@ -53,13 +53,12 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> Headers:
     ]
     done = shell.run(words, cwd=tree.build, check=False)
     if done.code:
-        raise ToolError(
+        raise BuildError(
             "The headers that the series edits cannot be compiled by themselves.",
             why=next(
                 (line for line in done.complaint.splitlines() if "error" in line), "see below"
             ),
             next="fix the header: it must include what it uses",
-            code=ExitCode.BUILD,
             detail=done.complaint,
         )
     return Headers(_classes(binary), _functions(tree.text(dump)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, log, progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 
 _QUERY = Path(".cmake/api/v1/query/codemodel-v2")
 _REPLIES = Path(".cmake/api/v1/reply")
@@ -56,11 +56,10 @@ def configure(
         own = ["cmake", "-S", str(source), "-B", str(build), "-GNinja", *words]
         code = shell.follow(command or own, errors.line, cwd=source if command else None, env=env)
     if code:
-        raise ToolError(
+        raise BuildError(
             "PyTorch's CMake could not configure the checkout.",
             why=errors.first,
             next=commands.make("doctor"),
-            code=ExitCode.BUILD,
             detail="\n".join(errors.lines),
         )
     stamp.write_text(key)

@@ -12,7 +12,7 @@ from pathlib import Path
 from xpu_stack.build import packages
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 
 # Of the group that a container is in, in the kernel's two forms; "max": no limit.
 _MEMORY_LIMITS = tuple(
@@ -73,11 +73,10 @@ def number(variable: str, example: str) -> int | None:
     if not given:
         return None
     if not given.isdigit() or int(given) < 1:
-        raise ToolError(
+        raise UsageError(
             f"{variable}={given} is not a number.",
             why="it must be a whole number of 1 or more",
             next=example,
-            code=ExitCode.USAGE,
         )
     return int(given)
 
@@ -85,11 +84,10 @@ def number(variable: str, example: str) -> int | None:
 def _remote_jobs() -> int:
     asked = shell.run(["distcc", "-j"], env=_remote_compilers(), check=False)
     if asked.code:
-        raise ToolError(
+        raise UsageError(
             f"DISTCC={os.environ['DISTCC']} is not a list of hosts.",
             why=(asked.complaint.splitlines() or ["distcc gave no reason"])[-1],
             next=commands.make("build", DISTCC="localhost/2 other/8"),
-            code=ExitCode.USAGE,
         )
     return int(asked.text)
 

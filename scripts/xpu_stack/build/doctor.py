@@ -11,7 +11,7 @@ from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import coloured, put
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.layout import Layout
 
 _DISK = 6 << 30  # bytes that the checkout, the runtime and a fast build take
@@ -50,11 +50,10 @@ def show(findings: list[Finding]) -> None:
             put(f"      {'note' if one.good else 'to get it'}: {one.get}")
     lacking = [one for one in findings if not one.good]
     if lacking:
-        raise ToolError(
+        raise MissingError(
             f"{len(lacking)} thing(s) are missing.",
             why=", ".join(one.what for one in lacking),
             next=lacking[0].get,
-            code=ExitCode.MISSING,
         )
 
 

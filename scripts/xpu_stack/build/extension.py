@@ -15,17 +15,16 @@ from xpu_stack.build.modes import Mode
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 
 
 def refuse_mode(base: Base, mode: Mode) -> None:
     """An installed torch is not compiled, so there is one mode."""
     if mode is not Mode.FAST:
-        raise ToolError(
+        raise UsageError(
             f"There is no MODE={mode.value} for the base {base.name}.",
             why="its torch is installed, and all that is new is compiled",
             next=commands.make("build", BASE=base.name),
-            code=ExitCode.USAGE,
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from xpu_stack.build.build_time import Pace, minutes
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import Bar, progress, say_where_no_bar
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 
 _LOOK = "Re-checking globbed directories..."  # each time, and no work
 _AGAIN = "fix it and run the same command again: it continues where it stopped"
@@ -80,11 +80,10 @@ def build(
         # ninja's first two lines are the step's outputs and its command
         error = [line for line in reader.failure if not line.startswith("FAILED: ")][1:]
         first = next((line for line in error if "error" in line.lower()), "see the log")
-        raise ToolError(
+        raise BuildError(
             "The build failed.",
             why=first.strip()[:300],
             next=_UNIT if _in_a_unit(reader.failure) else _AGAIN,
-            code=ExitCode.BUILD,
             detail="\n".join(error),
         )
     return reader.steps

@@ -12,7 +12,7 @@ from xpu_stack.build import packages
 from xpu_stack.build.base_settings import Headers
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, ToolError
 from xpu_stack.core.system.layout import Layout
 
 _NO_ANSWER = 30  # seconds
@@ -74,9 +74,8 @@ def _extract(archive: Path, wanted: Headers, folder: Path) -> None:
 
 
 def _unavailable(wanted: Headers, why: str) -> ToolError:
-    return ToolError(
+    return MissingError(
         f"{wanted.file}, which has {next(iter(wanted.names))}, is not available here.",
         why=why,
         next=f"pip config debug # PyPI or a mirror of it must have {wanted.project}",
-        code=ExitCode.MISSING,
     )

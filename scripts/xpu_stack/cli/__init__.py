@@ -26,7 +26,7 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
 )
 from xpu_stack.cli.options import cli, options_of, variable_of
 from xpu_stack.core.system import commands, console, critical, transaction
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, MissingError, ToolError, UsageError
 from xpu_stack.core.system.layout import Layout
 
 _TOOL = "python3 scripts/bootstrap.py"
@@ -49,7 +49,7 @@ def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
         what = f"'make {verb}' needs {variable}=."
         why = problem.param.help or why
         next = f"make {verb} {variable}={problem.param.metavar or '...'}"
-    return ToolError(what, why=why, next=next, code=ExitCode.USAGE)
+    return UsageError(what, why=why, next=next)
 
 
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -64,11 +64,10 @@ def _not_writable(error: Exception) -> ToolError | None:
         refused = any(os.strerror(number) in why for number in _NOT_WRITABLE)
     if not refused:
         return None
-    return ToolError(
+    return MissingError(
         "A file could not be written.",
         why=why,
         next="df -h . # free some space, or make it writable; then run the same command again",
-        code=ExitCode.MISSING,
     )
 
 

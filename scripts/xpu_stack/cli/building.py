@@ -20,7 +20,7 @@ from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import series
 from xpu_stack.core.system import commands, console
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError, UsageError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import bisecting, runner, tidy
 
@@ -59,11 +59,10 @@ def test_(
 ) -> None:
     """Applies, builds and tests each stage in order."""
     if stage == series.NO_STAGE:
-        raise ToolError(
+        raise UsageError(
             "The base has no tests of the series.",
             why="STAGE=base applies nothing",
             next=commands.make("test"),
-            code=ExitCode.USAGE,
         )
     with opening.opened(Layout.current(), base, pytorch_src, "test", stage) as work:
         chosen = work.series.point(stage)
@@ -139,12 +138,11 @@ def bisect_(
 ) -> None:
     """Finds the change, or the version of the series, that broke a test or a command."""
     if (name is None) == (command is None):
-        raise ToolError(
+        raise UsageError(
             "'make bisect' needs TEST= or RUN=, and not both.",
             why="it runs a test of the series, or a command, at each place",
             next=f"{commands.make('bisect', TEST='<test>')} "
             f"# or: {commands.make('bisect', RUN='<command>')}",
-            code=ExitCode.USAGE,
         )
     ends = bisecting.Ends(good, bad, stage)
     asked = bisecting.Asked(name, Mode(mode), again, command, build)
@@ -221,9 +219,8 @@ def bench_(
 def bench_tools_(base: str, publish: bool) -> None:
     """Measures the tool itself beside git, StGit and quilt, on clones of the base."""
     if not tools.bench(Layout.current(), base, publish=publish):
-        raise ToolError(
+        raise TestError(
             "The tool is slower than its bounds.",
             why="a row of the table has no 'met'",
             next=f"{commands.make('bench-tools')} # on a quiet machine",
-            code=ExitCode.TESTS,
         )

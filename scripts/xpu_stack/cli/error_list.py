@@ -9,17 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.core.system.errors import ExitCode
+from xpu_stack.core.system.critical import CutOff
+from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.settings import settings
 
 _Node = ast.expr
 _UNKNOWN = "…"
-_CODES = {
-    "ToolError": ExitCode.REFUSED,
-    "CutOff": ExitCode.REFUSED,
-    "UsageError": ExitCode.USAGE,
-    "ConflictError": ExitCode.CONFLICT,
-}
+_KINDS: list[type[ToolError]] = [ToolError, CutOff, *ToolError.__subclasses__()]
+_CODES = {one.__name__: one.code for one in _KINDS}
 
 
 @dataclass(frozen=True, order=True)
@@ -48,11 +45,11 @@ def of_file(path: Path) -> set[Message]:
 def _of_function(function: ast.FunctionDef, module: ast.Module) -> Iterator[Message]:
     for call in _calls(function):
         name = call.func.id if isinstance(call.func, ast.Name) else ""
-        if name in _CODES:
+        if name == "SeriesError":
+            yield _of_series(function, call)
+        elif name in _CODES:
             for given in _callers(function, call.args[0], module):
                 yield from _messages(function, call, given, _CODES[name])
-        elif name == "SeriesError":
-            yield _of_series(function, call)
         elif name == "stop" and len(call.args) == 3:  # of bootstrap, which has no ToolError
             what, why, next = map(_text, call.args)
             yield Message(what, why, next, ExitCode.MISSING)

@@ -10,7 +10,7 @@ from xpu_stack.build.modes import Mode
 from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.commands import REPOSITORY
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, UsageError
 from xpu_stack.core.system.layout import Layout
 
 EPILOG = "Exit codes: " + ", ".join(f"{code.value} {code.name.lower()}" for code in ExitCode) + "."
@@ -94,19 +94,17 @@ _OF_PACKAGES = ("extension", "test-extension")
 def _base(context: click.Context, option: click.Parameter, value: str) -> str:
     verb, layout = str(context.info_name), Layout.current()
     if verb in _OF_SOURCE_TREES and (own := Differences.load(layout, value)).of_package:
-        raise ToolError(
+        raise UsageError(
             f"'make {verb}' is not for the base {value}.",
             why=f"it is an installed package: {_OF_SOURCE_TREES[verb]}",
             next=commands.make(verb, BASE=own.like),
-            code=ExitCode.USAGE,
         )
     if verb in _OF_PACKAGES and not Differences.load(layout, value).of_package:
         names = [one for one in base_names(layout) if Differences.load(layout, one).of_package]
-        raise ToolError(
+        raise UsageError(
             f"'make {verb}' is not for the base {value}.",
             why=f"it is for an installed package; the bases that are one: {', '.join(names)}",
             next=commands.make(verb, BASE=next(iter(names), "<name>")),
-            code=ExitCode.USAGE,
         )
     _show_it_in_commands(context, option, value)
     return value

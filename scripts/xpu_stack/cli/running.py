@@ -21,7 +21,7 @@ from xpu_stack.cli.options import (
 from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, console
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import device_tests, pytorch_tests, release_tests
 
@@ -79,11 +79,10 @@ def python_(
 
 def _program(file: str | None, code: str | None) -> tuple[str, ...]:
     if file is not None and code is not None:
-        raise ToolError(
+        raise UsageError(
             "FILE= and CODE= are both given.",
             why="Python runs one program",
             next=commands.make("python", FILE=file),
-            code=ExitCode.USAGE,
         )
     return ("-c", code) if code is not None else (file,) if file is not None else ()
 
@@ -92,11 +91,10 @@ def _split(args: str) -> list[str]:
     try:
         return shlex.split(args)
     except ValueError as error:
-        raise ToolError(
+        raise UsageError(
             "ARGS= cannot be split into words.",
             why=f"{error}: {args}",
             next=f"{commands.make('python', CODE='...')} # takes any text as it is",
-            code=ExitCode.USAGE,
         ) from None
 
 

@@ -6,7 +6,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, files
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, ToolError
 from xpu_stack.core.system.git import Identity
 from xpu_stack.report.publisher import Publisher
 
@@ -79,11 +79,10 @@ def write(work: Workspace, out: Path) -> list[Path]:
     repository, there = work.repository, stack.read(work.repository)
     stack.refuse_foreign(repository, there)
     if not there.applied:
-        raise ToolError(
+        raise MissingError(
             "There is no stack to write.",
             why=f"{repository.folder} holds the base alone",
             next=commands.make("apply"),
-            code=ExitCode.MISSING,
         )
     publisher = Publisher.of(work, [one.commit for one in there.applied])
     tip = there.base

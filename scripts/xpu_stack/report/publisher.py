@@ -12,7 +12,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.change_text import own_text, split_signatures, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, MissingError, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Identity, Repository, TreeId
 
 
@@ -54,13 +54,12 @@ class Publisher:
 def _sender(repository: Repository) -> str:
     found = authors.of_git(repository)
     if found is None or not authors.is_reachable(found):
-        raise ToolError(
+        raise MissingError(
             "Commits cannot be sent in your name.",
             why=f"git's configuration names {found}, an address that cannot receive mail"
             if found
             else "git's configuration has no user.name or no user.email",
             next="git config --global user.name <name> && git config --global user.email <address>",
-            code=ExitCode.MISSING,
         )
     return found
 

@@ -10,7 +10,7 @@ from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import own_text
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.review import measured
 from xpu_stack.review import since as comparing
@@ -140,11 +140,10 @@ def gather(work: Workspace, since: str | None) -> Review:
 
 def _refuse_unreadable(work: Workspace, there: Stack) -> None:
     if not there.applied:
-        raise ToolError(
+        raise MissingError(
             "There is no stack to show.",
             why=f"{work.repository.folder} holds the base alone",
             next=commands.make("apply"),
-            code=ExitCode.MISSING,
         )
     if there.foreign:  # a reader would miss them, and the diffs would not add up
         stack.refuse_foreign(work.repository, there)

@@ -13,7 +13,7 @@ from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change_text import trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 from xpu_stack.show import versions
 
@@ -59,12 +59,11 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
         top = there.applied[-1].trailers.change
         tip = versions.tip(work, name, there.base, top)
         if tip is None:
-            raise ToolError(
+            raise UsageError(
                 f"'{name}' is not an earlier version of the stack.",
                 why="SINCE names a commit of this repository, a version of the series, "
                 "or the tip of another stack in the checkout",
                 next=commands.git(work.layout.repository, "log", "--oneline"),
-                code=ExitCode.USAGE,
             )
         found = Earlier(name, tip, _changes(work.repository, tip))
     return found

@@ -12,7 +12,7 @@ from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Misfit
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ConflictError, UsageError
 from xpu_stack.core.system.git import CommitId
 
 
@@ -32,11 +32,10 @@ def commit_of(work: Workspace, point: str | None) -> CommitId:
 
 def _refuse_nothing(there: Stack) -> None:
     if not there.applied:
-        raise ToolError(
+        raise UsageError(
             "No change of the series is applied.",
             why=f"the checkout holds the base {there.base[:12]} alone",
             next=commands.make("show", CHANGE="<stage>/<change>"),
-            code=ExitCode.USAGE,
         )
 
 
@@ -46,11 +45,10 @@ def _made(work: Workspace, there: Stack, change: str) -> CommitId:
     try:
         return applying.made_here(work, there.base, Goal(change, dropped))[-1]
     except Stop as stop:
-        raise ToolError(
+        raise ConflictError(
             f"{change} has no commit on the checkout's base.",
             why=f"{stop.reason.change.id} does not apply to {there.base[:12]}",
             next=f"{commands.make('apply', STAGE=change)} # says more",
-            code=ExitCode.CONFLICT,
         ) from None
 
 
@@ -68,13 +66,12 @@ def edits(work: Workspace, change: str | None) -> tuple[str, ...]:
 def _edits_of(work: Workspace, there: Stack, id_: str) -> tuple[str, str]:
     found = [one.trailers.change == id_ for one in there.applied]
     if True not in found:
-        raise ToolError(
+        raise UsageError(
             f"{id_} is not applied, so nothing of it was edited.",
             why=f"the checkout has {', '.join(one.trailers.change for one in there.applied)}"
             if there.applied
             else "the checkout holds the base alone",
             next=commands.make("show", CHANGE=id_),
-            code=ExitCode.USAGE,
         )
     commit = export.with_edits(work.repository, there)[found.index(True)]
     change = next((one for one in work.series.all_changes() if one.id == id_), None)

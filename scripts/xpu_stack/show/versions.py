@@ -13,7 +13,7 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import ConflictError, ExitCode, SeriesError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -47,19 +47,17 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
     """The versions from `good` to `bad` (none: as it is now), oldest first."""
     repository = Repository(work.layout.repository)
     if not repository.is_repository():
-        raise ToolError(
+        raise UsageError(
             f"'{good}' is not a stage or a change.",
             why="and the series is not in a git repository, so it is not a version of it either",
             next=commands.make("status"),
-            code=ExitCode.USAGE,
         )
     first, last = _commit(repository, good), _commit(repository, bad or "HEAD")
     if repository.ask("merge-base", "--is-ancestor", first, last) is None:
-        raise ToolError(
+        raise UsageError(
             f"The version {good} does not come before {bad or 'HEAD'}.",
             why="the search goes from GOOD up to BAD",
             next=commands.git(repository.folder, "log", "--oneline", good, bad or "HEAD"),
-            code=ExitCode.USAGE,
         )
     with _folder(work) as folder:
         yield list(_versions(work, repository, first, last, folder, now=bad is None))
@@ -108,11 +106,10 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
             try:
                 return builder.build(base, changes, there.dropped)[-1]
             except Stop as stop:
-                raise ToolError(
+                raise ConflictError(
                     f"The series of {name} does not fit the checkout's base.",
                     why=f"its change {stop.reason.change.id} does not apply to {base[:12]}",
                     next=f"{commands.make('review')} # or SINCE=<another version>",
-                    code=ExitCode.CONFLICT,
                 ) from None
 
 
@@ -130,11 +127,10 @@ def _folder(work: Workspace) -> Iterator[Path]:
 def _commit(repository: Repository, name: str) -> CommitId:
     found = repository.commit_id(name)
     if found is None:
-        raise ToolError(
+        raise UsageError(
             f"'{name}' is not a stage, a change or a version of the series.",
             why="the series' repository has no such commit",
             next=f"{commands.make('status')} # or: git log --oneline -- patches",
-            code=ExitCode.USAGE,
         )
     return found
 

@@ -9,7 +9,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import ZERO, CommitId, Repository
 
 # as compilers write it: path, path:line, path:line:column
@@ -60,11 +60,10 @@ def _refuse_untracked(repository: Repository, name: str) -> None:
 
 
 def _untracked(repository: Repository, name: str) -> ToolError:
-    return ToolError(
+    return UsageError(
         f"git does not track {name} in the checkout.",
         why=f"a path is looked up in {repository.folder}",
         next=commands.git(repository.folder, "status"),
-        code=ExitCode.USAGE,
     )
 
 
@@ -75,11 +74,10 @@ def _of_line(series: "_Series", name: str, line: int) -> str:
     words = ("--ignore-revs-file=", "--porcelain", "-L", f"{line},{line}")
     result = work.repository.run("blame", *words, f"^{there.base}", "--", name, check=False)
     if result.code:
-        raise ToolError(
+        raise UsageError(
             f"There is no line {line} in {name}.",
             why=result.complaint.splitlines()[0].removeprefix("fatal: "),
             next=commands.make("which", FILE=name),
-            code=ExitCode.USAGE,
         )
     head, *about = result.text.splitlines()
     commit, number, *_ = head.split(" ")

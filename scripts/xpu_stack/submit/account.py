@@ -11,7 +11,7 @@ import ghstack.config
 import ghstack.github
 import ghstack.github_real
 
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,10 @@ def _refuse_incomplete() -> None:
         wanted.add("github_oauth")
     missing = sorted(wanted - given)
     if missing:
-        raise ToolError(
+        raise MissingError(
             "ghstack is not configured.",
             why=f"{path} lacks {', '.join(missing)} in [ghstack]",
             next=f"write them into {path}; a token needs the scope 'repo'",
-            code=ExitCode.MISSING,
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import Commit, TreeId
 from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit import plan as planning
@@ -45,11 +45,10 @@ class Fork:
         info = await information(account, scratch, remote)
         owner, name = info["name_with_owner"]["owner"], info["name_with_owner"]["name"]
         if not info["is_fork"]:
-            raise ToolError(
+            raise UsageError(
                 f"{owner}/{name} is not a fork.",
                 why="FORK= names the remote of your own fork on GitHub",
                 next=commands.git(scratch.checkout, "remote", "-v"),
-                code=ExitCode.USAGE,
             )
         return cls(scratch, owner, base)
 

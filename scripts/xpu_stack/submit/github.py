@@ -12,7 +12,7 @@ import ghstack.github_utils
 import ghstack.shell
 
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, ToolError
 from xpu_stack.submit.account import Account
 from xpu_stack.submit.scratch import Scratch
 
@@ -97,11 +97,10 @@ class GitHub:
             try:
                 await self.endpoint.apost(path, reviewers=names)
             except FAILURES as error:
-                raise ToolError(
+                raise MissingError(
                     f"{', '.join(names)} could not be asked for a review of #{number}.",
                     why=_said(error),
                     next=commands.make("submit", REVIEWERS="<names on GitHub>"),
-                    code=ExitCode.MISSING,
                 ) from error
 
     async def _get(self, path: str) -> Any:
@@ -144,10 +143,9 @@ def _said(error: Exception) -> str:
 
 
 def _silent(error: Exception) -> ToolError:
-    return ToolError(
+    return MissingError(
         "GitHub gave no usable answer.",
         why=_said(error),
         next=f"{commands.make('submit', DRY_RUN='1')} "
         "# once the connection and the token are in order",
-        code=ExitCode.MISSING,
     )

@@ -17,7 +17,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series.change_text import own_text, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import MissingError, SeriesError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 from xpu_stack.submit.problems import Problems
 
@@ -117,11 +117,10 @@ def _refuse_own(repository: Repository, there: Stack) -> None:
 
 def _refuse_empty(repository: Repository, there: Stack) -> None:
     if not there.applied:
-        raise ToolError(
+        raise UsageError(
             "There is nothing to submit.",
             why=f"no change of the series is applied in {repository.folder}",
             next=commands.make("apply"),
-            code=ExitCode.USAGE,
         )
 
 
@@ -212,12 +211,11 @@ def refuse_unready(repository: Repository, *remotes: str) -> None:
 
 def _refuse_unknown(repository: Repository, remote: str) -> None:
     if repository.ask("remote", "get-url", "--push", "--", remote) is None:
-        raise ToolError(
+        raise MissingError(
             f"The checkout has no remote '{remote}'.",
             why="pull requests are made from the branches that are pushed there",
             next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
             + commands.git(repository.folder, "fetch", remote),
-            code=ExitCode.MISSING,
         )
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, ToolError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
 
 
@@ -51,22 +51,20 @@ class Scratch:
             raise self._unreachable(result)
 
     def _unreachable(self, result: shell.Result) -> ToolError:
-        return ToolError(
+        return MissingError(
             f"The remote '{self.remote}' cannot be read.",
             why=_reason(result),
             next=f"{commands.git(self.checkout, 'fetch', self.remote)} # says more",
-            code=ExitCode.MISSING,
         )
 
     def refuse_unwritable(self, branch: str, commit: CommitId, next: str) -> None:
         """A push that is not carried out: the remote has to agree to receive it."""
         result = self._push("--dry-run", specs=[f"{commit}:refs/heads/{branch}"])
         if result.code:
-            raise ToolError(
+            raise MissingError(
                 f"'{self.remote}' does not let you push.",
                 why=_reason(result),
                 next=next,
-                code=ExitCode.MISSING,
             )
 
     def push(self, *options: str, specs: list[str]) -> None:
@@ -115,11 +113,10 @@ def beside(checkout: Repository, remote: str) -> Iterator[Scratch]:
 
 
 def interrupted(why: str) -> ToolError:
-    return ToolError(
+    return MissingError(
         "The submission was interrupted.",
         why=why[:200],
         next=f"{commands.make('submit')} # continues, and opens nothing twice",
-        code=ExitCode.MISSING,
     )
 
 

@@ -21,7 +21,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.show import versions
 from xpu_stack.testing import single_test
 from xpu_stack.testing.judges import CommandJudge, Judge, Place, TestJudge
@@ -152,34 +152,31 @@ def _between(judge: Judge, places: Sequence[Place], *, given: bool) -> Range | N
     last = len(places) - 1
     worst = judge.must(places[last])
     if worst.verdict is not Verdict.FAILED:
-        raise ToolError(
+        raise UsageError(
             f"There is nothing to search: at {places[last].shown} the {judge.what} "
             f"{worst.verdict.value}.",
             why=worst.reason or "a search needs a place at which it fails",
             next=commands.make("bisect", **judge.asked, BAD="<where it fails>")
             + (" # AGAIN=1: runs it anew" if "TEST" in judge.asked else ""),
-            code=ExitCode.USAGE,
         )
     judge.only(worst.failed_in)
     best = judge.must(places[0])
     if best.verdict is Verdict.FAILED and not given:
         return None
     if best.verdict is not Verdict.PASSED:
-        raise ToolError(
+        raise UsageError(
             f"There is no good end: at {places[0].shown} the {judge.what} {best.verdict.value}.",
             why="a search needs a place at which it passes",
             next=commands.make("bisect", **judge.asked, GOOD="<where it passes>"),
-            code=ExitCode.USAGE,
         )
     return search(0, last, lambda number: judge.passes(places[number]))
 
 
 def _wrong_way(good: str, bad: str) -> ToolError:
-    return ToolError(
+    return UsageError(
         f"{good} does not come before {bad}.",
         why="the search goes from GOOD up to BAD",
         next=f"{commands.make('status')} # shows the order",
-        code=ExitCode.USAGE,
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import pytorch_tests
 from xpu_stack.testing.runner import COPIED
@@ -107,11 +107,10 @@ def run(this: Build, device: str, docs: Path | None) -> None:
     if docs is not None:
         publish(text, this.work.base.name, docs / "operators.md")
     if problems:
-        raise ToolError(
+        raise TestError(
             f"{len(problems)} of PyTorch's own tests fail on {device} without a reason.",
             why=problems[0],
             next="fix it, or list the test with a reason",
-            code=ExitCode.TESTS,
             detail="\n".join(problems[: pytorch_tests.SHOWN]),
         )
 

@@ -16,7 +16,7 @@ from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ExitCode, TestError, ToolError
 from xpu_stack.core.system.git import Repository
 from xpu_stack.testing import python_tests, runner, single_test
 from xpu_stack.testing.runner import Configuration
@@ -187,11 +187,10 @@ class CommandJudge(Judge):
         if 0 < code < _BROKEN:
             return Seen(Verdict.FAILED, (f"exit code {code}",), "\n".join(said))
         what = "could not be run" if _BROKEN <= code < _ABORT else "was ended"
-        raise ToolError(
+        raise TestError(
             f"The command {what} at {place.shown}.",
             why=f"exit code {code}; only 1 to 124 mean that it fails",
             next=commands.make("bisect", RUN="<a command that ends with 1 instead>"),
-            code=ExitCode.TESTS,
             detail="\n".join(said[-_SHOWN:]),
         )
 

@@ -10,7 +10,7 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import Bar, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError
 
 _TEST_TIMEOUT = 300  # seconds for one test, some of which start processes
 _SCRIPTS = Path(__file__).parents[2]
@@ -73,11 +73,10 @@ def run(
     )
     if code not in _WHOLE or not whole.exists():
         whole.unlink(missing_ok=True)  # it may lack tests
-        raise ToolError(
+        raise TestError(
             f"pytest could not run {', '.join(files)}.",
             why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
             next="fix it and run the same command again",
-            code=ExitCode.TESTS,
             detail="\n".join(printed),
         )
     _split(whole, names)

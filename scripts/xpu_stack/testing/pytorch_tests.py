@@ -15,7 +15,7 @@ from pathlib import Path
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import python_tests
 
@@ -66,11 +66,10 @@ def judge(before: dict[str, str], after: dict[str, str], foreseen: dict[str, str
     for name, reason in foreseen.items():
         say(f"  differs, as listed: {name}: {reason}")
     if problems:
-        raise ToolError(
+        raise TestError(
             f"{len(problems)} of PyTorch's own tests end differently from the unpatched package.",
             why=problems[0],
             next="fix the change, or list the test with a reason in own-tests.yaml",
-            code=ExitCode.TESTS,
             detail="\n".join(problems[:SHOWN]),
         )
     say(

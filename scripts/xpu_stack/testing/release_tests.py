@@ -19,7 +19,7 @@ from xpu_stack.core.bases.source_package import Unavailable, tarball
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import files
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, TestError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import python_tests
@@ -80,11 +80,10 @@ def _unpack(layout: Layout, selection: Selection, folder: Path) -> None:
     try:
         source = tarball(layout, package)
     except Unavailable as error:
-        raise ToolError(
+        raise MissingError(
             f"The source package of PyTorch {selection.release} is not available here.",
             why=str(error),
             next=f"put {package.tarball} into {layout.downloads}",
-            code=ExitCode.MISSING,
         ) from None
     with tarfile.open(source) as archive:
         for member in archive:
@@ -104,11 +103,10 @@ def judge(ended: Mapping[str, Ended], fails: Mapping[str, str]) -> None:
         how = ended[test].how if test in ended else "not there"
         problems.append(f"{test}: is said to fail and is {how}")
     if problems:
-        raise ToolError(
+        raise TestError(
             f"{len(problems)} of PyTorch's own tests end otherwise than listed.",
             why=problems[0],
             next="fix it, or edit the list in own-tests.yaml",
-            code=ExitCode.TESTS,
             detail="\n".join(problems[:SHOWN]),
         )
     told = counts(one.how for one in ended.values())

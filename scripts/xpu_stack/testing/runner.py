@@ -34,7 +34,7 @@ from xpu_stack.build.results import Outcome, Record
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError, ToolError
 from xpu_stack.testing import python_tests
 from xpu_stack.testing.test_cache import Passed
 
@@ -342,10 +342,9 @@ def _report(record: Record, runs: Counter[str], junit: Path) -> None:
 
 def _failure(record: Record, output: list[str]) -> ToolError:
     failures = [one for outcome in (record.tests or {}).values() for one in outcome.failures]
-    return ToolError(
+    return TestError(
         f"{len(failures)} test(s) failed.",
         why=failures[0],
         next="fix it and run the same command again",
-        code=ExitCode.TESTS,
         detail="\n".join(output[-_SHOWN:]),
     )

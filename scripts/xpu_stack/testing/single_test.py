@@ -17,7 +17,7 @@ from pathlib import Path
 
 from xpu_stack.build import cmake
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.testing import python_tests
 from xpu_stack.testing.runner import Configuration, reason
 
@@ -123,11 +123,10 @@ def _declared(changes: list[Change]) -> dict[tuple[str, str], str]:
 
 def _unknown(name: str, known: list[str]) -> ToolError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    return ToolError(
+    return UsageError(
         f"The series has no test '{name}' here.",
         why=f"the nearest names: {', '.join(near)}" if near else f"it has {len(known)} others",
         next="name a program, Suite.Case of GoogleTest, or test/test_x.py::Class::test",
-        code=ExitCode.USAGE,
     )
 
 

@@ -17,7 +17,7 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError
 from xpu_stack.testing.tidy_cache import Tidied
 
 _HEADERS = (".h", ".hpp")
@@ -134,10 +134,9 @@ def _judge(tool: str, complaints: list[str]) -> None:
     findings = list(dict.fromkeys(line for line in lines if _FINDING.search(line)))
     if not complaints:
         return
-    raise ToolError(
+    raise TestError(
         f"{tool} has {len(findings)} finding(s).",
         why=(findings or lines)[0].strip()[:_WIDTH],
         next=f"fix it in the checkout, then: {commands.make('export')}",
-        code=ExitCode.TESTS,
         detail="\n".join(line[:_WIDTH] for line in findings or lines),
     )

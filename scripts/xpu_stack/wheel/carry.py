@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 
 # The libraries of the SYCL runtime's packages that a build links to, or that
 # what it links to shares with them: a second one in the process would clash.
@@ -41,11 +41,10 @@ def repair(
         code = shell.follow([*command, "--wheel-dir", into, wheel], line, env=env)
     made = sorted(into.glob("*.whl"))
     if code or len(made) != 1:
-        raise ToolError(
+        raise BuildError(
             "The libraries that the wheel needs could not be collected.",
             why=(told or ["auditwheel said nothing"])[-1].strip()[:300],
             next=f"{commands.make('doctor')} # what is installed, and what is missing",
-            code=ExitCode.BUILD,
             detail="\n".join(told[-20:]),
         )
     return made[0]

@@ -9,7 +9,7 @@ from xpu_stack.build import packages
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError
 from xpu_stack.testing import python_tests
 from xpu_stack.testing.runner import CONFIGURATIONS
 
@@ -55,11 +55,10 @@ class Environment:
             result = self.run(*command, "--extra-index-url", index, *words[1:])
         if result.code:
             told = result.complaint or result.text
-            raise ToolError(
+            raise TestError(
                 f"pip {words[0]} failed in an empty environment.",
                 why=(told.splitlines() or ["pip gave no reason"])[-1],
                 next=f"see the log, then {commands.make('wheel')}, or {commands.make('extension')}",
-                code=ExitCode.TESTS,
                 detail=result.text + result.complaint,
             )
 
@@ -67,11 +66,10 @@ class Environment:
 def refuse_wrong(wheel: Path, wrong: Sequence[str], verb: str) -> None:
     """Refuses a wheel with something wrong. verb: what makes one like it."""
     if wrong:
-        raise ToolError(
+        raise TestError(
             f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
             why=wrong[0],
             next=f"fix it, then {commands.make(verb)} and {commands.make(f'test-{verb}')}",
-            code=ExitCode.TESTS,
             detail="\n".join(wrong),
         )
 
@@ -94,11 +92,10 @@ def run_tests(this: Environment, work: Workspace, stage: str) -> None:
         result = this.run(*words, mapping=_CONFIGURATION.environment)
     if result.code:
         lines = result.text.splitlines()
-        raise ToolError(
+        raise TestError(
             f"Tests fail on the installed wheel, {name}.",
             why=(lines or ["pytest said nothing"])[-1],
             next=f"{commands.make('test', STAGE=stage)} # do they pass in the checkout?",
-            code=ExitCode.TESTS,
             detail="\n".join(lines[-_SHOWN:]),
         )
     say(f"{name}: {result.text.splitlines()[-1].strip('= ')}")

@@ -14,7 +14,7 @@ from xpu_stack.build import packages
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import TestError, ToolError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.wheel.environment import Environment
 
@@ -100,4 +100,4 @@ def _failed(name: str, what: str, why: str, detail: str) -> ToolError:
     given = {"ARGS": " ".join(arguments)} if arguments else {}
     run = commands.make("python", FILE=f"examples/{program}.py", **given)
     again = f"{run} # does it run in the checkout?"
-    return ToolError(what, why=why, next=again, code=ExitCode.TESTS, detail=detail)
+    return TestError(what, why=why, next=again, detail=detail)

@@ -10,7 +10,7 @@ from pathlib import Path
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import log, progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError
 from xpu_stack.wheel import carry
 from xpu_stack.wheel.identity import Identity
 
@@ -48,11 +48,10 @@ def run_wheel(*words: str | Path, env: dict[str, str] | None = None) -> None:
     """Runs the tool that unpacks and packs wheels."""
     result = shell.run([sys.executable, "-m", "wheel", *words], env=env, check=False)
     if result.code:
-        raise ToolError(
+        raise BuildError(
             "The wheel could not be packed.",
             why=(result.complaint.splitlines() or ["wheel gave no reason"])[-1],
             next="df -h # is the disk full?",
-            code=ExitCode.BUILD,
             detail=result.complaint,
         )
 
@@ -88,11 +87,10 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
         found[library.name] = _copyright_of(carry.own_name(library))
     without = [name for name, source in found.items() if source is None]
     if without:
-        raise ToolError(
+        raise BuildError(
             "A library in the wheel has no licence file.",
             why=f"no package of the distribution has one for {', '.join(without)}",
             next=f"{commands.make('doctor')} # which libraries the build found",
-            code=ExitCode.BUILD,
         )
     for source in found.values():
         assert source is not None

@@ -10,7 +10,7 @@ from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import log, progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import BuildError, UsageError
 from xpu_stack.wheel.identity import Identity
 
 
@@ -36,11 +36,10 @@ def runtime(verb: str) -> list[str]:
     A new year's release may break the interface of the libraries.
     """
     if os.environ.get("SYCL_ROOT") and not os.environ.get("SYCL_VERSION"):
-        raise ToolError(
+        raise UsageError(
             "The release of the SYCL runtime that the wheel needs is not known.",
             why=f"SYCL_ROOT={os.environ['SYCL_ROOT']} does not say what it is called on PyPI",
             next=f"make {verb} SYCL_VERSION={packages.sycl_version()} # or without SYCL_ROOT",
-            code=ExitCode.USAGE,
         )
     version = packages.sycl_version()
     year = int(version.split(".")[0])
@@ -65,11 +64,10 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
     found = sorted(into.glob("*.whl"))
     if code or len(found) != 1:
         errors = [text for text in told if "error" in text.lower()] or told
-        raise ToolError(
+        raise BuildError(
             "PyTorch's setup.py made no wheel.",
             why=(errors or ["it said nothing"])[-1].strip()[:300],
             next="fix it and run the same command again",
-            code=ExitCode.BUILD,
             detail="\n".join(told[-20:]),
         )
     log.info("setup.py: %s", found[0].name)

@@ -22,7 +22,7 @@ from xpu_stack.build.configuration import Mode
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.wheel import carry, examples, making
 from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 from xpu_stack.wheel.identity import Identity
@@ -60,11 +60,10 @@ def _find(work: Workspace, identity: Identity) -> Path:
     tag = sysconfig.get_config_var("py_version_nodot")
     found = sorted(making.wheels(work).glob(f"torch-{identity.version}-cp{tag}-*.whl"))
     if len(found) != 1:
-        raise ToolError(
+        raise MissingError(
             f"There is no wheel of the stage '{identity.stage}' as it is now.",
             why=f"its version would be {identity.version}",
             next=commands.make("wheel", STAGE=identity.stage, MODE=identity.mode.value),
-            code=ExitCode.MISSING,
         )
     return found[0]
 

@@ -60,8 +60,20 @@ class UsageError(ToolError):
     code = ExitCode.USAGE
 
 
+class MissingError(ToolError):
+    code = ExitCode.MISSING
+
+
 class ConflictError(ToolError):
     code = ExitCode.CONFLICT
+
+
+class BuildError(ToolError):
+    code = ExitCode.BUILD
+
+
+class TestError(ToolError):
+    code = ExitCode.TESTS
 
 
 class SeriesError(ToolError):

@@ -1,13 +1,23 @@
-"""The root of the command line, and the options that several verbs have."""
+"""The root of the command line, and what its verbs have in common."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from xpu_stack.build import build as building
+from xpu_stack.build import configuration
 from xpu_stack.build.modes import Mode
+from xpu_stack.core.lay import applying, opening
+from xpu_stack.core.move import workspace
 from xpu_stack.core.series.base import Differences, base_names
+from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.commands import REPOSITORY
 from xpu_stack.core.system.errors import ExitCode, UsageError
@@ -44,22 +54,6 @@ def options_of(verb: str) -> list[click.Option]:
 def variable_of(option: click.Option) -> str:
     """The variable of Make for an option: STAGE for --stage."""
     return max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-
-
-stage_option = click.option(
-    "--stage",
-    help="Up to and including this stage, or this change (stage/change). 'base' means none. "
-    "Default: the last stage.",
-)
-
-mode_option = click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in Mode]),
-    default=Mode.FAST.value,
-    show_default=True,
-    help="fast: unchanged code comes from the distribution's PyTorch packages, after a check that "
-    "both builds are ABI-compatible. full: everything is compiled.",
-)
 
 
 def _show_it_in_commands(
@@ -114,29 +108,115 @@ def _takes(verb: click.Command, option: click.Parameter) -> bool:
     return any(one.name == option.name for one in verb.params)
 
 
-base_option = click.option(
-    "--base",
+_STAGE = click.Option(
+    ["--stage"],
+    help="Up to and including this stage, or this change (stage/change). 'base' means none. "
+    "Default: the last stage.",
+)
+_BASE = click.Option(
+    ["--base"],
     default=DEFAULT_BASE,
     show_default=True,
     callback=_base,
     help="The PyTorch release.",
 )
-
-
-json_option = click.option(
-    "--json",
-    "as_json",
+_SOURCE = click.Option(
+    ["--pytorch-src"],
+    type=click.Path(),
+    callback=_show_it_in_commands,
+    help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
+)
+_JSON = click.Option(
+    ["--json", "as_json"],
     is_flag=True,
     help="Print a JSON document; docs/reference.md has its fields.",
 )
+FAST = (
+    Mode.FAST,
+    "fast: unchanged code comes from the distribution's PyTorch packages, after a check that "
+    "both builds are ABI-compatible. full: everything is compiled.",
+)
 
 
-def checkout_options(function: _Command) -> _Command:
-    """Which checkout a verb works on."""
-    source = click.option(
-        "--pytorch-src",
-        type=click.Path(),
-        callback=_show_it_in_commands,
-        help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
+def _mode(default: Mode, help: str) -> click.Option:
+    return click.Option(
+        ["--mode"],
+        type=click.Choice([mode.value for mode in Mode]),
+        default=default.value,
+        show_default=True,
+        help=help,
     )
-    return base_option(source(function))
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a verb is called with: which checkout it works on, up to which stage, built how."""
+
+    verb: str
+    base: str
+    pytorch_src: str | None
+    stage: str | None
+    mode: Mode
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.current()
+
+    def opened(self) -> AbstractContextManager[workspace.Workspace]:
+        """The checkout, locked."""
+        return opening.opened(self.layout, self.base, self.pytorch_src, self.verb, self.stage)
+
+    def opened_to_read(self) -> AbstractContextManager[workspace.Workspace]:
+        return opening.opened_to_read(self.layout, self.base, self.pytorch_src, self.verb)
+
+    @contextmanager
+    def applied(self) -> Iterator[tuple[workspace.Workspace, str]]:
+        """The checkout at the stage, and the stage's name."""
+        with self.opened() as work:
+            stage = work.series.point(self.stage)
+            applying.say_result(work, stage, applying.apply(work, stage))
+            yield work, stage
+
+    @contextmanager
+    def built(self) -> Iterator[tuple[configuration.Build, list[Change]]]:
+        """The stage, applied and built, and the changes in it."""
+        with self.applied() as (work, stage):
+            this, changes = building.prepare(work, stage, self.mode), work.series.changes(stage)
+            building.build(this, changes)
+            yield this, changes
+
+
+def verb(
+    name: str,
+    *,
+    stage: bool = False,
+    checkout: bool = True,
+    mode: tuple[Mode, str] | None = None,
+    json: bool = False,
+    **settings: Any,
+) -> Callable[[_Command], click.Command]:
+    """Declares a verb. Its function is given the call, and then the options of its own.
+
+    checkout: it works on a checkout, not on the series alone. mode: the default, and the help.
+    """
+
+    def declare(function: _Command) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            base: str, pytorch_src: str | None = None, mode: str = Mode.FAST.value, **own: Any
+        ) -> None:
+            point = own.pop("stage") if stage else None
+            function(Call(name, base, pytorch_src, point, Mode(mode)), **own)
+
+        made = cli.command(name, epilog=EPILOG, **settings)(run)
+        made.params = [
+            *([_STAGE] if stage else []),
+            *made.params,
+            _BASE,
+            *([_SOURCE] if checkout else []),
+            *([_mode(*mode)] if mode else []),
+            *([_JSON] if json else []),
+        ]
+        return made
+
+    return declare

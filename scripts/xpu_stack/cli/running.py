@@ -10,46 +10,29 @@ import click
 
 from xpu_stack.build import build as building
 from xpu_stack.build import configuration, interpreter
-from xpu_stack.build.modes import Mode
-from xpu_stack.cli.options import (
-    EPILOG,
-    checkout_options,
-    cli,
-    mode_option,
-    stage_option,
-)
-from xpu_stack.core.lay import applying, opening
+from xpu_stack.cli.options import FAST, Call, verb
+from xpu_stack.core.lay import opening
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, console
 from xpu_stack.core.system.errors import UsageError
-from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import device_tests, pytorch_tests, release_tests
 
 
-def _run(
-    verb: str,
-    stage: str | None,
-    base: str,
-    pytorch_src: str | None,
-    mode: str,
-    program: Callable[[configuration.Build], int],
-) -> None:
+def _run(call: Call, program: Callable[[configuration.Build], int]) -> None:
     console.leave_output_to_a_program()
 
     def prepared(work: Workspace, alone: bool) -> configuration.Build | None:
         made = interpreter.prepared if alone else interpreter.standing
-        return made(work, work.series.point(stage), Mode(mode))
+        return made(work, work.series.point(call.stage), call.mode)
 
-    layout = Layout.current()
-    with opening.opened_to_run(layout, base, pytorch_src, verb, stage, prepared) as this:
+    with opening.opened_to_run(
+        call.layout, call.base, call.pytorch_src, call.verb, call.stage, prepared
+    ) as this:
         code = program(this)
     sys.exit(code)
 
 
-@cli.command("python", epilog=EPILOG, context_settings={"ignore_unknown_options": True})
-@stage_option
-@checkout_options
-@mode_option
+@verb("python", stage=True, mode=FAST, context_settings={"ignore_unknown_options": True})
 @click.option("--file", metavar="<path>", help="The program to run.")
 @click.option("--code", metavar="<text>", help="The program itself, as with `python -c`.")
 @click.option(
@@ -60,21 +43,14 @@ def _run(
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def python_(
-    stage: str | None,
-    base: str,
-    pytorch_src: str | None,
-    mode: str,
-    file: str | None,
-    code: str | None,
-    args: str,
-    words: tuple[str, ...],
+    call: Call, file: str | None, code: str | None, args: str, words: tuple[str, ...]
 ) -> None:
     """Runs Python with ARGS, on FILE or CODE; `import torch` gives the patched torch.
 
     On the command line, what follows `--` is handed on as it is.
     """
     given = (*_program(file, code), *_split(args), *words)
-    _run("python", stage, base, pytorch_src, mode, lambda this: interpreter.python(this, given))
+    _run(call, lambda this: interpreter.python(this, given))
 
 
 def _program(file: str | None, code: str | None) -> tuple[str, ...]:
@@ -98,48 +74,32 @@ def _split(args: str) -> list[str]:
         ) from None
 
 
-@cli.command("shell", epilog=EPILOG)
-@stage_option
-@checkout_options
-@mode_option
-def shell_(stage: str | None, base: str, pytorch_src: str | None, mode: str) -> None:
+@verb("shell", stage=True, mode=FAST)
+def shell_(call: Call) -> None:
     """Opens a shell in which `python` imports the patched torch."""
-    _run("shell", stage, base, pytorch_src, mode, interpreter.shell)
+    _run(call, interpreter.shell)
 
 
-@cli.command("own-tests", epilog=EPILOG)
-@stage_option
-@checkout_options
-@mode_option
+@verb("own-tests", stage=True, mode=FAST)
 @click.option(
     "--device",
     type=click.Choice(["xpu"]),
     help="Run them on this device type, and compare with the CPU.",
 )
 @click.option("--publish", is_flag=True, help="Also write the table into docs/operators.md.")
-def own_tests(
-    stage: str | None,
-    base: str,
-    pytorch_src: str | None,
-    mode: str,
-    device: str | None,
-    publish: bool,
-) -> None:
+def own_tests(call: Call, device: str | None, publish: bool) -> None:
     """Runs PyTorch's own tests: with and without the series, or on a DEVICE.
 
     For an installed package: an earlier release's tests of XPU, on the extension.
     """
-    layout = Layout.current()
-    with opening.opened(layout, base, pytorch_src, "own-tests", stage) as work:
-        chosen = work.series.point(stage)
-        applying.say_result(work, chosen, applying.apply(work, chosen))
-        patched = interpreter.prepared(work, chosen, Mode(mode))
+    with call.applied() as (work, stage):
+        patched = interpreter.prepared(work, stage, call.mode)
         if device is not None:
-            device_tests.run(patched, device, layout.repository / "docs" if publish else None)
-            return
-        if patched.torch is not None:
+            docs = call.layout.repository / "docs" if publish else None
+            device_tests.run(patched, device, docs)
+        elif patched.torch is not None:
             release_tests.run(patched)
-            return
-        unpatched = building.baseline_of(patched)
-        building.build(unpatched, [], python=True)
-        pytorch_tests.compare(patched, unpatched)
+        else:
+            unpatched = building.baseline_of(patched)
+            building.build(unpatched, [], python=True)
+            pytorch_tests.compare(patched, unpatched)

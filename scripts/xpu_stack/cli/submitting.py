@@ -2,14 +2,10 @@
 
 import click
 
-from xpu_stack.cli.options import EPILOG, checkout_options, cli, stage_option
-from xpu_stack.core.lay import opening
-from xpu_stack.core.system.layout import Layout
+from xpu_stack.cli.options import Call, verb
 
 
-@cli.command("submit", epilog=EPILOG)
-@stage_option
-@checkout_options
+@verb("submit", stage=True)
 @click.option(
     "--branch",
     help="The remote's branch that the pull requests are for. Default: its default branch.",
@@ -24,21 +20,14 @@ from xpu_stack.core.system.layout import Layout
 @click.option("--reviewers", default="", help="Who to ask for a review: names on GitHub.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be opened and updated.")
 def submit_(
-    stage: str | None,
-    base: str,
-    pytorch_src: str | None,
-    branch: str | None,
-    fork: str | None,
-    draft: bool,
-    reviewers: str,
-    dry_run: bool,
+    call: Call, branch: str | None, fork: str | None, draft: bool, reviewers: str, dry_run: bool
 ) -> None:
     """Opens and updates the pull requests of the stack, with ghstack or from a fork."""
     # ghstack and its HTTP client take half a second to load: for this verb only.
     from xpu_stack import submit as submitting
 
-    with opening.opened(Layout.current(), base, pytorch_src, "submit") as work:
+    with call.opened() as work:
         account = submitting.configured(work.repository.folder)
         names = tuple(reviewers.replace(",", " ").split())
-        request = submitting.Request(stage, branch, dry_run, fork, draft, names)
+        request = submitting.Request(call.stage, branch, dry_run, fork, draft, names)
         submitting.submit(work, account, request)

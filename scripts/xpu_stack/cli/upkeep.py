@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from xpu_stack.build import doctor
-from xpu_stack.cli.options import EPILOG, base_option, cli
+from xpu_stack.cli.options import EPILOG, Call, cli, verb
 from xpu_stack.core.lay import opening
 from xpu_stack.core.series import base as bases
 from xpu_stack.core.system import console
@@ -12,12 +12,10 @@ from xpu_stack.core.system.layout import Layout
 from xpu_stack.show import unsaved_work
 
 
-@cli.command("doctor", epilog=EPILOG)
-@base_option
-def doctor_(base: str) -> None:
+@verb("doctor", checkout=False)
+def doctor_(call: Call) -> None:
     """Says what is installed, what is missing, and how to get it."""
-    layout = Layout.current()
-    doctor.show(doctor.examine(layout, bases.Base.load(layout, base)))
+    doctor.show(doctor.examine(call.layout, bases.Base.load(call.layout, call.base)))
 
 
 @cli.command(epilog=EPILOG)

@@ -62,7 +62,8 @@ def make(environment: Path, log: Path) -> None:
 
 def install(environment: Path, requirements: Path, log: Path) -> None:
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--no-input", "--requirement", str(requirements)]
+    pip += ["--disable-pip-version-check", "--no-input"]
+    pip += ["--require-hashes", "--requirement", str(requirements)]
     if not run(f"installing the requirements of {requirements.stem}", pip, log):
         stop(
             "The tool's requirements cannot be installed.", f"pip failed, see {log}", f"less {log}"
@@ -80,7 +81,7 @@ def ensure(state: Path, name: str) -> bool:
     """Has requirements/<name>.txt in the environment, as a stamp says; whether it did before."""
     environment = state / "env"
     requirements = SCRIPTS / "requirements" / f"{name}.txt"
-    stamp = environment / f"xpu-stack.{name}"
+    stamp = environment / f"xpu-stack.{requirements.name}"
     import hashlib
 
     wanted = hashlib.sha256(pins(requirements) + sys.version.encode()).hexdigest()

@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from project import Ended, Project, write
 from test_wheel_base import WHEEL_BASE
-from xpu_stack.build.packages import missing_apt
+from xpu_stack.build.packages import missing_apt, need_python
 
 MISSING = missing_apt(["g++", "libgtest-dev"])
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -318,6 +319,7 @@ def test_the_same_input_makes_the_same_wheel(project: Project, tmp_path: Path) -
 def test_the_tools_own_environment_and_an_empty_one(project: Project, tmp_path: Path) -> None:
     """Without TORCH, and with a torch that the base's index alone has."""
     (project.folder / "patches/v2.13/payload/torch_xpu_py/stream/test/test_runtime.py").unlink()
+    need_python("wheel")  # the index below has none of it
     packages = tmp_path / "packages"
     for name in ("intel_sycl_rt", "intel_opencl_rt"):
         packed(packages, name, "2026.2.0")
@@ -333,6 +335,12 @@ def test_the_tools_own_environment_and_an_empty_one(project: Project, tmp_path: 
     assert f"why: pip ended with 1; {theirs} was asked too" in ended.err
     assert "next: make build TORCH=<an environment that has it> BASE=v2.13" in ended.err
     index(tmp_path / "theirs", packages, "torch")
+    digest = sha256(next(packages.glob("torch-*.whl")).read_bytes()).hexdigest()
+    lock = project.folder / "patches/v2.13/requirements.txt"
+    lock.write_text(f"torch==2.13.0 --hash=sha256:{digest[::-1]}\n")
+    ended = project.run("build", "--base", "v2.13", source=False, env=given)
+    assert "error: torch==2.13.0 could not be installed." in ended.err
+    lock.write_text(f"torch==2.13.0 --hash=sha256:{digest}\n")
     ended = project.run("test-extension", "--base", "v2.13", source=False, env=given)
     assert "next: make extension BASE=v2.13" in ended.err
     said = project.ok("extension", "--base", "v2.13", source=False, env=given)

@@ -90,6 +90,7 @@ class Package:
     below: str
     index: str  # has the package where those that pip is configured for do not
     install: tuple[str, ...]  # pins for an environment of the tool's own, the package first
+    locked: Path  # those whose hashes are known, if there is such a file
     extension: str
     version: str  # of the extension
     summary: str
@@ -119,6 +120,7 @@ class Package:
             below=node["below"].text(),
             index=node["index"].text(),
             install=tuple(node["install"].texts()),
+            locked=base.file("requirements.txt"),
             extension=node["extension"].text(),
             version=node["version"].text(),
             summary=node["summary"].text(),

@@ -104,14 +104,19 @@ def _at(python: Path, name: str) -> Torch | None:
 
 def _install(layout: Layout, package: Package) -> None:
     environment = _own(layout, package)
-    stamp, wanted = environment / "xpu-stack.installed", "\n".join(package.install)
+    lock = package.locked.read_text() if package.locked.exists() else ""
+    stamp, wanted = environment / "xpu-stack.installed", "\n".join([*package.install, lock])
     if stamp.exists() and stamp.read_text() == wanted:
         return
     python = environment / "bin" / "python"
     if not python.exists():
         bootstrap.make(environment, layout.logs / "bootstrap.log")
-    words = (f"installing {package.pin}", "--", *package.install)
-    code = packages.pip(python, *words, index=package.index)
+    what = f"installing {package.pin}"
+    code = 0
+    if lock:
+        code = packages.pip(python, what, *packages.locked(package.locked), index=package.index)
+    # the rest: of a build for this Python no hash may be known
+    code = code or packages.pip(python, what, "--", *package.install, index=package.index)
     if code:
         raise ToolError(
             f"{package.pin} could not be installed.",

@@ -48,7 +48,7 @@ def need_beside(python: Path, name: str, folder: Path) -> bool:
     if stamp.exists() and stamp.read_text() == wanted:
         return True
     with files.folder(folder) as draft:
-        words = ("--target", str(draft), "--requirement", str(requirements))
+        words = ("--target", str(draft), *locked(requirements))
         if pip(python, f"installing the requirements of {name}", *words):
             raise ToolError(
                 f"The requirements of {name} could not be installed.",
@@ -58,6 +58,11 @@ def need_beside(python: Path, name: str, folder: Path) -> bool:
             )
         (draft / stamp.name).write_text(wanted)
     return True
+
+
+def locked(requirements: Path) -> tuple[str, ...]:
+    """For pip: what the file lists, each download checked by its hash."""
+    return ("--require-hashes", "--requirement", str(requirements))
 
 
 NO_SUCH_VERSION = "No matching distribution found"  # as pip says it
@@ -169,19 +174,18 @@ class Sycl:
     origin: str
 
 
-def sycl_requirements() -> list[str]:
-    """The pinned requirements; SYCL_VERSION asks for another release."""
-    lines = (REQUIREMENTS / "sycl.txt").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
+def _sycl_requirements() -> tuple[str, ...]:
+    """For pip; of a release that SYCL_VERSION asks for no hashes are known."""
     version = os.environ.get("SYCL_VERSION")
     if version:
-        return [f"intel-sycl-rt=={version}", f"intel-opencl-rt=={version}"]
-    return pins
+        return ("--", f"intel-sycl-rt=={version}", f"intel-opencl-rt=={version}")
+    return locked(REQUIREMENTS / "sycl.txt")
 
 
 def sycl_version() -> str:
-    (pin,) = [pin for pin in sycl_requirements() if pin.startswith("intel-sycl-rt==")]
-    return pin.partition("==")[2]
+    pins = (REQUIREMENTS / "sycl.txt").read_text()
+    pinned = pins.partition("\nintel-sycl-rt==")[2].split(maxsplit=1)[0]
+    return os.environ.get("SYCL_VERSION") or pinned
 
 
 def installed_sycl(layout: Layout) -> Sycl | None:
@@ -215,7 +219,7 @@ def need_sycl(layout: Layout) -> Sycl:
     with files.folder(root) as draft:
         code = pip(
             *(sys.executable, what, "--ignore-installed", "--prefix", str(draft)),
-            *("--", *sycl_requirements()),
+            *_sycl_requirements(),
         )
         if code:
             raise ToolError(

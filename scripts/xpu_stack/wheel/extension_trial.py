@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.build import installed_torch
+from xpu_stack.build import installed_torch, packages
 from xpu_stack.build.base_settings import Package
 from xpu_stack.build.installed_torch import Torch
 from xpu_stack.core.move.workspace import Workspace
@@ -68,6 +68,8 @@ def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
     pin = f"{package.name}=={torch.version}"
     with progress(None, f"installing {pin} and the wheel in an empty environment"):
         this.make(torch.python)
+        if package.locked.exists():
+            this.pip("install", *packages.locked(package.locked), index=package.index)
         this.pip("install", *("--", pin, *package.install[1:], str(wheel)), index=package.index)
     this.pip("check")
     say(f"installed beside {pin} with pip alone; pip check is clean")

@@ -9,7 +9,8 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.testing import device_tests
-from xpu_stack.testing.device_tests import Case, Selection, judge, markdown, publish, read
+from xpu_stack.testing.device_tests import Selection, judge, markdown, publish
+from xpu_stack.testing.junit import Case, cases
 
 CPU = Case("test_a", "TestViewCPU", "test_one_cpu_float32", "passed")
 XPU = Case("test_a", "TestViewXPU", "test_one_xpu_float32", "passed")
@@ -47,13 +48,13 @@ def test_each_way_to_end(
 
 def test_files_that_compare_with_the_cpu_themselves() -> None:
     passed = Case("test_b", "TestForward", "test_add_float32", "passed")
-    cases = [
+    ended = [
         passed,
         Case("test_b", "TestForward", "test_a", "failed"),
         Case("test_b", "TestForward", "test_c", "skipped", "expected failure: not yet"),
         Case("test_b", "TestForward", "test_d", "skipped", "no samples"),
     ]
-    table = judge(cases, "xpu", {})
+    table = judge(ended, "xpu", {})
     assert table.problems == ["test_b.TestForward.test_a"]
     text = markdown(table)
     assert "Of 3 tests that pass on the CPU, 1 pass: 33.33 %." in text
@@ -64,14 +65,14 @@ def test_files_that_compare_with_the_cpu_themselves() -> None:
 
 
 def test_junit_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.xml"
+    path = tmp_path / "test_a.xml"
     path.write_text(
         '<testsuites><testsuite><testcase classname="test.test_a.TestViewXPU" name="t"/>'
         '<testcase classname="test_a.TestViewXPU" name="u"><skipped message="why "/></testcase>'
         '<testcase classname="test_a.TestViewXPU" name="v"><error/></testcase>'
         "</testsuite></testsuites>"
     )
-    assert read(path, "test_a") == [
+    assert list(cases(path)) == [
         Case("test_a", "TestViewXPU", "t", "passed"),
         Case("test_a", "TestViewXPU", "u", "skipped", "why"),
         Case("test_a", "TestViewXPU", "v", "failed"),

@@ -7,13 +7,13 @@ from project import ROOT
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.testing.pytorch_tests import Ended, read
+from xpu_stack.testing.junit import Case, cases
 from xpu_stack.testing.release_tests import PAGE, Selection, judge, page
 
 ENDED = {
-    "T.test_a": Ended("passed"),
-    "T.test_b": Ended("failed", "it is red"),
-    "T.test_c": Ended("skipped", "one device"),
+    "T.test_a": Case("x", "T", "test_a", "passed"),
+    "T.test_b": Case("x", "T", "test_b", "failed", "it is red"),
+    "T.test_c": Case("x", "T", "test_c", "skipped", "one device"),
 }
 JUNIT = """\
 <testsuites><testsuite>
@@ -26,7 +26,7 @@ JUNIT = """\
 
 def test_the_results_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_text(JUNIT)
-    assert read(tmp_path / "x.xml") == {f"test_x.{name}": one for name, one in ENDED.items()}
+    assert {one.id: one for one in cases(tmp_path / "x.xml")} == ENDED
 
 
 def test_what_fails_as_listed_is_fine(capsys: pytest.CaptureFixture[str]) -> None:

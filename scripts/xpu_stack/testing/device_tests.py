@@ -21,6 +21,7 @@ from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import TestError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import pytorch_tests
+from xpu_stack.testing.junit import Case, cases
 from xpu_stack.testing.runner import COPIED
 
 _EXPECTED = "expected failure: "  # how a skipped test begins that stands for a failure
@@ -49,21 +50,6 @@ class Selection:
             part["fail"].text_map(),
             part["fail_copied"].text_map() if "fail_copied" in part else {},
         )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One test, and how it ended."""
-
-    file: str
-    group: str  # its class
-    name: str
-    how: str  # passed, failed or skipped
-    reason: str = ""  # why it was skipped
-
-    @property
-    def full(self) -> str:
-        return f"{self.file}.{self.group}.{self.name}"
 
 
 @dataclass
@@ -98,8 +84,8 @@ def run(this: Build, device: str, docs: Path | None) -> None:
         suffix = f"own-tests-{device}{'-copied' if variables else ''}"
         environment = selection.environment | variables
         folder = pytorch_tests.junit_of(this, selection.names, environment, suffix)
-        cases = [case for name in selection.names for case in read(folder / f"{name}.xml", name)]
-        table = judge(cases, device, expected)
+        ended = [case for name in selection.names for case in cases(folder / f"{name}.xml")]
+        table = judge(ended, device, expected)
         problems += [f"{mode}: {problem}" for problem in table.problems]
         sections.append(f"### {mode}\n\n{markdown(table)}")
     text = "\n".join(sections)
@@ -115,24 +101,10 @@ def run(this: Build, device: str, docs: Path | None) -> None:
         )
 
 
-def read(junit: Path, file: str) -> list[Case]:
-    """The tests of a file."""
-    return [
-        Case(
-            file,
-            group.rpartition(".")[2],
-            name,
-            ended.how,
-            ended.why.strip() if ended.how == "skipped" else "",
-        )
-        for group, name, ended in pytorch_tests.cases(junit)
-    ]
-
-
-def judge(cases: Iterable[Case], device: str, expected: dict[str, str]) -> Table:
+def judge(ended: Iterable[Case], device: str, expected: dict[str, str]) -> Table:
     """Counts the tests of the device; `expected`: pattern of names -> reason."""
     upper = device.upper()
-    by_name = {case.full: case for case in cases}
+    by_name = {case.full: case for case in ended}
     twins = any(case.group.endswith("CPU") for case in by_name.values())
     table = Table()
     used = set()
@@ -152,10 +124,10 @@ def judge(cases: Iterable[Case], device: str, expected: dict[str, str]) -> Table
 
 
 def _count(table: Table, case: Case, twin: Case | None, reason: str | None) -> None:
-    if case.reason.startswith(_EXPECTED):
-        table.add(case, "expected", case.reason.removeprefix(_EXPECTED))
+    if case.why.startswith(_EXPECTED):
+        table.add(case, "expected", case.why.removeprefix(_EXPECTED))
     elif case.how == "skipped":
-        table.add(case, "skipped", case.reason)
+        table.add(case, "skipped", case.why)
     elif case.how == "passed":
         table.add(case, "passed")
         if reason is not None:

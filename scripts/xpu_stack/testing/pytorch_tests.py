@@ -6,9 +6,8 @@ on both sides; one that does not is named there, with the reason. Its part
 """
 
 import shutil
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import TestError
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import python_tests
+from xpu_stack.testing.junit import cases
 
 KINDS = ("passed", "failed", "skipped")  # how a test ends
 SHOWN = 20  # problems that are shown; the JUnit files have all
@@ -87,7 +87,7 @@ def counts(hows: Iterable[str]) -> str:
 def _outcomes(this: Build, names: tuple[str, ...]) -> dict[str, str]:
     """How each test ends on `this`."""
     folder = junit_of(this, names, {}, "own-tests")
-    return {key: one.how for name in names for key, one in read(folder / f"{name}.xml").items()}
+    return {one.full: one.how for name in names for one in cases(folder / f"{name}.xml")}
 
 
 def junit_of(this: Build, names: tuple[str, ...], environment: dict[str, str], suffix: str) -> Path:
@@ -107,28 +107,3 @@ def junit_of(this: Build, names: tuple[str, ...], environment: dict[str, str], s
     draft.rmdir()
     say(f"JUnit: {folder}")
     return folder
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a test ended: passed, failed or skipped; and what pytest says of it."""
-
-    how: str
-    why: str = ""
-
-
-def read(junit: Path) -> dict[str, Ended]:
-    """What a JUnit file says of each test."""
-    return {f"{group}.{name}": ended for group, name, ended in cases(junit)}
-
-
-def cases(junit: Path) -> Iterator[tuple[str, str, Ended]]:
-    """Its tests: class, name, and how it ended."""
-    for case in ElementTree.parse(junit).iter("testcase"):
-        kinds = {child.tag: (child.get("message") or "").split("\n")[0] for child in case}
-        ended = Ended("passed")
-        if "skipped" in kinds:
-            ended = Ended("skipped", kinds["skipped"])
-        elif bad := [why for tag, why in kinds.items() if tag in ("failure", "error")]:
-            ended = Ended("failed", bad[0])
-        yield case.get("classname") or "", case.get("name") or "", ended

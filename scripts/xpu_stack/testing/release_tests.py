@@ -23,7 +23,8 @@ from xpu_stack.core.system.errors import MissingError, TestError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import python_tests
-from xpu_stack.testing.pytorch_tests import KINDS, SHOWN, Ended, counts, read
+from xpu_stack.testing.junit import Case, cases
+from xpu_stack.testing.pytorch_tests import KINDS, SHOWN, counts
 from xpu_stack.testing.runner import CONFIGURATIONS
 
 PAGE = "docs/stock-torch-tests.md"
@@ -57,17 +58,14 @@ def run(this: Build) -> None:
     folder = this.folder / "own-tests"
     shutil.rmtree(folder, ignore_errors=True)
     _unpack(this.work.layout, selection, folder)
-    ended: dict[str, dict[str, Ended]] = {}
+    ended: dict[str, dict[str, Case]] = {}
     with progress(len(selection.files), f"tests of PyTorch {selection.release}") as bar:
         for file in selection.files:
             name = Path(file).stem
             python_tests.run(
                 this, _CONFIGURATION.environment, [name], folder, bar, tests=folder / "test"
             )
-            ended[file] = {
-                test.partition(".")[2] if test.startswith(f"{name}.") else test: one
-                for test, one in read(folder / f"{name}.xml").items()
-            }
+            ended[file] = {one.id: one for one in cases(folder / f"{name}.xml")}
     say(f"JUnit: {folder}")
     judge({test: one for tests in ended.values() for test, one in tests.items()}, selection.fails)
     written = this.work.layout.repository / PAGE
@@ -95,7 +93,7 @@ def _unpack(layout: Layout, selection: Selection, folder: Path) -> None:
                 (folder / path).write_bytes(content.read())
 
 
-def judge(ended: Mapping[str, Ended], fails: Mapping[str, str]) -> None:
+def judge(ended: Mapping[str, Case], fails: Mapping[str, str]) -> None:
     """Refuses a failure that is not listed, and a listed one that is none."""
     failed = {test for test, one in ended.items() if one.how == "failed"}
     problems = [f"{test}: {ended[test].why}" for test in sorted(failed - fails.keys())]
@@ -113,7 +111,7 @@ def judge(ended: Mapping[str, Ended], fails: Mapping[str, str]) -> None:
     say(f"{len(ended)} of PyTorch's own tests end as listed: {told}")
 
 
-def page(selection: Selection, ended: Mapping[str, Mapping[str, Ended]]) -> str:
+def page(selection: Selection, ended: Mapping[str, Mapping[str, Case]]) -> str:
     """The results as a page, the same for the same results."""
     lines = [
         "# PyTorch's own tests on the extension",
@@ -139,12 +137,8 @@ def page(selection: Selection, ended: Mapping[str, Mapping[str, Ended]]) -> str:
             lines += ["", f"## {title}", ""]
         for reason in dict.fromkeys(reasons.values()):
             tests_of = sorted(test for test, why in reasons.items() if why == reason)
-            lines += [f"{_sentence(reason)} ({len(tests_of)}):", ""]
+            lines += [f"{reason[:1].upper() + reason[1:]} ({len(tests_of)}):", ""]
             lines += [*(f"- `{test}`" for test in tests_of), ""]
         if reasons:
             lines.pop()
     return "\n".join(lines) + "\n"
-
-
-def _sentence(reason: str) -> str:
-    return reason[:1].upper() + reason[1:]

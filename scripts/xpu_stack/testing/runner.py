@@ -23,7 +23,7 @@ A test is counted for the change that brought it.
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,13 @@ from xpu_stack.build.results import Outcome, Record
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, progress, say
-from xpu_stack.core.system.errors import TestError, ToolError
+from xpu_stack.core.system.errors import TestError
 from xpu_stack.testing import python_tests
+from xpu_stack.testing.junit import cases
 from xpu_stack.testing.test_cache import Passed
 
 _LIMIT = 120  # seconds for one test program, when TEST_TIMEOUT does not say
+_SUPPRESSIONS = "ci/sanitizers"
 _CTEST = "ctest.xml"  # what CTest says of each program
 _SHOWN = 60  # lines of a failed test that are shown; the log has all
 
@@ -101,13 +103,9 @@ def scripts_of(changes: list[Change], *, brief: bool) -> dict[str, str]:
     return python_tests.owners([one for one in changes if not brief or one.stage == stage])
 
 
-def _suppressions(this: Build) -> Path:
-    return this.work.layout.repository / "ci" / "sanitizers"
-
-
 def _sanitizer_options(this: Build) -> dict[str, str]:
     """What the sanitizers need to know of libraries that are not ours."""
-    folder = _suppressions(this)
+    folder = this.work.layout.repository / _SUPPRESSIONS
     return {
         "TSAN_OPTIONS": f"suppressions={folder / 'tsan.supp'} "
         # The SYCL runtime was not compiled with the sanitizer: what it does
@@ -120,13 +118,19 @@ def _sanitizer_options(this: Build) -> dict[str, str]:
     }
 
 
-def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Record:
+def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> None:
     """Runs the tests that `changes` bring; the record is kept by tree.
 
     again: also those that a brief run would leave out.
     """
     tree = this.work.repository.tree_of("HEAD")
-    programs = _programs(this, changes)
+    targets = cmake.targets(this.folder)
+    programs = {
+        target.name: change.id
+        for change in changes
+        for target in targets_of(targets, [change])
+        if target.kind == "EXECUTABLE"
+    }
     scripts = scripts_of(changes, brief=brief)
     if scripts and this.sanitizer is not Sanitizer.NONE:
         say("Python tests are left out: the interpreter is built without the sanitizer")
@@ -144,102 +148,83 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Rec
     }
     junit = this.results.junit_folder(tree)
     shutil.rmtree(junit, ignore_errors=True)
-    record = Record(True, {change.id: Outcome() for change in changes}, whole=not brief)
-    assert record.tests is not None
+    outcomes = {change.id: Outcome() for change in changes}
     output: list[str] = []
     with progress(sum(map(len, runs.values())), "testing", may_be_nothing=True) as bar:
         for configuration, owners in runs.items():
             folder = junit / configuration.name
             here = sorted(owners.keys() & programs.keys())
             if here and brief:
-                output += _run_changed(this, configuration, here, junit, bar, again=again)
+                output += _run_changed(this, configuration, here, folder, bar, again=again)
             elif here:
-                output += _run(this, configuration, here, junit, bar)
-            environment = configuration.environment
+                output += _run(this, configuration, here, folder, bar)
             here = sorted(owners.keys() & scripts.keys())
-            output += python_tests.run(this, environment, here, folder, bar)
-            _count(folder, owners, configuration, record.tests)
-    this.results.put(tree, record)
+            output += python_tests.run(this, configuration.environment, here, folder, bar)
+            _count(folder, owners, outcomes)
+    this.results.put(tree, Record(True, outcomes, whole=not brief))
     in_runs = Counter(change for owners in runs.values() for change in set(owners.values()))
-    _report(record, in_runs, junit)
-    if not record.passed:
-        raise _failure(record, output)
-    return record
-
-
-def _programs(this: Build, changes: list[Change]) -> dict[str, str]:
-    """The test programs that `changes` bring, and the change of each."""
-    targets = cmake.targets(this.folder)
-    return {
-        target.name: change.id
-        for change in changes
-        for target in targets_of(targets, [change])
-        if target.kind == "EXECUTABLE"
-    }
+    _report(outcomes, in_runs)
+    say(f"JUnit: {junit}")
+    failures = [one for outcome in outcomes.values() for one in outcome.failures]
+    if failures:
+        raise TestError(
+            f"{len(failures)} test(s) failed.",
+            why=failures[0],
+            next="fix it and run the same command again",
+            detail="\n".join(output[-_SHOWN:]),
+        )
 
 
 def run_one(
-    this: Build,
-    name: str,
-    cases: str,
-    runs: Iterable[Configuration],
-    junit: Path,
-    *,
-    python: bool,
+    this: Build, name: str, only: str, runs: Sequence[Configuration], junit: Path, *, python: bool
 ) -> None:
     """Runs some cases of one program or Python file in `runs`; JUnit goes to `junit`."""
-    runs = list(runs)
     with progress(len(runs), f"testing {name}") as bar:
         for configuration in runs:
             folder = junit / configuration.name
             shutil.rmtree(folder, ignore_errors=True)
             if python:
-                python_tests.run(this, configuration.environment, [name], folder, bar, cases)
+                python_tests.run(this, configuration.environment, [name], folder, bar, only)
             else:
-                _run(this, configuration, [name], junit, bar, cases)
+                _run(this, configuration, [name], folder, bar, only)
 
 
 def _run_changed(
     this: Build,
     configuration: Configuration,
     tests: list[str],
-    junit: Path,
+    folder: Path,
     bar: Bar,
     *,
     again: bool,
 ) -> list[str]:
     """The same as `_run`, but for programs that passed as they are now."""
-    folder = junit / configuration.name
     folder.mkdir(parents=True)
-    passed = Passed(this.folder, _settings(this, configuration))
+    # what the outcome of a program depends on beside the build
+    paths = sorted((this.work.layout.repository / _SUPPRESSIONS).glob("*.supp"))
+    files = [f"{path.name}\n{path.read_text()}" for path in paths]
+    settings = f"{configuration}\n{this.sycl}\n{_sanitizer_options(this)}\n{files}"
+    passed = Passed(this.folder, settings)
     new = [one for one in tests if again or not passed.recall(one, folder / f"{one}.xml")]
     if len(new) < len(tests):
         bar.at(advance=len(tests) - len(new))
         say(f"{len(tests) - len(new)} program(s) passed before and have not changed")
-    output = _run(this, configuration, new, junit, bar) if new else []
+    output = _run(this, configuration, new, folder, bar) if new else []
     for name in new:
-        if ElementTree.parse(folder / f"{name}.xml").find(".//failure") is None:
+        if all(case.how != "failed" for case in cases(folder / f"{name}.xml")):
             passed.remember(name, folder / f"{name}.xml")
     return output
-
-
-def _settings(this: Build, configuration: Configuration) -> str:
-    """What the outcome of a program depends on beside the build."""
-    suppressions = sorted(_suppressions(this).glob("*.supp"))
-    files = [f"{path.name}\n{path.read_text()}" for path in suppressions]
-    return f"{configuration}\n{this.sycl}\n{_sanitizer_options(this)}\n{files}"
 
 
 def _run(
     this: Build,
     configuration: Configuration,
     tests: list[str],
-    junit: Path,
+    folder: Path,
     bar: Bar,
-    cases: str = "*",
+    only: str = "*",
 ) -> list[str]:
     """One run of CTest; what it printed of failures."""
-    folder = junit / configuration.name
     folder.mkdir(parents=True, exist_ok=True)
     printed: list[str] = []
 
@@ -262,7 +247,7 @@ def _run(
         **runtime.program_environment(this),
         **_sanitizer_options(this),
         "GTEST_OUTPUT": f"xml:{folder}/",
-        "GTEST_FILTER": cases,
+        "GTEST_FILTER": only,
     }
     code = shell.follow(command, line, env=env)
     _write_process_failures(folder, tests)
@@ -275,59 +260,41 @@ def _write_process_failures(folder: Path, tests: list[str]) -> None:
     It died before it had written a result, or after: a leak, a race that a
     sanitizer reports at the end, a crash in a destructor.
     """
-    cases = list(ElementTree.parse(folder / _CTEST).iter("testcase"))
-    failed = {case.get("name"): case for case in cases if case.get("status") != "run"}
+    programs = ElementTree.parse(folder / _CTEST).iter("testcase")
+    failed = {one.get("name"): one for one in programs if one.get("status") != "run"}
     for name in tests:
         path = folder / f"{name}.xml"
-        told = path.exists() and ElementTree.parse(path).find(".//failure") is not None
+        told = path.exists() and any(case.how == "failed" for case in cases(path))
         if not path.exists() or (name in failed and not told):
             _write_crash(path, name, failed.get(name))
 
 
 def _write_crash(path: Path, name: str, ended: ElementTree.Element | None) -> None:
-    suites = ElementTree.Element("testsuites", name=name)
-    case = ElementTree.SubElement(
-        ElementTree.SubElement(suites, "testsuite", name=name), "testcase", name="process"
-    )
+    suite = ElementTree.Element("testsuite", name=name)
+    case = ElementTree.SubElement(suite, "testcase", name="process")
     failure = ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
     if ended is not None:
         lines = (ended.findtext("system-out") or "").splitlines()
         failure.text = "\n".join(lines[-_SHOWN:])
-    ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
+    ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _count(
-    folder: Path,
-    owners: dict[str, str],
-    configuration: Configuration,
-    outcomes: dict[str, Outcome],
-) -> None:
+def _count(folder: Path, owners: dict[str, str], outcomes: dict[str, Outcome]) -> None:
     for name, change in owners.items():
         outcome = outcomes[change]
-        for case in ElementTree.parse(folder / f"{name}.xml").iter("testcase"):
-            skipped = case.find("skipped")
-            if case.find("failure") is not None or case.find("error") is not None:
+        for case in cases(folder / f"{name}.xml"):
+            if case.how == "failed":
                 outcome.failed += 1
-                full = f"{case.get('classname', name)}.{case.get('name')}"
-                outcome.failures.append(f"{configuration.name}: {name}: {full}")
-            elif skipped is not None or case.get("result") == "skipped":
+                outcome.failures.append(f"{folder.name}: {name}: {case.id}")
+            elif case.how == "skipped":
                 outcome.skipped += 1
-                why = reason(skipped)
-                outcome.reasons[why] = outcome.reasons.get(why, 0) + 1
+                outcome.reasons[case.why] = outcome.reasons.get(case.why, 0) + 1
             else:
                 outcome.passed += 1
 
 
-def reason(skipped: ElementTree.Element | None) -> str:
-    """Why a test was skipped, in its own words."""
-    lines = (skipped.get("message") or skipped.text or "") if skipped is not None else ""
-    told = [line.strip() for line in lines.splitlines() if line.strip()]
-    # GoogleTest puts the place first: <file>:<line>
-    return told[-1] if told else "no reason given"
-
-
-def _report(record: Record, runs: Counter[str], junit: Path) -> None:
-    for change, outcome in (record.tests or {}).items():
+def _report(outcomes: dict[str, Outcome], runs: Counter[str]) -> None:
+    for change, outcome in outcomes.items():
         if not outcome.total:
             say(f"{change}: has no tests of its own in this run")
             continue
@@ -337,14 +304,3 @@ def _report(record: Record, runs: Counter[str], junit: Path) -> None:
         )
         for reason, count in sorted(outcome.reasons.items()):
             say(f"  {count} skipped: {reason}")
-    say(f"JUnit: {junit}")
-
-
-def _failure(record: Record, output: list[str]) -> ToolError:
-    failures = [one for outcome in (record.tests or {}).values() for one in outcome.failures]
-    return TestError(
-        f"{len(failures)} test(s) failed.",
-        why=failures[0],
-        next="fix it and run the same command again",
-        detail="\n".join(output[-_SHOWN:]),
-    )

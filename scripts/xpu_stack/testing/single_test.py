@@ -10,16 +10,17 @@ import difflib
 import enum
 import hashlib
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree.ElementTree import ParseError
 
 from xpu_stack.build import cmake
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.testing import python_tests
-from xpu_stack.testing.runner import Configuration, reason
+from xpu_stack.testing.junit import Case, cases
+from xpu_stack.testing.runner import Configuration
 
 _CASE = re.compile(r"(?:[\w/]+/)?(?P<suite>\w+)(?:/\w+)?\.(?P<case>\w+)(?:/\w+)?\Z")
 _PYTHON = re.compile(r"(?:test/)?(?P<file>test_\w+)\.py(?:::(?P<case>[\w:]+))?\Z")
@@ -60,27 +61,24 @@ class OneTest:
         """A name for files."""
         return hashlib.sha256(f"{self.program} {self.cases}".encode()).hexdigest()[:12]
 
-    def matches(self, classname: str, name: str) -> bool:
-        full = f"{classname}.{name}"
+    def matches(self, case: Case) -> bool:
         if self.python:
             asked = self.name.partition("::")[2].replace("::", ".")
             wanted = rf"\b{self.program}\." + (rf"{re.escape(asked)}(\.|\[|$)" if asked else "")
-            return re.search(wanted, full) is not None
-        if self.cases == "*":
-            return True
-        return full == self.name or re.fullmatch(_with_parameters(self.name), full) is not None
-
-
-def _with_parameters(name: str) -> str:
-    suite, _, case = name.partition(".")
-    return rf"(?:.+/)?{re.escape(suite)}(?:/.+)?\.{re.escape(case)}(?:/.+)?"
+            return re.search(wanted, case.full) is not None
+        suite, _, name = map(re.escape, self.name.partition("."))
+        with_parameters = rf"(?:.+/)?{suite}(?:/.+)?\.{name}(?:/.+)?"
+        return self.cases == "*" or re.fullmatch(with_parameters, case.id) is not None
 
 
 def find(name: str, changes: list[Change], targets: Callable[[], list[cmake.Target]]) -> OneTest:
     """The test of that name; `targets` configures a build at the last of `changes`."""
-    python = _PYTHON.match(name)
-    if python:
-        return _find_python(name, python, changes)
+    if python := _PYTHON.match(name):
+        files = python_tests.owners(changes)
+        if python["file"] not in files:
+            raise _unknown(name, [f"test/{one}.py" for one in files])
+        chosen = " and ".join((python["case"] or "").split("::"))
+        return OneTest(name, python["file"], chosen, files[python["file"]], python=True)
     owners = {file.target: change.id for change in changes for file in change.files}
     programs = {
         target.name: (target, owners[source])
@@ -100,14 +98,6 @@ def find(name: str, changes: list[Change], targets: Callable[[], list[cmake.Targ
             return OneTest(name, program, cases, change)
     known = [*programs, *(".".join(pair) for pair in declared)]
     raise _unknown(name, known)
-
-
-def _find_python(name: str, parts: re.Match[str], changes: list[Change]) -> OneTest:
-    files = python_tests.owners(changes)
-    if parts["file"] not in files:
-        raise _unknown(name, [f"test/{one}.py" for one in files])
-    cases = " and ".join((parts["case"] or "").split("::"))
-    return OneTest(name, parts["file"], cases, files[parts["file"]], python=True)
 
 
 def _declared(changes: list[Change]) -> dict[tuple[str, str], str]:
@@ -135,49 +125,35 @@ def read(test: OneTest, folders: Iterable[Path], runs: Iterable[Configuration]) 
 
     folders: where JUnit files may be, by configuration; the first that has one counts.
     """
-    cases: dict[str, list[ElementTree.Element]] = {}
+    found: dict[str, list[Case]] = {}
     for configuration in runs:
-        found = _cases(test, [one / configuration.name for one in folders])
-        if found is None:
+        of_it = _cases(test, [one / configuration.name for one in folders])
+        if of_it is None:
             return None
-        cases[configuration.name] = found
-    return _judge(cases)
+        found[configuration.name] = of_it
+    ended = [(name, case) for name, seen in found.items() for case in seen]
+    failed = {name: case.output for name, case in reversed(ended) if case.how == "failed"}
+    if failed:
+        names = [name for name in found if name in failed]
+        return Seen(Verdict.FAILED, tuple(names), failed[names[0]])
+    if any(case.how == "passed" for _, case in ended):
+        return Seen(Verdict.PASSED)
+    return Seen(Verdict.SKIPPED, reason=ended[-1][1].why) if ended else Seen(Verdict.ABSENT)
 
 
-def _cases(test: OneTest, folders: list[Path]) -> list[ElementTree.Element] | None:
+def _cases(test: OneTest, folders: list[Path]) -> list[Case] | None:
     for folder in folders:
         path = folder / f"{test.program}.xml"
         if not path.exists():
             continue
         try:
-            cases = list(ElementTree.parse(path).iter("testcase"))
-        except ElementTree.ParseError:
+            found = list(cases(path))
+        except ParseError:
             continue  # its program was killed while it wrote
-        mine = [one for one in cases if test.matches(one.get("classname", ""), one.get("name", ""))]
+        mine = [one for one in found if test.matches(one)]
         # A program that died says nothing of its single cases, unless it ran this one alone.
-        died = [one for one in cases if not one.get("classname")]
+        died = [one for one in found if not one.group]
         if died and not mine and test.key not in folder.parts:
             continue
         return mine or died
     return None
-
-
-def _judge(cases: dict[str, list[ElementTree.Element]]) -> Seen:
-    failed: dict[str, str] = {}
-    skipped, passed = "", False
-    for configuration, found in cases.items():
-        for case in found:
-            told = case.find("failure")
-            told = case.find("error") if told is None else told
-            if told is not None:
-                text = told.text or told.get("message") or ""
-                failed.setdefault(configuration, text.strip())
-            elif case.find("skipped") is not None or case.get("result") == "skipped":
-                skipped = reason(case.find("skipped"))
-            else:
-                passed = True
-    if failed:
-        return Seen(Verdict.FAILED, tuple(failed), next(iter(failed.values())))
-    if passed:
-        return Seen(Verdict.PASSED)
-    return Seen(Verdict.SKIPPED, reason=skipped) if skipped else Seen(Verdict.ABSENT)

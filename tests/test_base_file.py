@@ -6,8 +6,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from xpu_stack.core.series import base_file
 from xpu_stack.core.series.base import Differences, GitSource
+from xpu_stack.core.series.series_file import base_text
 
 OLD = """\
 # by hand
@@ -47,7 +47,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_what_is_so_already_stays(tmp_path: Path) -> None:
     path = write(tmp_path, OLD)
-    assert base_file.text(path, "v2", GIT, SAID).decode() == OLD
+    assert base_text(path, "v2", GIT, SAID).decode() == OLD
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -57,7 +57,7 @@ def test_only_the_lines_concerned_change(
 ) -> None:
     path = write(tmp_path, OLD)
     git = GitSource("b" if elsewhere else "a", commit="a" * 40)
-    text = base_file.text(path, "v2", git, Differences("v1", without, moved)).decode()
+    text = base_text(path, "v2", git, Differences("v1", without, moved)).decode()
     data = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
     assert data["git"] == {"url": git.url, "commit": git.commit}
     assert frozenset(data.get("without", [])) == without
@@ -87,24 +87,24 @@ def test_only_the_lines_concerned_change(
             assert line in kept, line
     # and once more changes nothing
     path.write_text(text, encoding="utf-8")
-    assert base_file.text(path, "v2", git, Differences("v1", without, moved)).decode() == text
+    assert base_text(path, "v2", git, Differences("v1", without, moved)).decode() == text
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_lists_in_brackets_and_keys_that_come_and_go(tmp_path: Path, end: str) -> None:
     path = write(tmp_path, f"name: v2\nlike: v1\nwithout: [a, 'b']  # why{end}")
-    then = base_file.text(path, "v2", GIT, Differences("v1", frozenset("ac"), {"d": "e"}))
+    then = base_text(path, "v2", GIT, Differences("v1", frozenset("ac"), {"d": "e"}))
     assert then.decode() == (
         f"name: v2\nlike: v1\nwithout: [a, c]  # why\ngit:\n  url: a\n  commit: {'a' * 40}\n"
         "moved:\n  d: e\n"
     )
     path.write_bytes(then)
-    then = base_file.text(path, "v2", GIT, Differences("v1"))
+    then = base_text(path, "v2", GIT, Differences("v1"))
     assert then.decode() == f"name: v2\nlike: v1\ngit:\n  url: a\n  commit: {'a' * 40}\n"
 
 
 def test_a_renamed_entry_stays_in_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, OLD)
     without = SAID.without - {"c/device"} | {"c/tensor"}
-    then = base_file.text(path, "v2", GIT, Differences("v1", without, SAID.moved)).decode()
+    then = base_text(path, "v2", GIT, Differences("v1", without, SAID.moved)).decode()
     assert then == OLD.replace("'c/device'", "c/tensor")

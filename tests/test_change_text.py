@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from project import TEXT
-from xpu_stack.core.series.change_text import (
+from xpu_stack.core.series.change import (
     ChangeText,
     Trailers,
     compose,

@@ -18,7 +18,7 @@ from xpu_stack.core.bases import providers
 from xpu_stack.core.edit import export, reshape, undo
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.goal import Request
+from xpu_stack.core.move.workspace import Request
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.system import transaction
 from xpu_stack.core.system.errors import ToolError

@@ -80,8 +80,8 @@ def check(call: Call, as_json: bool) -> None:
 @click.option("--forget", metavar="<id>", help="The next apply asks again.")
 def resolutions_(call: Call, show: str | None, forget: str | None) -> None:
     """Lists how conflicts were resolved; shows or forgets one."""
-    layout = call.layout
-    kept = resolutions.Resolutions(layout.resolutions(call.base))
+    layout, repository = call.layout, git.Repository(call.layout.repository)
+    kept = resolutions.Resolutions(repository, layout.resolutions(call.base))
     if forget is not None:
         one = kept.one(forget)
         transaction.write(layout, kept.without(one))
@@ -89,7 +89,7 @@ def resolutions_(call: Call, show: str | None, forget: str | None) -> None:
     elif show is not None:
         one = kept.one(show)
         console.say(str(one))
-        console.say(one.shown(git.Repository(layout.repository)))
+        console.say(one.shown(repository))
         console.say(f"to change it, edit what is in {one.folder.relative_to(layout.repository)}")
     else:
         found = kept.all()

@@ -9,7 +9,6 @@ from xpu_stack.cli.reshaping import say_edited
 from xpu_stack.core.edit import reshape
 from xpu_stack.core.edit import undo as undoing
 from xpu_stack.core.lay import applying
-from xpu_stack.core.lay import rebase as rebasing
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
@@ -68,11 +67,11 @@ def rebase_(
     """Moves the series to another base."""
     with call.opened() as work:
         _choose(work, branch)
-        goal = rebasing.goal(work, onto, stage, _names(drop))
+        goal = applying.rebase_goal(work, onto, stage, _names(drop))
         if dry_run:
             preview.show(work, goal)
             return
-        changed = rebasing.rebase(work, goal)
+        changed = applying.rebase(work, goal)
         applying.say_result(work, goal.stage, changed)
 
 

@@ -7,8 +7,8 @@ import click
 from xpu_stack.cli.options import Call, verb
 from xpu_stack.core.edit import reshape
 from xpu_stack.core.lay import applying
-from xpu_stack.core.move import goal, rewrite, stack
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move import rewrite, stack
+from xpu_stack.core.move.workspace import Request, Workspace
 from xpu_stack.core.series import series
 from xpu_stack.core.system import console
 
@@ -38,7 +38,7 @@ def _declare(name: str, help: str, *options: click.Option) -> None:
             if name == "undrop":
                 edit = reshape.undrop(work, told["CHANGE"])
             else:
-                edit = reshape.run(work, goal.Request(name, told))
+                edit = reshape.run(work, Request(name, told))
             say_edited(work, edit)
 
     verb(name, help=help, params=[_needed("change", "The change that is meant."), *options])(run)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import authors
-from xpu_stack.core.series.change_text import own_text, split_signatures, trailers
+from xpu_stack.core.series.change import own_text, split_signatures, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, MissingError, ToolError
 from xpu_stack.core.system.git import Commit, CommitId, Identity, Repository, TreeId

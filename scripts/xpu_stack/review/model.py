@@ -8,7 +8,7 @@ from xpu_stack.build.results import Outcome
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Applied, Stack
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.series.change import own_text
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.git import CommitId, TreeId

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from xpu_stack.core.move import moves
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.series.change import trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository

@@ -17,14 +17,12 @@ Exit code 6 if the series is not valid.
 from pathlib import Path
 from typing import Any
 
-from xpu_stack.core.bases.export_base import ExportBase
-from xpu_stack.core.bases.payload import Source
+from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import sources
-from xpu_stack.core.lay.builder import Builder, Stop
+from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.resolve.merging import Conflict
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.change_text import unwritten
+from xpu_stack.core.resolve.merging import Stop
+from xpu_stack.core.series.change import Change, unwritten
 from xpu_stack.core.series.series_file import SUMMARY
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
@@ -138,10 +136,8 @@ def _build(work: Workspace, base: CommitId, changes: list[Change]) -> CommitId:
         try:
             return builder.build(base, changes)[-1]
         except Stop as stop:
-            change, problem = stop.reason.change, "alters nothing"
-            if isinstance(stop.reason, Conflict):
-                problem = stop.reason.misfit.messages.strip()
-            raise SeriesError(change.place, f"{change.id}: {problem}") from None
+            problem = stop.misfit.messages.strip() if stop.misfit else "alters nothing"
+            raise SeriesError(stop.change.place, f"{stop.change.id}: {problem}") from None
 
 
 def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> None:

@@ -5,12 +5,10 @@
 
 from xpu_stack.core.edit import export
 from xpu_stack.core.lay import applying
-from xpu_stack.core.lay.builder import Stop
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.goal import Goal
 from xpu_stack.core.move.stack import Stack
-from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.resolve.merging import Misfit
+from xpu_stack.core.move.workspace import Goal, Workspace
+from xpu_stack.core.resolve.merging import Misfit, Stop
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ConflictError, UsageError
 from xpu_stack.core.system.git import CommitId
@@ -47,7 +45,7 @@ def _made(work: Workspace, there: Stack, change: str) -> CommitId:
     except Stop as stop:
         raise ConflictError(
             f"{change} has no commit on the checkout's base.",
-            why=f"{stop.reason.change.id} does not apply to {there.base[:12]}",
+            why=f"{stop.change.id} does not apply to {there.base[:12]}",
             next=f"{commands.make('apply', STAGE=change)} # says more",
         ) from None
 
@@ -60,7 +58,7 @@ def edits(work: Workspace, change: str | None) -> tuple[str, ...]:
     if not there.applied:
         return ("HEAD",)
     made = _made(work, there, there.applied[-1].trailers.change)
-    return (applying.with_own_commits(work, there, made),)
+    return (applying.carried(work, there, there.base, [made]),)
 
 
 def _edits_of(work: Workspace, there: Stack, id_: str) -> tuple[str, str]:

@@ -4,8 +4,7 @@ from collections import Counter
 
 from xpu_stack.core.lay import applying
 from xpu_stack.core.lay.survey import Finding, Fit
-from xpu_stack.core.move.goal import Goal
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move.workspace import Goal, Workspace
 from xpu_stack.core.system.console import say, show_table
 
 

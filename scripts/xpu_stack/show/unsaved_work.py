@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xpu_stack.core.move import stack
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.series.change_text import is_as_made
+from xpu_stack.core.series.change import is_as_made
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import CommitId, Repository

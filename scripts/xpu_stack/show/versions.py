@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xpu_stack.core.lay import applying
-from xpu_stack.core.lay.builder import Stop
 from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.resolve.merging import Stop
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
@@ -108,7 +108,7 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
             except Stop as stop:
                 raise ConflictError(
                     f"The series of {name} does not fit the checkout's base.",
-                    why=f"its change {stop.reason.change.id} does not apply to {base[:12]}",
+                    why=f"its change {stop.change.id} does not apply to {base[:12]}",
                     next=f"{commands.make('review')} # or SINCE=<another version>",
                 ) from None
 

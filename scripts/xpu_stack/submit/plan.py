@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import ghstack.submit
 
-from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.series.change import trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit, TreeId

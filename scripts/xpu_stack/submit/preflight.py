@@ -15,7 +15,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.series.change_text import own_text, trailers
+from xpu_stack.core.series.change import own_text, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import MissingError, SeriesError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository

@@ -11,7 +11,7 @@ import ghstack.shell
 import ghstack.submit
 import ghstack.trailers
 
-from xpu_stack.core.series.change_text import trailers
+from xpu_stack.core.series.change import trailers
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import CommitId, TreeId

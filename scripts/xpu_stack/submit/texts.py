@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ghstack.submit
 
-from xpu_stack.core.series.change_text import own_text, split_signatures
+from xpu_stack.core.series.change import own_text, split_signatures
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.settings import settings

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.bases.onto import source_packages
-from xpu_stack.core.bases.source_package import Unavailable, tarball
+from xpu_stack.core.bases.providers import Unavailable, tarball
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import files
 from xpu_stack.core.system.console import progress, say

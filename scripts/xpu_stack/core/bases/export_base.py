@@ -3,20 +3,30 @@
 A fork becomes a base by an export with BASE= from a checkout whose stack was put on it. The
 base is a commit of the person's repository, and is like the base that the stack
 came from, see Note [What a base shares] (base.py).
+
+On a base that is described in full a payload file is written where it is. A base that is
+like another one has variants. An edit goes to the variant where there is one, and to the
+shared file where there is none. When the base is added, or moved to another commit, all
+that differs becomes a variant.
 """
 
+import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.base import Differences, GitSource
+from xpu_stack.core.series.change import Change, PayloadFile
 from xpu_stack.core.series.series import Series
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import UsageError
-from xpu_stack.core.system.git import CommitId, Repository
+from xpu_stack.core.system.files import Content
+from xpu_stack.core.system.git import CommitId, Entry, File, Repository
+from xpu_stack.core.system.objects import LARGE, Large
 from xpu_stack.core.system.settings import settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
@@ -102,3 +112,147 @@ def _url(repository: Repository, commit: CommitId) -> str:
             return repository.line("remote", "get-url", remote)
     # as ONTO= named it, or this checkout
     return repository.ask("config", f"{settings().name}.{commit}.url") or str(repository.folder)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of the series' repository, as it should be; None: it should not be."""
+
+    path: Path
+    content: bytes | Large | None
+    mode: int = 0o100644
+    change: str = ""  # of a payload file: whose it is
+    kept_at: str = ""  # and its place in the payload folders
+    same: bool = False  # by git's id of it; the content was not read
+
+    @property
+    def file(self) -> Content:
+        """Its mode and content."""
+        if self.content is None:
+            return None
+        if self.same and not isinstance(self.content, Large):
+            return self.mode, PayloadFile(self.path, "", "").content
+        return self.mode, self.content
+
+    @property
+    def differs(self) -> bool:
+        return not (self.same or files.is_as(self.path, self.file))
+
+
+@dataclass
+class Payload:
+    """The payload files of the changes that are exported."""
+
+    target: ExportBase
+    _exported: set[str] = field(default_factory=set, init=False)  # changes
+    _brought: set[str] = field(default_factory=set, init=False)
+    _without: set[str] = field(default_factory=set, init=False)
+    _moved: dict[str, str] = field(default_factory=dict, init=False)
+
+    def sources(self, change: Change, brought: list[Entry]) -> list[Source]:
+        """The files that the commit of a change brings, and those that it no longer does."""
+        self._exported.add(change.id)
+        known = {file.target: file for file in change.files}
+        found = []
+        for entry in brought:
+            file = known.pop(entry.path, None) or self._elsewhere_in_stage(change, entry.path)
+            file = file or self._moved_here(entry, known, brought)
+            found.append(self._source(change, file, entry))
+        return found + [self._gone(file) for file in known.values()]
+
+    def _elsewhere_in_stage(self, change: Change, target: str) -> PayloadFile | None:
+        """The file of another change of the stage: it comes to this change, and stays there."""
+        stage = (one for one in self.target.work.series.all_changes() if one.stage == change.stage)
+        files = (file for one in stage for file in one.files)
+        return next((file for file in files if file.target == target), None)
+
+    def _source(self, change: Change, file: PayloadFile | None, wanted: Entry) -> Source:
+        kept_at = file.kept_at if file else self._new_place(change, wanted.path)
+        shared = self.target.work.layout.repository / kept_at
+        if file is None and os.path.lexists(shared):  # base.yaml has said that it is not for it
+            file = PayloadFile(shared, kept_at, wanted.path)
+            same = self._is_in(file, wanted)
+            own = not same
+        else:
+            same = file is not None and self._is_in(file, wanted)
+            own = self.target.fresh and change.number > 0 and not same
+        self._brought.add(kept_at)
+        path = self._variants / kept_at if own else file.source if file else shared
+        objects = self.target.work.repository.objects
+        small = same and (path.is_symlink() or path.stat().st_size < LARGE)
+        content = b"" if small else objects.sized(wanted.new)
+        return Source(path, content, wanted.new_mode, change.id, kept_at, same)
+
+    def _is_in(self, file: PayloadFile, wanted: Entry) -> bool:
+        stored = self.target.work.repository.stored(file.source)
+        return stored == File(wanted.new_mode, wanted.new)
+
+    def _moved_here(
+        self, wanted: Entry, known: dict[str, PayloadFile], brought: list[Entry]
+    ) -> PayloadFile | None:
+        """The file that this base has at another path, as it is."""
+        targets = {entry.path for entry in brought}
+        for target, file in known.items() if self.target.fresh else ():
+            if target not in targets and self._is_in(file, wanted):
+                self._moved[file.kept_at] = wanted.path
+                return known.pop(target)
+        return None
+
+    def _gone(self, file: PayloadFile) -> Source:
+        shared = self.target.work.layout.repository / file.kept_at
+        variant = self._variants / file.kept_at
+        if self.target.fresh or (file.source == variant and os.path.lexists(shared)):
+            self._without.add(file.kept_at)
+        return Source(variant if self.target.fresh else file.source, None, kept_at=file.kept_at)
+
+    @property
+    def _variants(self) -> Path:
+        return self.target.work.layout.variants(self.target.work.base.name)
+
+    def left_over(self, written: Collection[Path]) -> list[Source]:
+        """The variants of before that a base which is moved does not need any more."""
+        owners = self.target.work.series.owners
+        old = {
+            path: path.relative_to(self._variants).as_posix()
+            for path in sorted(self._variants.rglob("*") if self.target.fresh else ())
+            if path not in written
+        }
+        return [
+            Source(path, None, kept_at=kept_at)
+            for path, kept_at in old.items()
+            if owners.get(kept_at) in self._exported
+        ]
+
+    def differences(self) -> Differences:
+        """What base.yaml must say of the files and changes."""
+        old = self.target.work.base.differences
+        if not self.target.fresh:
+            moved = {kept: to for kept, to in old.moved.items() if kept not in self._without}
+            without = old.without - self._brought | self._without
+            return replace(old, without=without, moved=moved)
+        changes = self.target.work.series.all_changes()
+        settled = {
+            file.kept_at for one in changes if one.id in self._exported for file in one.files
+        }
+        settled |= self._exported
+        # What has no file here is left out without a word.
+        empty = self.target.work.series.without - old.without_changes
+        without = old.without | (self.target.work.dropped - empty)
+        return replace(
+            old,
+            without=without - settled | self._without,
+            moved={kept: to for kept, to in old.moved.items() if kept not in settled} | self._moved,
+        )
+
+    def _new_place(self, change: Change, target: str) -> str:
+        """Where a file is kept that is new in its change; a known one stays in its folder."""
+        series = self.target.work.series
+        known = [file for one in series.all_changes() for file in one.files]
+        used = {_home(file) for file in known if file.target == target}
+        used = used or {_home(file) for file in change.files}
+        home = used.pop() if len(used) == 1 else settings().home(target)
+        return f"{home}/{change.stage}/{target}"
+
+
+def _home(file: PayloadFile) -> str:
+    return file.kept_at.partition("/")[0]

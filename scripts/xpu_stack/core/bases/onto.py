@@ -8,13 +8,13 @@ database. Where a stack of the series is there, its base is meant.
 
 from pathlib import Path
 
-from xpu_stack.core.bases.source_package import Unavailable, importer, unpack
+from xpu_stack.core.bases.providers import IMPORTED, Unavailable, unpack
 from xpu_stack.core.move import stack
 from xpu_stack.core.series.base import SourcePackage
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
-from xpu_stack.core.system.git import CommitId, Repository
+from xpu_stack.core.system.git import CommitId, Identity, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.yaml_file import Node
@@ -78,7 +78,8 @@ def _imported(repository: Repository, folder: Path) -> CommitId:
     with repository.index() as index:
         index.take_in(folder)
         tree = index.write()
-    return repository.commit_tree(tree, [], "A tree without history\n", importer())
+    who = Identity.tool(IMPORTED)
+    return repository.commit_tree(tree, [], "A tree without history\n", who)
 
 
 def _of_package(layout: Layout, repository: Repository, version: str) -> CommitId:

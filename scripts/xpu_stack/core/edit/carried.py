@@ -1,6 +1,7 @@
 """What else of the series goes with its changes when it is reshaped.
 
-The files of bases that are like another one, resolutions, and pull requests.
+The patches and variants of bases that are like another one, see Note [What a base
+shares] (base.py), resolutions, and pull requests.
 """
 
 import re
@@ -8,34 +9,135 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from xpu_stack.core.bases.own_files import OwnFiles
-from xpu_stack.core.bases.payload import Source
+from xpu_stack.core.bases.export_base import Source
 from xpu_stack.core.edit.shape import Shape, by_hand
 from xpu_stack.core.lay import applying
-from xpu_stack.core.move.moves import Move
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.series.base import Base, base_names, is_below
+from xpu_stack.core.series.change import PayloadFile
 from xpu_stack.core.series.series import Series
-from xpu_stack.core.series.series_file import SeriesFile
-from xpu_stack.core.system import transaction
+from xpu_stack.core.series.series_file import base_text
+from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 
 
-def files(work: Workspace, shape: Shape, taken: Move | None) -> dict[Path, Source]:
-    """The files of bases that are like another one; those of a change that is back, too."""
-    before = (
-        Rewrite.load(work, taken.edit) if taken is not None and taken.edit is not None else None
-    )
+@dataclass(frozen=True)
+class OwnFiles:
+    """The patches, variants and base.yaml of a base that is like another one."""
+
+    layout: Layout
+    base: Base
+
+    @classmethod
+    def of_all(cls, layout: Layout) -> Iterator["OwnFiles"]:
+        for name in base_names(layout):
+            base = Base.load(layout, name)
+            if base.differences.like:
+                yield cls(layout, base)
+
+    def patch(self, change: str) -> Path:
+        return self.layout.patch(self.base.name, change)
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        """Payload file -> its change."""
+        return Series.load(self.layout, self.base.differences.like).owners
+
+    @cached_property
+    def _variants(self) -> dict[str, Path]:
+        """Payload file -> where the base has its own."""
+        top = self.layout.variants(self.base.name)
+        return {kept_at: top / kept_at for kept_at in self._owners if (top / kept_at).is_file()}
+
+    def has_of(self, change: str) -> bool:
+        """Whether it has a patch or a variant of a change."""
+        return self.patch(change).exists() or any(
+            self._owners[kept_at] == change for kept_at in self._variants
+        )
+
+    def carried(self, names: Mapping[str, str], folded: frozenset[str]) -> list[Source]:
+        """Its files when changes have other names. names: old -> new; "": the change goes.
+
+        folded: those of them that become a part of another change.
+        """
+        found = []
+        for old, new in names.items():
+            patch = self.patch(old)
+            if patch.exists():
+                found.append(Source(patch, None))
+                if new and old not in folded:
+                    found.append(Source(self.patch(new), patch.read_bytes()))
+        for kept_at, path in self._variants.items():
+            change = self._owners[kept_at]
+            if change in names:
+                found.append(Source(path, None, kept_at=kept_at))
+                there, file = self._place(kept_at, names), PayloadFile(path, "", "")
+                if there:
+                    path = self.layout.variants(self.base.name) / there
+                    found.append(Source(path, file.content, file.mode, names[change], there))
+        return [*found, self._base_file(names)]
+
+    def restored(self, drop: Rewrite, change: str) -> dict[Path, Source]:
+        """The files that a drop of the change took, and that are as it left them."""
+        found, top = {}, self.layout.variants(self.base.name)
+        for path, content in drop.before.items():
+            if path.is_relative_to(top.parent) and content and files.is_as(path, drop.after[path]):
+                found[path] = Source(path, content[1], content[0])
+                if path.is_relative_to(top):
+                    kept_at = path.relative_to(top).as_posix()
+                    found[path] = replace(found[path], change=change, kept_at=kept_at)
+        return found
+
+    def _place(self, kept_at: str, names: Mapping[str, str]) -> str:
+        """Where a payload file is kept then; "": nowhere."""
+        change = names.get(self._owners.get(kept_at, ""))
+        if change is None:
+            return kept_at
+        home, _, target = kept_at.split("/", 2)
+        return f"{home}/{change.partition('/')[0]}/{target}" if change else ""
+
+    def _left_out(self, one: str, names: Mapping[str, str]) -> set[str]:
+        """Where a change, a file or a folder that is not for the base is then."""
+        if one in self.base.differences.without_changes:
+            return {names.get(one, one)}
+        home, _, *rest = one.split("/", 2)
+        then = {self._place(file, names): file for file in self._owners}
+        places = {place for place, file in then.items() if is_below(file, one)}
+        found = set()
+        for place in places - {""}:
+            folder = "/".join([home, place.split("/")[1], *rest])
+            inside = [file for other, file in then.items() if is_below(other, folder)]
+            whole = all(self._is_left_out(file) for file in inside)
+            found.add(folder if whole else place)
+        return found if places else {one}
+
+    def _is_left_out(self, file: str) -> bool:
+        return any(is_below(file, one) for one in self.base.differences.without)
+
+    def _base_file(self, names: Mapping[str, str]) -> Source:
+        old = self.base.differences
+        without = set[str]().union(*(self._left_out(one, names) for one in old.without))
+        moved = {self._place(one, names): to for one, to in old.moved.items()}
+        moved.pop("", None)
+        new = replace(old, without=frozenset(without - {""}), moved=moved)
+        path = self.base.folders[0] / "base.yaml"
+        return Source(path, base_text(path, self.base.name, self.base.git, new))
+
+
+def of_bases(work: Workspace, shape: Shape, drop: Rewrite | None) -> dict[Path, Source]:
+    """The files of bases that are like another one. drop: what took a change that is back."""
     found = dict[Path, Source]()
     for own in OwnFiles.of_all(work.layout):
         found |= {one.path: one for one in own.carried(shape.names, shape.gone)}
-        if before is not None:
-            found |= own.restored(before.before, before.after, shape.given.request.change)
+        if drop is not None:
+            found |= own.restored(drop, shape.given.request.change)
     return found
 
 
@@ -56,12 +158,10 @@ def refitted(
     return {}
 
 
-def keyed_by_change(work: Workspace, shape: Shape, taken: Move | None) -> dict[Path, Content]:
+def keyed_by_change(work: Workspace, shape: Shape, drop: Rewrite | None) -> dict[Path, Content]:
     """Resolutions and pull requests go with a change that has another name."""
-    contents = dict[Path, Content]()
-    if taken is not None and taken.edit is not None:  # what the drop took with it
-        before = Rewrite.load(work, taken.edit).before
-        contents |= {path: before[path] for path in before if "resolutions" in path.parts}
+    taken = drop.before if drop else {}
+    contents = {path: taken[path] for path in taken if "resolutions" in path.parts}
     for path in work.layout.patches.glob("*/resolutions/*/resolution.yaml"):
         contents |= _resolution(path, shape.names)
     for path in work.layout.patches.glob("*/submitted.yaml"):
@@ -82,19 +182,6 @@ def _resolution(path: Path, names: Mapping[str, str]) -> dict[Path, Content]:
                 return dict.fromkeys(path.parent.iterdir())
             return {path: (0o100644, text.replace(old, new, 1).encode())}
     return {}
-
-
-def series_file_before(work: Workspace, taken: Move | None) -> SeriesFile | None:
-    """The series file before a drop, for the lines that it took."""
-    if taken is None or taken.edit is None:
-        return None
-    path = work.layout.series_file
-    content = Rewrite.load(work, taken.edit).before.get(path)
-    return (
-        SeriesFile.parse(path, content[1].decode())
-        if content and isinstance(content[1], bytes)
-        else None
-    )
 
 
 @contextmanager

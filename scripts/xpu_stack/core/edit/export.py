@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 
 from xpu_stack.core.bases import export_base
-from xpu_stack.core.bases.export_base import ExportBase
-from xpu_stack.core.bases.payload import Source
+from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import plan, sources
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import moves, rewrite, stack
@@ -20,8 +19,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Misfit
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.base import base_names
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.series.change import Change, own_text
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
@@ -91,12 +89,11 @@ def _concerned(work: Workspace, there: stack.Stack, commits: list[Commit]) -> li
 
     What the series has for these does not make them, and stays.
     """
-    changes = {change.id: change for change in work.series.all_changes()}
     diff = work.repository.diff
     builder = applying.builder(work, lambda _: None)
 
     def stays(was: Applied, now: Commit) -> bool:
-        old, change = was.commit, changes.get(was.trailers.change)
+        old, change = was.commit, work.series.by_id.get(was.trailers.change)
         return (
             was.as_made
             and change is not None
@@ -113,7 +110,7 @@ def _with_shape(
     """All that must be written: the sources, less what is gone, and the series file."""
     work = target.work
     applied = list(sources.by_change(work.repository, commits))
-    ids = [change.id for change in work.series.all_changes()]
+    ids = list(work.series.by_id)
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
     without = work.dropped
     # Without a log: what is missing below the last one was taken out.
@@ -135,10 +132,10 @@ def _with_shape(
 
 def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
     """Has the authors of commits that a person has made or amended in the series."""
-    known = {change.id: work.series.author_of(change) for change in work.series.all_changes()}
     for one in there.applied:
         change, author = one.trailers.change, one.commit.author
-        if one.as_made or author == known.get(change, work.series.author):
+        known = work.series.by_id.get(change)
+        if one.as_made or author == ((known and known.author) or work.series.author):
             continue
         if author == work.series.author:
             file.credit(change, None)
@@ -169,8 +166,7 @@ def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
 
 def as_commit(repository: Repository, edited: Mapping[str, File]) -> Commit:
     """Edits of the work tree as a commit above HEAD."""
-    head = repository.commit_id("HEAD")
-    assert head is not None
+    head = repository.head
     files = [(path, file.mode, file.blob) for path, file in edited.items()]
     tree = repository.with_files(head, files)
     return repository.scratch_commit(tree, (head,), "edits\n")
@@ -241,23 +237,16 @@ def _squashed(
         ]
         tree = repository.with_files(commit.tree, edits)
         parent = done[-1].id if done else commit.parents[0]
-        id_ = _plain_commit(repository, tree, parent, commit)
+        who = Identity.tool(commit.when)
+        id_ = repository.commit_tree(tree, [parent], commit.message, who)
         done.append(Commit(id_, tree, (parent,), commit.when, commit.author, commit.message))
     return done
 
 
-def _plain_commit(repository: Repository, tree: TreeId, parent: CommitId, like: Commit) -> CommitId:
-    who = Identity(settings().name, settings().email, like.when)
-    return repository.commit_tree(tree, [parent], like.message, who)
-
-
 def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
-    stack.refuse_others(
-        there,
-        next=f"{commands.git(work.repository.folder, 'rebase', '-i', there.base[:12])} "
-        "# squash it into one, "
-        f"or give it the trailer {settings().trailer}-Change: <stage>/<new name>",
-    )
+    trailer = f"{settings().trailer}-Change: <stage>/<new name>"
+    advice = f"squash it into one, or give it the trailer {trailer}"
+    stack.refuse_others(work.repository, there, advice)
     if not there.applied:
         raise UsageError(
             "Nothing to export.",
@@ -271,11 +260,10 @@ def _refuse_changed_series(
 ) -> None:
     """Refuses when the series was edited, too, since it was applied."""
     edited = sources.by_change(work.repository, concerned)
-    changes = {change.id: change for change in work.series.all_changes()}
     before = moves.left(work.repository)
     builder = applying.builder(work, lambda _: None)
     for applied in there.applied:
-        change = changes.get(applied.trailers.change)
+        change = work.series.by_id.get(applied.trailers.change)
         # Of a commit that a person has made anew, what it was before.
         made = applied if applied.as_made else before.get(applied.trailers.change)
         if change is None or made is None:

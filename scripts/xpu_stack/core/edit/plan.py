@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from xpu_stack.core.move.goal import Request
-from xpu_stack.core.series.change import split_id
-from xpu_stack.core.series.change_text import TITLE_LIMIT, joined, own_text, trailers
+from xpu_stack.core.move.workspace import Request
+from xpu_stack.core.series.change import TITLE_LIMIT, joined, own_text, split_id, trailers
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ToolError, UsageError

@@ -20,17 +20,16 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from xpu_stack.core.bases.own_files import OwnFiles
 from xpu_stack.core.edit import carried, export
+from xpu_stack.core.edit.carried import OwnFiles
 from xpu_stack.core.edit.plan import Given, Plan
 from xpu_stack.core.edit.shape import Shape
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import moves, rewrite, stack
-from xpu_stack.core.move.goal import Goal, Request
 from xpu_stack.core.move.moves import Move, Operation, State
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.move.stack import Stack
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move.workspace import Goal, Request, Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.series import NO_STAGE
@@ -48,6 +47,7 @@ def run(work: Workspace, request: Request) -> Rewrite:
     there = stack.read(repository)
     _refuse_unsafe(repository, there, request)
     taken = _taken(work, request) if request.verb == "undrop" else None
+    drop = Rewrite.load(work, taken.edit) if taken and taken.edit else None
     given = Given(repository, request, _extra(work, there, request, taken))
     with progress(None, str(_operation(request))):
         root = _root(work)
@@ -56,10 +56,10 @@ def run(work: Workspace, request: Request) -> Rewrite:
         contents: dict[Path, Content] = {}
         for one in others:
             contents |= one.contents
-        sources = shape.sources | carried.files(work, shape, taken)
+        sources = shape.sources | carried.of_bases(work, shape, drop)
         contents |= {path: one.file for path, one in sources.items()}
-        contents |= carried.keyed_by_change(work, shape, taken)
-        contents |= shape.series_file(sources, carried.series_file_before(work, taken))
+        contents |= carried.keyed_by_change(work, shape, drop)
+        contents |= shape.series_file(sources, drop)
         if taken is None:
             for own in OwnFiles.of_all(work.layout):
                 contents |= carried.refitted(work, own, shape, contents)
@@ -88,7 +88,7 @@ def undrop(work: Workspace, change: str) -> Rewrite:
     applying.refuse_unsafe(work)
     applied = stack.read(work.repository).applied
     top = applied[-1].trailers.change if applied else NO_STAGE
-    rest = [one.id for one in work.series.all_changes()][len(work.series.changes(top)) :]
+    rest = list(work.series.by_id)[len(work.series.changes(top)) :]
     if change in takewhile(lambda one: one in skipped, rest):
         top = change  # it is the next to be applied
     applying.reach(work, Goal(top, skipped - {change}), "undrop")
@@ -97,11 +97,7 @@ def undrop(work: Workspace, change: str) -> Rewrite:
 
 def _refuse_unsafe(repository: Repository, there: Stack, request: Request) -> None:
     stack.refuse_unsafe(repository, edits=request.verb == "edit")
-    stack.refuse_others(
-        there,
-        next=f"{commands.git(repository.folder, 'rebase', '-i', there.base[:12])} "
-        "# squash it into a change, or move it above the stack",
-    )
+    stack.refuse_others(repository, there, "squash it into a change, or move it above the stack")
     changed = [one for one in there.applied if not one.as_made]
     if changed:
         raise ToolError(
@@ -118,8 +114,7 @@ def _extra(
     work: Workspace, there: Stack, request: Request, taken: Move | None
 ) -> tuple[Commit, ...]:
     if taken is not None and taken.operation.commit is not None:
-        limit = len(list(work.series.all_changes())) + 1
-        return tuple(work.repository.history(taken.operation.commit, limit))
+        return tuple(work.repository.history(taken.operation.commit, len(work.series.by_id) + 1))
     if request.verb == "edit":
         return (_edits(work.repository, there, request),)
     return ()

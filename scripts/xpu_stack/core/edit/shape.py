@@ -6,17 +6,15 @@ from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.bases import providers
-from xpu_stack.core.bases.export_base import ExportBase
-from xpu_stack.core.bases.payload import Source
+from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import plan, sources
 from xpu_stack.core.edit.plan import Diff, Given, Piece, Plan
-from xpu_stack.core.lay.builder import Builder, Stop
-from xpu_stack.core.move.goal import Goal
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.lay.builder import Builder
+from xpu_stack.core.move.rewrite import Rewrite
+from xpu_stack.core.move.workspace import Goal, Workspace
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.resolve.merging import Conflict, Misfit, merge
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.change_text import ChangeText
+from xpu_stack.core.resolve.merging import Misfit, Stop, merge
+from xpu_stack.core.series.change import Change, ChangeText
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
@@ -60,18 +58,16 @@ class Shape:
     def _commits(self, ground: CommitId) -> list[Commit]:
         """The series' commits; a change that is not for the base has an empty one."""
         repository, series = self.work.repository, self.work.series
-        changes = list(series.all_changes())
         try:
             builder = Builder(repository, series, lambda: ground)
-            made = builder.build(ground, changes, series.without)
+            made = builder.build(ground, list(series.all_changes()), series.without)
         except Stop as stop:
             raise SeriesError(
-                stop.reason.change.place,
-                f"{stop.reason.change.id} does not fit {self.work.base.name}",
+                stop.change.place, f"{stop.change.id} does not fit {self.work.base.name}"
             ) from None
         commits = repository.history(made[-1] if made else ground, len(made) + 1)[::-1]
         (tip, *rest), found = commits, list[Commit]()
-        for change in changes:
+        for change in series.all_changes():
             if change.id in series.without:
                 message = f"{change.text.message}\n\n{settings().trailer}-Change: {change.id}\n"
                 found.append(repository.scratch_commit(tip.tree, (tip.id,), message))
@@ -109,7 +105,7 @@ class Shape:
             return merged.tree
         if diff.commit in self.given.extra and self.given.request.verb == "edit":
             raise self._does_not_fit(number, sorted(merged.stages))
-        replayed = conflicts.of_edit(repository).replay(repository, merged)
+        replayed = conflicts.of_edit(repository).replay(merged)
         if not replayed.left:
             return replayed.tree
         changed = tuple(one.path for one in repository.diff(merged.tree, replayed.tree))
@@ -118,9 +114,8 @@ class Shape:
         change = Change(piece.stage, piece.name, 0, 0, text, (), None, piece.id)
         misfit = Misfit(diff.commit.id, replayed.left, replayed.tree, merged.messages, changed)
         raise conflicts.report(
-            repository,
-            self.work.layout,
-            Conflict(change, number, len(self.after), onto, misfit),
+            self.work,
+            Stop(change, number, len(self.after), onto, misfit),
             Goal(NO_STAGE, frozenset(), request=self.given.request),
             {},
             apart=True,
@@ -185,10 +180,9 @@ class Shape:
     def refitted(self, tried: Workspace) -> dict[Path, Content]:
         """The base's own patches by which the edited series gives the commits. tried: has it."""
         builder = Builder(tried.repository, tried.series, lambda: None)
-        changes = {one.id: one for one in tried.series.all_changes()}
         name, top, found = tried.base.name, tried.layout.repository, dict[Path, Content]()
         for commit in self._new:
-            change = changes[_id_of(commit)]
+            change = tried.series.by_id[_id_of(commit)]
             absent = change.id in tried.series.without
             own = tried.layout.patch(name, change.id)
             below = commit.parents[0]
@@ -222,12 +216,16 @@ class Shape:
         return names
 
     def series_file(
-        self, written: Mapping[Path, Source], earlier: SeriesFile | None
+        self, written: Mapping[Path, Source], drop: Rewrite | None
     ) -> dict[Path, Content]:
+        """drop: what took a change that is back, and its lines."""
         file = SeriesFile.read(self.work.layout.series_file)
         for old, new in self.renamed.items():
             file.rename(old, new)
-        file.arrange([one.id for one in self.after], known=earlier)
+        known, before = None, drop and drop.before.get(file.path)
+        if before and isinstance(before[1], bytes):
+            known = SeriesFile.parse(file.path, before[1].decode())
+        file.arrange([one.id for one in self.after], known=known)
         titles = {one.stage: one.text.partition("\n")[0] for one in self.after[::-1]}
         for stage in {one.stage for one in self.after} - set(self.work.series.stage_names):
             file.summarize(stage, titles[stage])

@@ -5,13 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from unicodedata import category
 
-from xpu_stack.core.bases.export_base import ExportBase
-from xpu_stack.core.bases.payload import Payload, Source
+from xpu_stack.core.bases.export_base import ExportBase, Payload, Source
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series import base_file
 from xpu_stack.core.series.base import base_names
-from xpu_stack.core.series.change import Change, split_id
-from xpu_stack.core.series.change_text import SECTIONS, ChangeText, own_text, template, trailers
+from xpu_stack.core.series.change import (
+    SECTIONS,
+    Change,
+    ChangeText,
+    own_text,
+    split_id,
+    template,
+    trailers,
+)
+from xpu_stack.core.series.series_file import base_text
 from xpu_stack.core.system import commands
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
@@ -22,11 +28,10 @@ from xpu_stack.core.system.settings import settings
 def of(target: ExportBase, commits: list[Commit]) -> list[Source]:
     """What the texts, patches, payload and base.yaml must be to give these commits."""
     work, payload = target.work, Payload(target)
-    changes = {change.id: change for change in work.series.all_changes()}
     patches = work.repository.patches([commit.id for commit in commits])
     found: dict[Path, Source] = {}
     for id_, commit in by_change(work.repository, commits).items():
-        change = changes.get(id_) or _begun(work.repository, id_, commit)
+        change = work.series.by_id.get(id_) or _begun(work.repository, id_, commit)
         for source in _sources_of(target, change, commit, payload, patches[commit.id]):
             # A file that leaves one change may have come to another.
             if source.content is not None or source.path not in found:
@@ -34,7 +39,7 @@ def of(target: ExportBase, commits: list[Commit]) -> list[Source]:
     found |= {source.path: source for source in payload.left_over(found)}
     if work.base.differences.like:
         path = work.base.folders[0] / "base.yaml"
-        text = base_file.text(path, work.base.name, work.base.git, payload.differences())
+        text = base_text(path, work.base.name, work.base.git, payload.differences())
         found[path] = Source(path, text)
     return list(found.values())
 

@@ -5,17 +5,16 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from xpu_stack.core.bases import providers
+from xpu_stack.core.bases import onto, providers
 from xpu_stack.core.lay import survey
-from xpu_stack.core.lay.builder import Builder, Stop
+from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.move import moves, stack
-from xpu_stack.core.move.goal import Goal
+from xpu_stack.core.move.workspace import Goal
 from xpu_stack.core.move.workspace import Workspace as Workspace
 from xpu_stack.core.resolve import conflicts, resolutions
-from xpu_stack.core.resolve.merging import AlreadyThere, merge
+from xpu_stack.core.resolve.merging import Stop, merge
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.change_text import own_text
+from xpu_stack.core.series.change import Change, own_text
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
@@ -145,11 +144,6 @@ def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
     return local_builder(work).build(base, changes, goal.dropped) if made is None else made
 
 
-def with_own_commits(work: Workspace, there: stack.Stack, tip: CommitId) -> CommitId:
-    """`tip` in place of the stack's, with the person's own commits above it."""
-    return carried(work, there, there.base, [tip])
-
-
 def adopt(work: Workspace, edit: TreeId | None, operation: moves.Operation) -> None:
     """Makes a checkout's commits the series' own, after they were exported.
 
@@ -172,7 +166,7 @@ def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
 
 def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     """The changes of which the series gives other files, or another text or author."""
-    changes = {change.id: change for change in work.series.all_changes()}
+    changes = work.series.by_id
     here = [one for one in there.applied if one.trailers.change in changes]
     if not here:
         return frozenset()
@@ -219,7 +213,7 @@ def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
 
 
 def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
-    reason = None
+    stopped = None
     with progress(len(changes), "making the commits") as bar:
 
         def step(change: Change) -> None:
@@ -230,22 +224,20 @@ def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -
         try:
             made = laying.build(base, changes, goal.dropped)
         except Stop as stop:
-            reason = stop.reason
+            stopped = stop
     for change, used in laying.used.items():
         for one in used:
             say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
     for change, names in laying.spaced.items():
         say(f"{change}: merged without regard to white space: {', '.join(names)}")
-    if reason is None:
+    if stopped is None:
         return made
     found = {
         one.change.id: f"{one.fit.value}, the base has {one.similarity}"
         for one in findings(work, base, goal, laying)
         if one.can_be_dropped
     }
-    if isinstance(reason, AlreadyThere):
-        raise conflicts.already_there(reason, goal, found)
-    raise conflicts.report(work.repository, work.layout, reason, goal, found)
+    raise conflicts.report(work, stopped, goal, found)
 
 
 def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
@@ -272,11 +264,10 @@ def findings(
 
 def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
     """The changes named to be dropped, each of which there must be."""
-    names = {change.id for change in work.series.all_changes()}
-    for name in sorted(drop - names):
+    for name in sorted(drop - work.series.by_id.keys()):
         raise UsageError(
             f"There is no change '{name}' to drop.",
-            why=f"the changes are: {', '.join(sorted(names))}",
+            why=f"the changes are: {', '.join(sorted(work.series.by_id))}",
             next=commands.make("status"),
         )
     return drop
@@ -327,3 +318,32 @@ def say_result(work: Workspace, stage: str, changed: bool) -> None:
     own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
     say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
     log.info("provider: %s", work.checkout.provider)
+
+
+def rebase_goal(work: Workspace, name: str, stage: str | None, drop: frozenset[str]) -> Goal:
+    """What a rebase onto `name` is to reach.
+
+    Without a stage that is asked for: the one that the checkout has, or all.
+    What DROP= said on the old base does not count on the new one: each has its own.
+    """
+    chosen = stage or _point(work)
+    work.series.changes(chosen)  # refuses a stage that is not there, before any work
+    base = onto.resolve(work.layout, work.repository, name)
+    return Goal(chosen, known(work, drop) | work.series.without, base, name)
+
+
+def _point(work: Workspace) -> str:
+    """The stage that the checkout has, or the change, where it has a part of one."""
+    applied = stack.read(work.repository).applied
+    if not applied:
+        return work.series.stage_names[-1]
+    last = applied[-1].trailers
+    ids = [change.id for change in work.series.changes(last.stage)]
+    rest = ids[ids.index(last.change) + 1 :] if last.change in ids else []
+    return last.stage if set(rest) <= work.dropped else last.change
+
+
+def rebase(work: Workspace, aim: Goal) -> bool:
+    """Moves the stack; whether anything had to be done."""
+    refuse_unsafe(work)
+    return reach(work, aim, "rebase")

@@ -11,30 +11,20 @@ by git's own merge (which follows renames), with the pristine release as the
 common ground; for that the pristine chain is built once beside it. Without the release the
 patch is applied where its context is found, as `git apply --3way` does. What the merge
 cannot settle is looked up in the series' resolutions, see Note [Resolutions].
-What is not there either is a Conflict, and the caller decides. For files with
-CRLF line ends see line_ends.py.
+What is not there either is a Stop, and the caller decides. For files with
+CRLF line ends see PlainTree.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from xpu_stack.core.lay.line_ends import PlainTree
-from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge, without_space
+from xpu_stack.core.resolve.merging import Misfit, Stop, merge, without_space
 from xpu_stack.core.resolve.resolutions import Resolution, Resolutions
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.change_text import compose
+from xpu_stack.core.series.change import Change, compose
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import BlobId, CommitId, Identity, Repository, TreeId
-
-
-class Stop(Exception):
-    """The chain cannot be finished without a person."""
-
-    def __init__(self, reason: Conflict | AlreadyThere) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass
@@ -86,13 +76,10 @@ class Builder:
     def _lay(self, tip: CommitId, change: Change, number: int, of: int) -> TreeId:
         tree = self.attempt(tip, change)
         if isinstance(tree, Misfit):
-            raise Stop(Conflict(change, number, of, tip, tree))
+            raise Stop(change, number, of, tip, tree)
         if tree == self.repository.tree_of(tip) and change.is_begun:
-            raise Stop(
-                AlreadyThere(
-                    change, number, of, tuple(one.id for one in self.used.get(change.id, ()))
-                )
-            )
+            used = tuple(one.id for one in self.used.get(change.id, ()))
+            raise Stop(change, number, of, tip, None, used)
         return tree
 
     def attempt(self, tip: CommitId, change: Change) -> TreeId | Misfit:
@@ -111,7 +98,9 @@ class Builder:
             # Without the release there is nothing to merge from: git falls back, too.
             merged = self.lay_directly(tip, change) or merged
         if isinstance(merged, Misfit):
-            return replace(merged, messages=plain.described() + merged.messages)
+            # it is why a merge has no lines in common
+            told = "".join(f"{path} has CRLF line ends in the base\n" for path in plain.files)
+            return replace(merged, messages=told + merged.messages)
         return merged
 
     def lay_directly(self, tip: str, change: Change, *, exact: bool = False) -> TreeId | None:
@@ -153,7 +142,7 @@ class Builder:
             return merged.tree
         if self.resolutions is None:
             return Misfit(pristine, tuple(merged.stages), merged.tree, merged.messages)
-        replayed = self.resolutions.replay(self.repository, merged)
+        replayed = self.resolutions.replay(merged)
         self.used[change.id] = replayed.used
         if not replayed.left:
             return replayed.tree
@@ -197,3 +186,37 @@ class Builder:
         if change.patch is None:
             return "nothing is in its way"
         return patches.applied(self.repository, tip, change.patch, files=entries)[1]
+
+
+@dataclass(frozen=True)
+class PlainTree:
+    """A tree with some files, those that a fork keeps with CRLF line ends, in LF.
+
+    Byte by byte every line of such a file differs from the release's, and no patch or
+    merge finds its place. So the change is laid on the file with LF, and what comes of
+    it is put back. A file of mixed line ends is taken as it is.
+    """
+
+    repository: Repository
+    tree: TreeId
+    files: tuple[str, ...]
+
+    @classmethod
+    def of(cls, repository: Repository, tree: str, paths: list[str]) -> "PlainTree":
+        entries = []
+        for path, entry in repository.files(tree, paths).items():
+            content = repository.blob_at(tree, path) or b""
+            plain = content.replace(b"\r\n", b"\n")
+            if plain != content == plain.replace(b"\n", b"\r\n"):
+                entries.append((path, entry.mode, repository.store_bytes(plain)))
+        files = tuple(path for path, _, _ in entries)
+        return cls(repository, repository.with_files(tree, entries), files)
+
+    def restored(self, tree: TreeId) -> TreeId:
+        """What came of the plain tree, with CRLF again."""
+        entries = []
+        for path, entry in self.repository.files(tree, list(self.files)).items():
+            content = self.repository.blob_at(tree, path) or b""
+            blob = self.repository.store_bytes(content.replace(b"\n", b"\r\n"))
+            entries.append((path, entry.mode, blob))
+        return self.repository.with_files(tree, entries)

@@ -10,9 +10,8 @@ from typing import TypeVar
 from xpu_stack.core.bases import providers
 from xpu_stack.core.lay import applying, search
 from xpu_stack.core.move import moves, rewrite, stack
-from xpu_stack.core.move.goal import RESHAPING
 from xpu_stack.core.move.switch import Switch
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move.workspace import RESHAPING, Workspace
 from xpu_stack.core.series import base as bases
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series

@@ -88,11 +88,9 @@ def _tip(repository: Repository) -> str:
 
 def current(repository: Repository) -> State:
     """What the checkout is now."""
-    head = repository.commit_id("HEAD")
-    assert head is not None
     return State(
         repository.branch() or "",
-        head,
+        repository.head,
         repository.commit_id(_tip(repository)),
         tuple(sorted(dropped(repository))),
     )
@@ -241,5 +239,4 @@ def _record(repository: Repository, made: Move) -> CommitId:
     told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
     message = f"{operation}\n\n{json.dumps(told)}\n"
     tree = made.edit or repository.empty_tree()
-    recorder = Identity(settings().name, settings().email, 0)  # the same record, the same commit
-    return repository.commit_tree(tree, parents, message, recorder)
+    return repository.commit_tree(tree, parents, message, Identity.tool())

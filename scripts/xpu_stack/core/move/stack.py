@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from xpu_stack.core.series.change_text import Trailers, is_as_made, trailers
+from xpu_stack.core.series.change import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
@@ -147,8 +147,13 @@ def _own_branch(repository: Repository) -> str:
 def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
     """Refuses a checkout in which a move could lose a person's work. edits: they are wanted."""
     refuse_operation(repository)
-    if not edits:
-        _refuse_dirty(repository)
+    edited = [] if edits else repository.uncommitted(untracked=False)[0]
+    if edited:
+        raise ToolError(
+            "The checkout has changes that are not committed.",
+            why=f"{len(edited)} file(s), the first is {edited[0]}",
+            next=commands.git(repository.folder, "stash"),
+        )
     name, current = branch(repository), repository.branch()
     if current == name or not repository.commit_id(f"refs/heads/{name}"):
         return
@@ -170,14 +175,13 @@ def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
     )
 
 
-def refuse_others(stack: Stack, next: str) -> None:
+def refuse_others(repository: Repository, stack: Stack, advice: str) -> None:
     """Refuses a stack with commits between its own that are of no change."""
     if stack.foreign:
-        one = stack.foreign[0]
         raise ToolError(
             f"{len(stack.foreign)} commit(s) in the stack are of no change.",
-            why=f"{named(one)} has no {settings().trailer}-Change trailer",
-            next=next,
+            why=f"{named(stack.foreign[0])} has no {settings().trailer}-Change trailer",
+            next=f"{commands.git(repository.folder, 'rebase', '-i', stack.base[:12])} # {advice}",
         )
 
 
@@ -193,11 +197,7 @@ def set_aside(repository: Repository, stack: Stack) -> str:
 
 def refuse_foreign(repository: Repository, stack: Stack) -> None:
     """Refuses a stack with commits in it that the tool did not make."""
-    refuse_others(
-        stack,
-        next=f"{commands.git(repository.folder, 'rebase', '-i', stack.base[:12])} "
-        "# move them above the stack, where they are carried along",
-    )
+    refuse_others(repository, stack, "move them above the stack, where they are carried along")
     changed = [applied for applied in stack.applied if not applied.as_made]
     if changed:
         one = changed[0].commit
@@ -206,16 +206,6 @@ def refuse_foreign(repository: Repository, stack: Stack) -> None:
             why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
             next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
             + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
-        )
-
-
-def _refuse_dirty(repository: Repository) -> None:
-    edited, _ = repository.uncommitted(untracked=False)
-    if edited:
-        raise ToolError(
-            "The checkout has changes that are not committed.",
-            why=f"{len(edited)} file(s), the first is {edited[0]}",
-            next=commands.git(repository.folder, "stash"),
         )
 
 

@@ -36,16 +36,10 @@ from xpu_stack.core.system import commands, critical, files, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import ZERO, CommitId, Entry, File, Repository
+from xpu_stack.core.system.objects import GITLINK
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
-from xpu_stack.core.system.transaction import (
-    GITLINK,
-    Renamed,
-    Renames,
-    fault,
-    forward_or_back,
-    reason,
-)
+from xpu_stack.core.system.transaction import Renamed, Renames, fault, forward_or_back, reason
 
 _MANY = 100  # files from which on one sync of the file system costs less than theirs
 _ROOM = 1 << 18  # bytes kept free for git's own small files in step 4
@@ -96,8 +90,7 @@ class Switch:
         ToolError, and so is an edited file, unless it is as it will be. Either
         comes before anything has happened.
         """
-        old = self._repository.commit_id("HEAD")
-        assert old is not None
+        old = self._repository.head
         entries = self._repository.diff(old, new)
         written = self._prepare(entries, self._repository.diff(here or old, files or new))
         place = Place(old, self._repository.branch() or "")

@@ -16,16 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.goal import Goal, Request
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move.workspace import Goal, Request, Workspace
 from xpu_stack.core.resolve import resolutions
-from xpu_stack.core.resolve.merging import AlreadyThere, Conflict, Misfit, merge
-from xpu_stack.core.resolve.resolutions import Content, Hunks, Resolution, Resolutions
+from xpu_stack.core.resolve.merging import Misfit, Stop, merge
+from xpu_stack.core.resolve.resolutions import Hunks, Resolution, Resolutions
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ConflictError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
-from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
 
 
@@ -50,7 +48,7 @@ def of_edit(repository: Repository) -> Resolutions:
 
     The change and the series are other ones then: the conflict will not come back.
     """
-    return Resolutions(repository.own_folder / "answers")
+    return Resolutions(repository, repository.own_folder / "answers")
 
 
 def forget_resolutions(repository: Repository) -> None:
@@ -66,16 +64,10 @@ def pending(repository: Repository) -> Pending | None:
     if data is None:
         return None
     goal = data["goal"]
-    request = Request(**goal["request"]) if goal.get("request") else None
-    return Pending(
-        Goal(goal["stage"], frozenset(goal["dropped"]), goal["base"], goal["onto"], request),
-        data["change"],
-        CommitId(data["onto"]),
-        CommitId(data["pristine"]),
-        Path(data["worktree"]),
-        data.get("branch", settings().name),
-        data.get("apart", False),
-    )
+    goal["dropped"] = frozenset(goal["dropped"])
+    goal["request"] = Request(**goal["request"]) if goal.get("request") else None
+    told = {"branch": settings().name, "apart": False, **data}  # an earlier version had neither
+    return Pending(**{**told, "goal": Goal(**goal), "worktree": Path(data["worktree"])})
 
 
 def refuse_pending(repository: Repository) -> None:
@@ -88,19 +80,18 @@ def refuse_pending(repository: Repository) -> None:
         )
 
 
-def already_there(reason: AlreadyThere, goal: Goal, there: Mapping[str, str]) -> ToolError:
-    """there: the changes that the base seems to have, and why."""
-    drop = goal.command(drop=[reason.change.id, *there])
-    if reason.resolved:
-        ids = ", ".join(one[:12] for one in reason.resolved)
+def _already_there(stop: Stop, goal: Goal, there: Mapping[str, str]) -> ToolError:
+    drop = goal.command(drop=[stop.change.id, *there])
+    if stop.resolved:
+        ids = ", ".join(one[:12] for one in stop.resolved)
         return ConflictError(
-            f"Nothing is left of change {reason.number} of {reason.of}, {reason.change.id}.",
+            f"Nothing is left of change {stop.number} of {stop.of}, {stop.change.id}.",
             why=f"its conflict was resolved so before: {ids}",
             next=f"{drop} # or, to be asked again: "
-            + commands.make("resolutions", FORGET=reason.resolved[0][:12]),
+            + commands.make("resolutions", FORGET=stop.resolved[0][:12]),
         )
     return ConflictError(
-        f"The base already has change {reason.number} of {reason.of}, {reason.change.id}.",
+        f"The base already has change {stop.number} of {stop.of}, {stop.change.id}.",
         why="applied to it, the change alters nothing",
         next=drop,
         detail="\n".join(_told(there)),
@@ -112,9 +103,8 @@ def _told(there: Mapping[str, str]) -> list[str]:
 
 
 def report(
-    repository: Repository,
-    layout: Layout,
-    conflict: Conflict,
+    work: Workspace,
+    stop: Stop,
     goal: Goal,
     there: Mapping[str, str],
     *,
@@ -126,12 +116,12 @@ def report(
     there: the changes that the base seems to have, and why; apart: the change met
     an edit of the series, and not the base; base: its name, where it is not the checkout's.
     """
-    misfit = conflict.misfit
+    misfit, repository = stop.misfit, work.repository
+    if misfit is None:
+        return _already_there(stop, goal, there)
     the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
     the_base += f" on the base {base}" if base else ""
-    what = (
-        f"Change {conflict.number} of {conflict.of}, {conflict.change.id}, does not fit {the_base}."
-    )
+    what = f"Change {stop.number} of {stop.of}, {stop.change.id}, does not fit {the_base}."
     if misfit.pristine is None:
         return ConflictError(
             what,
@@ -140,18 +130,13 @@ def report(
             next=commands.make("doctor"),
             detail=misfit.messages,
         )
-    worktree = layout.for_checkout(repository.folder) / "conflict"
-    _set_up(repository, conflict.onto, misfit, worktree)
+    worktree = work.layout.for_checkout(repository.folder) / "conflict"
+    _set_up(repository, stop.onto, misfit, worktree)
     places = [place for file in misfit.files for place in _places(worktree, file, the_base)]
-    record = {
-        "goal": {**asdict(goal), "dropped": sorted(goal.dropped)},
-        "change": conflict.change.id,
-        "onto": conflict.onto,
-        "pristine": misfit.pristine,
-        "worktree": str(worktree),
-        "branch": stack.branch(repository),
-        "apart": apart,
-    }
+    branch = stack.branch(repository)
+    waiting = Pending(goal, stop.change.id, stop.onto, misfit.pristine, worktree, branch, apart)
+    record = {**asdict(waiting), "worktree": str(worktree)}
+    record["goal"]["dropped"] = sorted(goal.dropped)
     files.write(_record(repository), json.dumps(record))
     told = _told(there)
     if told:
@@ -259,30 +244,23 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     stack.refuse_unsafe(repository, edits=request is not None and request.verb == "edit")
     stack.refuse_foreign(repository, stack.read(repository))
     known = of_edit(repository) if waiting.apart else resolutions.of(work)
-    contents = known.record(repository, waiting.change, merged, hunks, resolved)
+    contents = known.record(waiting.change, merged, hunks, resolved)
     if waiting.apart:
-        _write(contents)
-    else:
-        transaction.write(work.layout, contents)
-    _forget(repository, waiting)
-    if waiting.apart:
+        for path, content in contents.items():
+            path.unlink(missing_ok=True)
+            if content is not None:
+                transaction.put(path, *content)
+        _forget(repository, waiting)
         return waiting.goal, []
+    transaction.write(work.layout, contents)
+    _forget(repository, waiting)
     paths = list(merged.stages)
     now, before = (repository.files(tree, paths) for tree in (resolved, waiting.onto))
-    for path in paths:
-        if now.get(path) == before.get(path):
-            say(f"{path} is as in the base: what {waiting.change} edits in it is left out")
+    for file in paths:
+        if now.get(file) == before.get(file):
+            say(f"{file} is as in the base: what {waiting.change} edits in it is left out")
     folders = {path.parent for path in contents}
     return waiting.goal, [one for one in resolutions.of(work).all() if one.folder in folders]
-
-
-def _write(contents: Mapping[Path, Content]) -> None:
-    for path, content in contents.items():
-        if content is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content[1])
 
 
 def _refuse_nothing_left(

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.system.git import BlobId, CommitId, File, Identity, Repository, TreeId
-from xpu_stack.core.system.settings import settings
 
 _WORDS_THAT_DIFFER = (
     *("diff", "--text", "--ignore-all-space", "--unified=0", "--no-renames"),
     *("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"),
 )
-_REGULAR = {0o100644, 0o100755}
+REGULAR = {0o100644, 0o100755}
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def without_space(repository: Repository, merge: Merge, files: Sequence[str]) ->
     it does but for white space is done to the fork's file.
     """
     sides = [[(path, merge.stages[path].get(n)) for path in files] for n in (1, 2, 3)]
-    if any(file is None or file.mode not in _REGULAR for side in sides for _, file in side):
+    if any(file is None or file.mode not in REGULAR for side in sides for _, file in side):
         return None
     if any(b"\r" in (repository.blob_at(merge.tree, path) or b"") for path in files):
         return None  # line ends are no indentation
@@ -76,7 +75,7 @@ def without_space(repository: Repository, merge: Merge, files: Sequence[str]) ->
         (scratch.git_dir / "info" / "attributes").write_text("* -text -filter !merge\n")
         scratch.run("reset", "--quiet", "--hard", ours)
         options = ("--quiet", "--no-commit", "--no-ff", "-Xignore-all-space")
-        who = Identity(settings().name, settings().email, 0).environment("COMMITTER")
+        who = Identity.tool().environment("COMMITTER")
         if scratch.run("merge", *options, theirs, env=who, check=False).code:
             return None
         patch = scratch.run(*_WORDS_THAT_DIFFER, "HEAD").output
@@ -103,22 +102,13 @@ class Misfit:
     resolved: tuple[str, ...] = ()  # what known resolutions have changed in it
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """A change that does not fit: where, and what a person can do about it."""
+@dataclass(eq=False)
+class Stop(Exception):
+    """A change that a commit does not take: a person must say what is to become of it."""
 
     change: Change
     number: int
     of: int
     onto: CommitId
-    misfit: Misfit
-
-
-@dataclass(frozen=True)
-class AlreadyThere:
-    """A change that brings nothing new: the fork has it."""
-
-    change: Change
-    number: int
-    of: int
+    misfit: Misfit | None  # None: it brings nothing new, the fork has it
     resolved: tuple[str, ...] = ()  # resolutions of the merge that gave nothing new

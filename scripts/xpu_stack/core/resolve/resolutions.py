@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.resolve.merging import Merge
+from xpu_stack.core.resolve.merging import REGULAR, Merge
 from xpu_stack.core.system import commands
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import UsageError
@@ -37,8 +37,7 @@ _ABOUT = "resolution.yaml"
 _STAGES = "stages"
 _ALSO = "also.patch"
 _MARKER = b"<<<<<<< "
-_REGULAR = {0o100644, 0o100755}
-Content = tuple[int, bytes] | None  # mode and content of a file; None: there is none
+Kept = tuple[int, bytes] | None  # mode and content of a file; None: there is none
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ", re.MULTILINE)
 
 
@@ -91,6 +90,7 @@ class Hunks:
 class Resolutions:
     """The resolutions of a series on one base."""
 
+    repository: Repository
     folder: Path
 
     def all(self) -> list[Resolution]:
@@ -125,17 +125,16 @@ class Resolutions:
 
     # -- replaying them --------------------------------------------------------
 
-    def replay(self, repository: Repository, merge: Merge) -> Replayed:
+    def replay(self, merge: Merge) -> Replayed:
         """The merge with the resolutions that are known."""
+        repository = self.repository
         known = {one.id: one for one in self.all()}
         if not known or not merge.stages:
             return Replayed(merge.tree, tuple(merge.stages), ())
         hunks = hunks_of(repository, merge)
         entries, used = [], []
         for path, stages in merge.stages.items():
-            for id_, resolved in self._resolutions(
-                repository, merge, path, stages, hunks.get(path)
-            ):
+            for id_, resolved in self._resolutions(merge, path, stages, hunks.get(path)):
                 if id_ in known:
                     mode, content = resolved or (0, b"")
                     entries.append((path, mode, repository.store_bytes(content)))
@@ -153,30 +152,25 @@ class Resolutions:
         return Replayed(tree, tuple(one for one in merge.stages if one not in done), tuple(used))
 
     def _resolutions(
-        self,
-        repository: Repository,
-        merge: Merge,
-        path: str,
-        stages: Mapping[int, File],
-        hunks: Hunks | None,
-    ) -> Iterator[tuple[str, Content]]:
+        self, merge: Merge, path: str, stages: Mapping[int, File], hunks: Hunks | None
+    ) -> Iterator[tuple[str, Kept]]:
         """The resolutions of a file, each with its id; that to just these versions comes first."""
-        id_ = _id_of_stages(repository, path, stages)
+        id_ = self._id_of_stages(path, stages)
         folder = self.folder / id_
         if (folder / _STAGES).exists():
             yield id_, _kept(folder)
         if hunks is not None:
-            content = self._of_hunks(repository, hunks)
+            content = self._of_hunks(hunks)
             if content is not None:
-                yield hunks.id, (repository.files(merge.tree, [path])[path].mode, content)
+                yield hunks.id, (self.repository.files(merge.tree, [path])[path].mode, content)
 
-    def _of_hunks(self, repository: Repository, hunks: Hunks) -> bytes | None:
+    def _of_hunks(self, hunks: Hunks) -> bytes | None:
         variants = _variants(self.folder / hunks.id)
         for preimage, postimage in variants.values():
             if preimage.read_bytes() == hunks.preimage:
                 return postimage.read_bytes()
         for number in sorted(variants, reverse=True):
-            content = _merged(repository, hunks.preimage, *variants[number])
+            content = _merged(self.repository, hunks.preimage, *variants[number])
             if content is not None:
                 return content
         return None
@@ -184,34 +178,33 @@ class Resolutions:
     # -- keeping them --------------------------------------------------------------
 
     def record(
-        self,
-        repository: Repository,
-        change: str,
-        merge: Merge,
-        hunks: Mapping[str, Hunks],
-        resolved: TreeId,
-    ) -> dict[Path, Content]:
+        self, change: str, merge: Merge, hunks: Mapping[str, Hunks], resolved: TreeId
+    ) -> dict[Path, Kept]:
         """What is to be written so that this merge is resolved so from now on.
 
         hunks: the merge's, from hunks_of.
         """
+        repository = self.repository
         now = repository.files(resolved, list(merge.stages))
         modes = repository.files(merge.tree, list(merge.stages))
-        written: dict[Path, Content] = {}
+        written: dict[Path, Kept] = {}
         first: Path | None = None
         for path, stages in merge.stages.items():
             found, told = hunks.get(path), now.get(path)
             same_mode = told is not None and path in modes and told.mode == modes[path].mode
             folder = self.folder / (found.id if found else "")
+            content = repository.blob_at(resolved, path)
             if found is None or not same_mode or folder / _ABOUT in written:
-                folder = self.folder / _id_of_stages(repository, path, stages)
-                files = self._with_stages(repository, folder, path, stages, resolved)
+                folder = self.folder / self._id_of_stages(path, stages)
+                files = {
+                    folder / _STAGES: (0o100644, _listed(path, stages)),
+                    folder / "postimage": None if content is None else (0o100644, content),
+                }
             else:
-                content = repository.blob_at(resolved, path)
                 assert content is not None
                 files = _with_variant(folder, found, content)
                 # a resolution of just these versions would come before it
-                older = self.folder / _id_of_stages(repository, path, stages)
+                older = self.folder / self._id_of_stages(path, stages)
                 files |= dict.fromkeys(older.glob("*"))
             about = {"change": change, "file": path}
             if told is not None and folder / _STAGES in files:
@@ -220,40 +213,27 @@ class Resolutions:
             written |= {**files, folder / _ABOUT: (0o100644, text.encode())}
             first = first or folder
         if first is not None:
-            also = self._also(repository, merge, resolved)
+            also = self._also(merge, resolved)
             written[first / _ALSO] = (0o100644, also) if also else None
         return written
 
-    def _with_stages(
-        self,
-        repository: Repository,
-        folder: Path,
-        path: str,
-        stages: Mapping[int, File],
-        resolved: TreeId,
-    ) -> dict[Path, Content]:
-        content = repository.blob_at(resolved, path)
-        return {
-            folder / _STAGES: (0o100644, _listed(path, stages)),
-            folder / "postimage": None if content is None else (0o100644, content),
-        }
+    def _also(self, merge: Merge, resolved: TreeId) -> bytes:
+        differing = self.repository.diff(merge.tree, resolved)
+        others = [entry.path for entry in differing if entry.path not in merge.stages]
+        return self.repository.patch(merge.tree, resolved, others) if others else b""
 
-    def _also(self, repository: Repository, merge: Merge, resolved: TreeId) -> bytes:
-        others = [
-            entry.path
-            for entry in repository.diff(merge.tree, resolved)
-            if entry.path not in merge.stages
-        ]
-        return repository.patch(merge.tree, resolved, others) if others else b""
+    def _id_of_stages(self, path: str, stages: Mapping[int, File]) -> str:
+        words = ("hash-object", "--stdin")
+        return self.repository.run(*words, input=_listed(path, stages)).text.strip()
 
-    def without(self, one: Resolution) -> dict[Path, Content]:
+    def without(self, one: Resolution) -> dict[Path, Kept]:
         """What is to be written so that it is forgotten."""
         return dict.fromkeys(sorted(one.folder.glob("*")))
 
 
 def of(work: Workspace) -> Resolutions:
     """Those of the base that a checkout is on."""
-    return Resolutions(work.layout.resolutions(work.base.name))
+    return Resolutions(work.repository, work.layout.resolutions(work.base.name))
 
 
 def _listed(path: str, stages: Mapping[int, File]) -> bytes:
@@ -263,11 +243,7 @@ def _listed(path: str, stages: Mapping[int, File]) -> bytes:
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _id_of_stages(repository: Repository, path: str, stages: Mapping[int, File]) -> str:
-    return repository.run("hash-object", "--stdin", input=_listed(path, stages)).text.strip()
-
-
-def _kept(folder: Path) -> Content:
+def _kept(folder: Path) -> Kept:
     postimage = folder / "postimage"
     if not postimage.exists():
         return None
@@ -286,7 +262,7 @@ def _variants(folder: Path) -> dict[int, tuple[Path, Path]]:
     return found
 
 
-def _with_variant(folder: Path, hunks: Hunks, content: bytes) -> dict[Path, Content]:
+def _with_variant(folder: Path, hunks: Hunks, content: bytes) -> dict[Path, Kept]:
     variants = _variants(folder)
     number = next(
         (n for n, (preimage, _) in variants.items() if preimage.read_bytes() == hunks.preimage),
@@ -319,7 +295,7 @@ def hunks_of(repository: Repository, merge: Merge) -> dict[str, Hunks]:
     marked = {}
     for path, stages in merge.stages.items():
         content = repository.blob_at(merge.tree, path)
-        both = all(stages[n].mode in _REGULAR if n in stages else False for n in (2, 3))
+        both = all(stages[n].mode in REGULAR if n in stages else False for n in (2, 3))
         if both and content is not None and is_marked(content):
             marked[path] = content
     if not marked:

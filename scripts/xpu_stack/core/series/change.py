@@ -1,21 +1,235 @@
-"""A change of the series: its text, its new files, and its patch."""
+"""A change of the series: its text, its new files, its patch, and the message of its commit.
 
+A text is a title, a blank line, and the sections Motivation, Design and
+Additional Context with underlined headings: valid Markdown that has no line
+which begins with git's comment character, so that it survives an editor. The
+message of a commit is the text and three trailers:
+
+    <trailer>-Change: device/runtime
+    <trailer>-Stage: device 1/2
+    <trailer>-Digest: <sha256 of title, text, tree and author>
+
+A person who makes a commit a change of its own writes the first of them.
+The digest tells a commit as the tool made it, of this or an earlier version of
+the series, from one that a person has changed since. A text may end with lines
+such as Signed-off-by, which join the trailers: `git commit -s` adds them. ghstack adds lines of its
+own to the messages; they are no part of the digest.
+"""
+
+import functools
 import hashlib
 import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from unicodedata import category
 
-from xpu_stack.core.series.change_text import ChangeText
 from xpu_stack.core.system.errors import SeriesError
+from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.core.system.settings import settings
+
+SECTIONS = ("Motivation", "Design", "Additional Context")
+TITLE_LIMIT = 72
+UNWRITTEN = "To be written:"  # begins a line that waits for its words
+
+_GHSTACK_LINE = re.compile(
+    r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
+)
+_SIGNATURE = re.compile(r"[A-Z][A-Za-z-]*-by: \S.*")
+# its list of the stack, below its heading; any other list is a person's
+_GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\].*(?:\n\* (?:__->__ )?#\d+.*)*\n{,2}", re.M)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 # Every line of a hunk begins with another character. No renames: both names are one.
-
-
 _PATCH_PATH = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
-# What editors and languages leave in a folder is no payload.
+
+
+@dataclass(frozen=True)
+class ChangeText:
+    """Title and body of a change."""
+
+    title: str
+    body: str
+
+    @classmethod
+    def read(cls, path: Path, shown: str) -> "ChangeText":
+        """Reads and checks a text; errors point at file and line."""
+        try:
+            return cls.parse(path.read_text(encoding="utf-8"), shown)
+        except FileNotFoundError:
+            raise SeriesError(
+                shown, "every change has a text; this one is not there", do="write"
+            ) from None
+        except UnicodeDecodeError:
+            raise SeriesError(shown, "is not UTF-8") from None
+
+    @classmethod
+    def parse(cls, text: str, shown: str) -> "ChangeText":
+        """Checks a text; `shown` is how errors name it."""
+        text = _tidied(text.replace("\r\n", "\n"))
+        _check_characters(text, shown)
+        lines = text.split("\n")
+        title = lines[0].strip() if lines else ""
+        if not title or len(title) > TITLE_LIMIT:
+            raise SeriesError(
+                f"{shown}:1", f"the title must have 1 to {TITLE_LIMIT} characters, not {len(title)}"
+            )
+        if len(lines) < 2 or lines[1].strip():
+            raise SeriesError(f"{shown}:2", "a blank line must follow the title")
+        _check_sections(split_signatures(text)[0].splitlines(), shown)
+        return cls(title, "\n".join(line.rstrip() for line in lines[2:]).strip())
+
+    @property
+    def message(self) -> str:
+        return f"{self.title}\n\n{self.body}"
+
+
+def split_signatures(text: str) -> tuple[str, str]:
+    """A text without the lines Signed-off-by and the like at its end, and these."""
+    body, _, last = text.strip().rpartition("\n\n")
+    if all(_SIGNATURE.fullmatch(line) for line in last.split("\n")):
+        return body.rstrip(), last
+    return text, ""
+
+
+def _tidied(text: str) -> str:
+    body, signatures = split_signatures(text)
+    return f"{body}\n\n{signatures}" if signatures else text
+
+
+def template(title: str, motivation: str = "") -> str:
+    """The text of a new change; `unwritten` finds what is still to be filled in."""
+    motivation, signatures = split_signatures(motivation)
+    told = [
+        motivation or f"{UNWRITTEN} why it is needed.",
+        f"{UNWRITTEN} what it does, and how.",
+        f"{UNWRITTEN} what else a reader must know; or: None.",
+    ]
+    parts = [f"{one}\n{'-' * len(one)}\n{text}\n" for one, text in zip(SECTIONS, told, strict=True)]
+    return "\n".join([f"{title}\n", *parts, *([f"{signatures}\n"] if signatures else [])])
+
+
+def joined(text: str, other: str) -> str:
+    """The first text with what the sections of the other say added to its own."""
+    sections, added = _sections(text), _sections(other)
+    parts = [text.partition("\n")[0]]
+    for name in SECTIONS:
+        told = [one for one in (sections[name], added[name]) if one.strip(". ") != "None"]
+        told = list(dict.fromkeys(told)) or ["None."]
+        parts.append(f"{name}\n{'-' * len(name)}\n" + "\n\n".join(told))
+    return "\n\n".join(parts)
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What each section of a valid text says."""
+    headings = "|".join(f"{name}\n{'-' * len(name)}" for name in SECTIONS)
+    told = re.split(rf"^(?:{headings})$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(SECTIONS, (one.strip() for one in told), strict=True))
+
+
+def unwritten(text: ChangeText) -> int | None:
+    """The line of a text where something is still to be written."""
+    for number, line in enumerate(text.message.splitlines(), start=1):
+        if line.startswith(UNWRITTEN):
+            return number
+    return None
+
+
+def _check_characters(text: str, shown: str) -> None:
+    """Refuses what a commit's message cannot carry, or no reader sees."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        for one in line:
+            if one not in "\t" and (category(one) in ("Cc", "Cs", "Zl", "Zp") or one == "\ufeff"):
+                problem = f"has the character U+{ord(one):04X}, which is not for a text"
+                raise SeriesError(f"{shown}:{number}", problem)
+
+
+def _check_sections(lines: list[str], shown: str) -> None:
+    found: list[str] = []
+    for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
+        if _trailer().match(line):
+            raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
+        if _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line):
+            raise SeriesError(f"{shown}:{number}", "the line is as one of ghstack's, and would go")
+        if line in SECTIONS and under == "-" * len(line):
+            found.append(line)
+            rest = [text for text in lines[number + 1 :] if text.strip()]
+            heading_next = len(rest) > 1 and rest[0] in SECTIONS and set(rest[1]) == {"-"}
+            if not rest or heading_next:
+                raise SeriesError(f"{shown}:{number}", f"the section '{line}' is empty")
+    if tuple(found) != SECTIONS:
+        missing = [section for section in SECTIONS if section not in found]
+        raise SeriesError(
+            shown,
+            f"needs the sections {', '.join(SECTIONS)}, in this order, underlined with '-'"
+            + (f"; missing: {', '.join(missing)}" if missing else ""),
+        )
+
+
+def digest(text: str, tree: TreeId, author: str) -> str:
+    return hashlib.sha256(f"{text}\0{tree}\0{author}".encode()).hexdigest()
+
+
+def _digest_without_author(text: str, tree: TreeId) -> str:
+    """As stacks have it that were applied before changes had authors."""
+    return hashlib.sha256(f"{text}\0{tree}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Trailers:
+    """What the trailers of a commit of the series say."""
+
+    change: str  # <stage>/<change>
+    stage: str
+    digest: str
+
+
+def compose(text: ChangeText, change: str, place: str, tree: TreeId, author: str) -> str:
+    """The message of a change's commit. place: <stage> <n>/<of>"""
+    body, signatures = split_signatures(text.message)
+    return (
+        f"{body}\n\n"
+        f"{settings().trailer}-Change: {change}\n"
+        f"{settings().trailer}-Stage: {place}\n"
+        f"{settings().trailer}-Digest: {digest(text.message, tree, author)}\n"
+        # last: `git commit -s` adds no line that is the last already
+        + (f"{signatures}\n" if signatures else "")
+    )
+
+
+@functools.cache
+def trailers(message: str) -> Trailers | None:
+    """The series' trailers of a message, or None for a commit of someone else."""
+    found = dict(_trailer().findall(message))
+    if "Change" not in found:
+        return None
+    return Trailers(found["Change"], found["Change"].partition("/")[0], found.get("Digest", ""))
+
+
+def own_text(message: str) -> str:
+    """A commit's message without the series' trailers and without ghstack's lines."""
+    lines = [
+        line
+        for line in _GHSTACK_STACK.sub("", message).splitlines()
+        if not (_trailer().match(line) or _GHSTACK_LINE.match(line))
+    ]
+    return _tidied("\n".join(lines).strip())
+
+
+@functools.cache
+def is_as_made(commit: Commit) -> bool:
+    """Whether a commit with our trailers is just as the tool made it."""
+    found, text = trailers(commit.message), own_text(commit.message)
+    return found is not None and found.digest in (
+        digest(text, commit.tree, commit.author),
+        _digest_without_author(text, commit.tree),
+    )
+
+
+@functools.cache
+def _trailer() -> re.Pattern[str]:
+    return re.compile(rf"^{settings().trailer}-(Change|Stage|Digest): (.+)$", re.MULTILINE)
 
 
 def split_id(id_: str) -> tuple[str, str] | None:

@@ -7,8 +7,7 @@ commit, until a person amends it; `make check` says what is missing.
 from pathlib import Path
 
 from xpu_stack.core.series import authors
-from xpu_stack.core.series.change import split_id
-from xpu_stack.core.series.change_text import TITLE_LIMIT, UNWRITTEN, template
+from xpu_stack.core.series.change import TITLE_LIMIT, UNWRITTEN, split_id, template
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
@@ -20,7 +19,7 @@ from xpu_stack.core.system.layout import Layout
 def begin(layout: Layout, base: str, id_: str, title: str | None, after: str | None) -> list[Path]:
     """Adds the change `id_`. Returns the files written."""
     series = Series.load(layout, base)
-    ids = [change.id for change in series.all_changes()]
+    ids = list(series.by_id)
     parts = split_id(id_)
     if parts is None:
         raise _refused(

@@ -11,12 +11,12 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.base import Differences, base_names
-from xpu_stack.core.series.change import NAME, Change, PayloadFile, Stage
-from xpu_stack.core.series.change_text import ChangeText
+from xpu_stack.core.series.change import NAME, Change, ChangeText, PayloadFile, Stage
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import SeriesError, UsageError
 from xpu_stack.core.system.git import Identity
@@ -84,9 +84,13 @@ class Series:
         stage = last.partition("/")[0]
         return [one.name for one in self.up_to(stage)[:-1]] + [last]
 
+    @cached_property
+    def by_id(self) -> dict[str, Change]:
+        """All changes by their names, in order."""
+        return {one.id: one for stage in self.stages for one in stage.changes}
+
     def all_changes(self) -> Iterator[Change]:
-        for stage in self.stages:
-            yield from stage.changes
+        return iter(self.by_id.values())
 
     @property
     def owners(self) -> dict[str, str]:

@@ -127,8 +127,8 @@ class Repository:
         )
         return 0 if code == _PIPE_CLOSED else code  # who reads has seen enough
 
-    def line(self, *words: str, env: Mapping[str, str] | None = None) -> str:
-        return self.run(*words, env=env).text.strip()
+    def line(self, *words: str) -> str:
+        return self.run(*words).text.strip()
 
     def ask(self, *words: str) -> str | None:
         """The answer, or None where git says no."""
@@ -166,6 +166,12 @@ class Repository:
         found = self.objects.id_of(f"{name}^{{commit}}")
         return CommitId(found) if found else None
 
+    @property
+    def head(self) -> CommitId:
+        found = self.commit_id("HEAD")
+        assert found is not None
+        return found
+
     def branch(self) -> str | None:
         """The branch that HEAD is on; None when it is on none."""
         return self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
@@ -184,32 +190,21 @@ class Repository:
 
     def has_elsewhere(self, branch: str) -> Path | None:
         """The other work tree in which a branch is checked out."""
-        here = self.folder.resolve()
-        others = {path: name for path, name in self.worktrees().items() if path.resolve() != here}
-        return next((path for path, name in others.items() if name == branch), None)
+        told = self.line("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")
+        elsewhere = told and Path(told).resolve() != self.folder.resolve()
+        return Path(told) if elsewhere else None
 
     def tree_of(self, commit: str) -> TreeId:
         found = self.objects.tree_of(commit)
         return TreeId(found or self.line("rev-parse", "--verify", f"{commit}^{{tree}}"))
 
     def commit(self, id: CommitId) -> Commit:
-        content = self.objects.content(id, "commit")
-        assert content is not None
-        head, _, message = content.decode(errors="replace").partition("\n\n")
-        told = [line.partition(" ")[::2] for line in head.split("\n")]
-        parents = tuple(CommitId(value) for key, value in told if key == "parent")
-        about = dict(told)
-        when = int(about["committer"].split(" ")[-2])
-        author = about["author"].rpartition(" ")[0].rpartition(" ")[0]
-        return Commit(id, TreeId(about["tree"]), parents, when, author, message)
+        return self.history(id, 1)[0]
 
     def history(self, tip: CommitId, limit: int) -> list[Commit]:
         """The newest `limit` commits by first parent, newest first."""
-        if (tip, limit) not in self._histories:
-            self._histories[tip, limit] = self._history(tip, limit)
-        return self._histories[tip, limit]
-
-    def _history(self, tip: CommitId, limit: int) -> list[Commit]:
+        if (tip, limit) in self._histories:
+            return self._histories[tip, limit]
         form = "%H%x00%T%x00%P%x00%ct%x00%an <%ae>%x00%B%x01"
         text = self.run(
             "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
@@ -220,6 +215,7 @@ class Repository:
                 id_, tree, parents, when, author, message = record.split("\0")
                 ids = tuple(CommitId(parent) for parent in parents.split())
                 commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), author, message))
+        self._histories[tip, limit] = commits
         return commits
 
     def diff(self, old: str, new: str) -> list[Entry]:
@@ -268,13 +264,12 @@ class Repository:
         """The files at which git was told not to look, and by which bits of the index."""
         found: dict[str, list[str]] = {}
         env = {"GIT_INDEX_FILE": str(index)}
-        for line in self.run("ls-files", "-v", "-z", env=env).output.split(b"\0"):
-            if line[:1] not in (b"H", b""):
-                bits = ["skip-worktree"] * (line[:1] in b"Ss") + ["assume-unchanged"] * (
-                    line[:1].islower()
-                )
+        for line in self.run("ls-files", "-v", "-z", env=env).output.split(b"\0")[:-1]:
+            bits = ["skip-worktree"] if line[:1] in b"Ss" else []
+            bits += ["assume-unchanged"] if line[:1].islower() else []
+            if bits:
                 found[os.fsdecode(line[2:])] = bits
-        return {path: bits for path, bits in found.items() if bits}
+        return found
 
     # -- what is made -------------------------------------------------------
 
@@ -338,7 +333,7 @@ class Repository:
 
     def scratch_commit(self, tree: TreeId, parents: tuple[CommitId, ...], message: str) -> Commit:
         """A commit to work with, by nobody."""
-        who = Identity(settings().name, settings().email, 0)
+        who = Identity.tool()
         id_ = self.commit_tree(tree, list(parents), message, who)
         return Commit(id_, tree, parents, 0, f"{who.name} <{who.email}>", message)
 
@@ -347,11 +342,8 @@ class Repository:
         content = self.objects.content(commit, "commit")
         assert content is not None
         head, _, message = content.partition(b"\n\n")
-        people = [
-            line
-            for line in head.split(b"\n")
-            if line.startswith((b"author ", b"committer ", b"encoding "))
-        ]
+        kept = (b"author ", b"committer ", b"encoding ")
+        people = [line for line in head.split(b"\n") if line.startswith(kept)]
         lines = [f"tree {tree}".encode(), f"parent {parent}".encode(), *people, b"", message]
         return CommitId(self.objects.store_commit(b"\n".join(lines)))
 

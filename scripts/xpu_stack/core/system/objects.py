@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, NamedTuple, NewType, TypeVar
 
+from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed, Service
 
 Name = TypeVar("Name")
@@ -58,6 +59,11 @@ class Identity:
         """who: name <address>"""
         name, _, email = who.partition(" <")
         return cls(name, email.rstrip(">"), when)
+
+    @classmethod
+    def tool(cls, when: int = 0) -> "Identity":
+        """The tool itself, at a fixed time: the same content gives the same commit."""
+        return cls(settings().name, settings().email, when)
 
     @property
     def signature(self) -> str:

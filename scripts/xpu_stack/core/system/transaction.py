@@ -24,12 +24,11 @@ from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.files import Content, load
 from xpu_stack.core.system.files import write as write_file
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.objects import Large
+from xpu_stack.core.system.objects import GITLINK, Large
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 
 _held: set[Path] = set()  # locks of series that this run has
-GITLINK = 0o160000  # a submodule: git itself leaves its folder alone
 
 
 @dataclass(frozen=True)

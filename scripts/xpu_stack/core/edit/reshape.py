@@ -68,8 +68,7 @@ def run(work: Workspace, request: Request) -> Rewrite:
         after = _followed(work, tried, shape.after, request)
     edits = given.extra[0].id if request.verb == "edit" else None
     operation = replace(_operation(request), commit=_dropped(shape, request), edits=edits)
-    with rewrite.made(work, operation, edit, after) as tree:
-        moves.move(repository, operation, after, tree)
+    rewrite.move(work, operation, edit, after)
     conflicts.forget_resolutions(repository)
     return edit
 

@@ -19,23 +19,21 @@ from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId, File, Repository
 
 
-def undo(work: Workspace, steps: int) -> list[Move]:
+def undo(work: Workspace, steps: int) -> Sequence[Move]:
     """Reverts the last `steps` operations, the newest first; what they were."""
     done, _ = moves.history(work.repository)
-    _refuse_few(done, "undo", steps)
+    taken = _newest(done, "undo", steps)
     _refuse_unsafe(work, None)
-    taken = done[:steps]
     to, edit = taken[-1].before, _edit(work, taken[::-1]).undone
     edits = taken[-1].operation.edits
     _go(work, Operation("undo", f"{taken[-1].operation}", steps, edits=edits), to, edit)
     return taken
 
 
-def redo(work: Workspace, steps: int) -> list[Move]:
+def redo(work: Workspace, steps: int) -> Sequence[Move]:
     """Does the last `steps` operations again that were undone; what they were."""
     _, undone = moves.history(work.repository)
-    _refuse_few(undone, "redo", steps)
-    taken = undone[:steps]
+    taken = _newest(undone, "redo", steps)
     edits = taken[0].operation.edits
     if edits and not _has_edits(work.repository, edits):
         edits = None
@@ -54,13 +52,14 @@ def _has_edits(repository: Repository, edits: CommitId) -> bool:
     )
 
 
-def _refuse_few(there: Sequence[Move], verb: str, steps: int) -> None:
+def _newest(there: Sequence[Move], verb: str, steps: int) -> Sequence[Move]:
     if len(there) < steps:
         raise UsageError(
             f"There is no operation to {verb}.",
             why=f"the log has less than {steps} to {verb}" if there else "the log has none",
             next=commands.make("history"),
         )
+    return there[:steps]
 
 
 def _refuse_unsafe(work: Workspace, edits: CommitId | None) -> None:
@@ -68,7 +67,15 @@ def _refuse_unsafe(work: Workspace, edits: CommitId | None) -> None:
     stack.refuse_unsafe(work.repository, edits=edits is not None)
     last = moves.entry(work.repository, 0)
     assert last is not None
-    _refuse_work_since(work.repository, last)
+    now = moves.current(work.repository)
+    if now.where != last.after.where:
+        left, folder = last.after.commit[:12], work.repository.folder
+        raise ToolError(
+            "The checkout has moved since the tool's last move.",
+            why=f"'{last.verb}' left HEAD at {left}, and it is now at {now.commit[:12]}",
+            next=f"{commands.git(folder, 'branch', 'mine')} && "
+            + commands.git(folder, "reset", "--keep", left),
+        )
 
 
 def _edit(work: Workspace, row: Sequence[Move]) -> Rewrite:
@@ -93,24 +100,10 @@ def _go(work: Workspace, operation: Operation, to: State, edit: Rewrite) -> None
             next=f"{commands.git(work.layout.repository, 'stash')} # then: make {operation.verb}",
         )
     with progress(None, str(operation)):
-        if not edit.after:
+        if edit.after:
+            rewrite.move(work, operation, edit, to)
+        else:
             moves.move(work.repository, operation, to)
-            return
-        with rewrite.made(work, operation, edit, to) as tree:
-            moves.move(work.repository, operation, to, tree)
-
-
-def _refuse_work_since(repository: Repository, last: Move) -> None:
-    now = moves.current(repository)
-    if now.where == last.after.where:
-        return
-    raise ToolError(
-        "The checkout has moved since the tool's last move.",
-        why=f"'{last.verb}' left HEAD at {last.after.commit[:12]}, and it is now at "
-        f"{now.commit[:12]}",
-        next=f"{commands.git(repository.folder, 'branch', 'mine')} && "
-        + commands.git(repository.folder, "reset", "--keep", last.after.commit[:12]),
-    )
 
 
 def _refuse_moved_branch(repository: Repository, to: State) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from xpu_stack.core.bases import onto, providers
-from xpu_stack.core.lay import survey
 from xpu_stack.core.lay.builder import Builder
+from xpu_stack.core.lay.survey import Finding, Survey
 from xpu_stack.core.move import moves, stack
 from xpu_stack.core.move.workspace import Goal
 from xpu_stack.core.move.workspace import Workspace as Workspace
@@ -253,13 +253,16 @@ def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
 
 def findings(
     work: Workspace, base: CommitId, goal: Goal, laying: Builder | None = None
-) -> "list[survey.Finding]":
+) -> list[Finding]:
     """What would become of every change of a goal on `base`."""
     changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
+    survey = Survey(laying or builder(work, lambda _: None), base)  # what it has made serves again
+    found = []
     with progress(len(changes), "looking at every change") as bar:
-        laying = laying or builder(work, lambda _: None)  # what it has made serves again
-        laying.step = lambda change: bar.step(change.id)
-        return survey.survey(laying, base, changes)
+        for change in changes:
+            bar.step(change.id)
+            found.append(survey.look_at(change))
+    return found
 
 
 def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:

@@ -36,14 +36,12 @@ class Similarity:
         return self.lines_there / self.lines if self.lines else 0.0
 
     @property
-    def is_same(self) -> bool:
-        """Whether the base can be taken to have this change, a little different perhaps."""
-        return self.share > _MOST
-
-    @property
-    def is_other(self) -> bool:
-        """Whether the base has something else in the places of most of its new files."""
-        return self.files > 0 and self.files_there > _MOST * self.files
+    def fit(self) -> "Fit":
+        """Of a change that does not apply."""
+        if self.share > _MOST:
+            return Fit.THERE  # a little different perhaps
+        most = self.files > 0 and self.files_there > _MOST * self.files
+        return Fit.OTHER if most else Fit.CONFLICT
 
     def __str__(self) -> str:
         files = f"{self.files_there} of its {self.files} new file(s), " if self.files else ""
@@ -79,32 +77,22 @@ class Finding:
         return sum(count for _, count in self.files)
 
 
-def survey(builder: Builder, base: CommitId, changes: list[Change]) -> list[Finding]:
-    """A finding for each change, in order."""
-    return _Survey(builder, base).run(changes)
+class Survey:
+    """Looks at one change after another."""
 
-
-class _Survey:
     def __init__(self, builder: Builder, base: CommitId) -> None:
         self._builder = builder
         self._repository = builder.repository
         self._base = _Files(self._repository, base)
         self._tip = base
 
-    def run(self, changes: list[Change]) -> list[Finding]:
-        found = []
-        for change in changes:
-            self._builder.step(change)
-            found.append(self._look_at(change))
-        return found
-
-    def _look_at(self, change: Change) -> Finding:
+    def look_at(self, change: Change) -> Finding:
         tree = self._builder.attempt(self._tip, change)
         if isinstance(tree, Misfit):
             return self._misfit(change, tree)
         if tree == self._repository.tree_of(self._tip) and change.is_begun:
             return Finding(change, Fit.THERE, self._similarity(change))
-        self._go_on_from(change, tree)
+        self._tip = self._builder.commit(self._tip, change, tree, 0)
         return Finding(change, Fit.APPLIES)
 
     def _misfit(self, change: Change, misfit: Misfit) -> Finding:
@@ -113,20 +101,16 @@ class _Survey:
             return Finding(change, Fit.UNKNOWN, None, files, misfit.messages)
         similarity = self._similarity(change)
         files = tuple((file, self._hunks(misfit.merged, file)) for file in misfit.files)
-        if similarity is not None and (similarity.is_same or similarity.is_other):
-            fit = Fit.THERE if similarity.is_same else Fit.OTHER
+        fit = similarity.fit if similarity else Fit.CONFLICT
+        if fit is not Fit.CONFLICT:
             return Finding(change, fit, similarity, files, misfit.messages)
-        self._go_on_from(change, self._in_favour(misfit.merged, misfit.pristine, misfit.files))
+        tree = self._in_favour(misfit.merged, misfit.pristine, misfit.files)
+        self._tip = self._builder.commit(self._tip, change, tree, 0)
         return Finding(change, Fit.CONFLICT, similarity, files, misfit.messages)
 
     def _similarity(self, change: Change) -> Similarity | None:
         pristine = self._builder.pristine_commit(change)
-        if pristine is None:
-            return None
-        return self._base.similarity(self._repository.commit(pristine))
-
-    def _go_on_from(self, change: Change, tree: TreeId) -> None:
-        self._tip = self._builder.commit(self._tip, change, tree, 0)
+        return self._base.similarity(self._repository.commit(pristine)) if pristine else None
 
     def _hunks(self, merged: TreeId, file: str) -> int:
         content = self._repository.blob_at(merged, file) or b""

@@ -102,6 +102,12 @@ def made(
     done(work.repository)
 
 
+def move(work: Workspace, operation: Operation, edit: Rewrite, to: State) -> None:
+    """Writes the files of the series, and moves the checkout."""
+    with made(work, operation, edit, to) as tree:
+        moves.move(work.repository, operation, to, tree)
+
+
 def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None, str] | None:
     """What a cut-off run has written, and had still to move: operation, edit, goal, base."""
     data = files.load(_record(work.repository))

@@ -129,7 +129,10 @@ class Switch:
     def _take_lock(self) -> None:
         """Takes git's lock of the index; another program's goes by itself, or not."""
         deadline = time.monotonic() + _WAIT
-        while not self._try_lock():
+        while not self._has_lock():
+            with contextlib.suppress(FileExistsError):
+                os.link(self._stage / "lock", self._lock)
+                break
             if time.monotonic() >= deadline:
                 raise ToolError(
                     "Another program holds the checkout's index; the checkout is as it was.",
@@ -139,13 +142,6 @@ class Switch:
                 )
             log.debug("waiting for %s to go", self._lock)
             time.sleep(0.05)
-
-    def _try_lock(self) -> bool:
-        try:
-            os.link(self._stage / "lock", self._lock)
-        except FileExistsError:
-            return self._has_lock()
-        return True
 
     def _has_lock(self) -> bool:
         try:
@@ -366,20 +362,13 @@ class Switch:
 
     def _update(self, refs: list[RefUpdate], reason: str) -> None:
         for update in refs:
-            self._move_ref(update, reason)
+            current = self._repository.commit_id(update.ref) or ZERO
+            if current not in (update.old, update.new):
+                log.error("%s moved to %s meanwhile", update.ref, current)
+            if current != update.new:
+                words = ("update-ref", "--create-reflog", "-m", reason)
+                self._repository.run(*words, update.ref, update.new, current)
             fault(update.ref)
-
-    def _move_ref(self, update: RefUpdate, reason: str) -> None:
-        current = self._repository.commit_id(update.ref) or ZERO
-        if current == update.new:
-            return
-        if current != update.old:
-            log.error("%s moved to %s meanwhile", update.ref, current)
-        if update.new == ZERO:
-            self._repository.run("update-ref", "-d", update.ref, current)
-            return
-        words = ("update-ref", "--create-reflog", "-m", reason)
-        self._repository.run(*words, update.ref, update.new, current)
 
     def _drop_own_locks(self, plan: Journal) -> None:
         """Lock files of a git that died within step 4; we hold our own lock."""

@@ -12,9 +12,8 @@ import json
 import os
 import shutil
 import signal
-import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +76,10 @@ class Renames:
         for file in self.files:
             target, new = self._target(file), self._new(file)
             if file.new_mode == GITLINK:
-                self._prune(target)
+                _prune(target)
             elif file.new_mode and not os.path.lexists(new) and os.path.lexists(target):
                 os.rename(target, new)
-                self._prune(os.path.dirname(target))
+                _prune(os.path.dirname(target))
         for number, file in enumerate(self.files):
             target, old = self._target(file), self._old(number)
             if os.path.lexists(old):
@@ -102,18 +101,14 @@ class Renames:
     def _out(self, number: int) -> None:
         file, old = self.files[number], self._old(number)
         target = self._target(file)
-        if os.path.lexists(old):
-            return  # repeated: what stands there now is new
-        try:
-            mode = os.lstat(target).st_mode
-        except OSError:
-            return  # there is nothing
-        if stat.S_ISDIR(mode):
-            self._prune(target)  # a submodule's: it goes when it is empty
+        if os.path.lexists(old) or not os.path.lexists(target):
+            return  # repeated: what stands there now is new; or there is nothing
+        if os.path.isdir(target) and not os.path.islink(target):
+            _prune(target)  # a submodule's: it goes when it is empty
         else:
             os.rename(target, old)
             if not file.new_mode:
-                self._prune(os.path.dirname(target))
+                _prune(os.path.dirname(target))
 
     def _in(self, number: int) -> None:
         file = self.files[number]
@@ -124,20 +119,14 @@ class Renames:
         if file.new_mode == GITLINK:
             os.makedirs(target, exist_ok=True)
         else:
-            try:
-                os.rename(new, target)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.rename(new, target)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(new, target)
 
-    def _prune(self, folder: str) -> None:
-        """Removes a folder and those above it, as far as they are empty."""
-        while folder != str(self.root):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                break  # something is left in it, or it is none
-            folder = os.path.dirname(folder)
+
+def _prune(folder: str) -> None:
+    """Removes a folder and those above it, as far as they are empty: the root never is."""
+    with suppress(OSError):  # something is left in it, or it is none
+        os.removedirs(folder)
 
 
 def _nearest(path: Path) -> Path:
@@ -194,7 +183,7 @@ def write(layout: Layout, contents: Mapping[Path, Content]) -> None:
         stage = _stage(layout)
         shutil.rmtree(stage, ignore_errors=True)
         files = []
-        with _as_it_was(stage):
+        try:
             for path, wanted in contents.items():
                 name = path.relative_to(layout.repository).as_posix()
                 files.append(Renamed(name, 0, wanted[0] if wanted else 0))
@@ -204,9 +193,12 @@ def write(layout: Layout, contents: Mapping[Path, Content]) -> None:
             (stage / "forward").touch()
             journal = json.dumps([[file.path, file.old_mode, file.new_mode] for file in files])
             write_file(stage / "draft", journal)
+        except OSError as error:
+            shutil.rmtree(stage, ignore_errors=True)
+            raise _failed(error) from error
         renames = Renames(layout.repository, stage, files)
         renames.refuse_unwritable("The series")
-        critical.run(lambda: _go(renames))
+        critical.run(lambda: _perform(renames))
 
 
 def recover(layout: Layout) -> None:
@@ -262,15 +254,6 @@ def put(path: Path, mode: int, content: bytes | Large) -> None:
     path.chmod(0o755 if mode == 0o100755 else 0o644)
 
 
-@contextmanager
-def _as_it_was(stage: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        shutil.rmtree(stage, ignore_errors=True)
-        raise _failed(error) from error
-
-
 def _failed(error: Exception) -> ToolError:
     return ToolError(
         "The series could not be written; it is as it was.",
@@ -279,12 +262,9 @@ def _failed(error: Exception) -> ToolError:
     )
 
 
-def _go(renames: Renames) -> None:
-    (renames.stage / "draft").rename(renames.stage / "journal.json")
-    _perform(renames)
-
-
 def _perform(renames: Renames) -> None:
+    with suppress(FileNotFoundError):  # repeated
+        (renames.stage / "draft").rename(renames.stage / "journal.json")
     error = forward_or_back(renames.stage, renames.forward, renames.back)
     (renames.stage / "journal.json").unlink()
     shutil.rmtree(renames.stage, ignore_errors=True)

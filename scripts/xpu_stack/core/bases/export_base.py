@@ -25,8 +25,8 @@ from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import UsageError
 from xpu_stack.core.system.files import Content
-from xpu_stack.core.system.git import CommitId, Entry, File, Repository
-from xpu_stack.core.system.objects import LARGE, Large
+from xpu_stack.core.system.git import CommitId, Entry, Repository
+from xpu_stack.core.system.objects import Blob
 from xpu_stack.core.system.settings import settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
@@ -119,24 +119,19 @@ class Source:
     """A file of the series' repository, as it should be; None: it should not be."""
 
     path: Path
-    content: bytes | Large | None
+    content: bytes | Blob | None
     mode: int = 0o100644
     change: str = ""  # of a payload file: whose it is
     kept_at: str = ""  # and its place in the payload folders
-    same: bool = False  # by git's id of it; the content was not read
 
     @property
     def file(self) -> Content:
         """Its mode and content."""
-        if self.content is None:
-            return None
-        if self.same and not isinstance(self.content, Large):
-            return self.mode, PayloadFile(self.path, "", "").content
-        return self.mode, self.content
+        return None if self.content is None else (self.mode, self.content)
 
     @property
     def differs(self) -> bool:
-        return not (self.same or files.is_as(self.path, self.file))
+        return not files.is_as(self.path, self.file)
 
 
 @dataclass
@@ -178,14 +173,14 @@ class Payload:
             own = self.target.fresh and change.number > 0 and not same
         self._brought.add(kept_at)
         path = self._variants / kept_at if own else file.source if file else shared
-        objects = self.target.work.repository.objects
-        small = same and (path.is_symlink() or path.stat().st_size < LARGE)
-        content = b"" if small else objects.sized(wanted.new)
-        return Source(path, content, wanted.new_mode, change.id, kept_at, same)
+        mode, content = self._content(wanted)
+        return Source(path, content, mode, change.id, kept_at)
+
+    def _content(self, entry: Entry) -> tuple[int, Blob]:
+        return entry.new_mode, Blob(self.target.work.repository.objects, entry.new)
 
     def _is_in(self, file: PayloadFile, wanted: Entry) -> bool:
-        stored = self.target.work.repository.stored(file.source)
-        return stored == File(wanted.new_mode, wanted.new)
+        return files.is_as(file.source, self._content(wanted))
 
     def _moved_here(
         self, wanted: Entry, known: dict[str, PayloadFile], brought: list[Entry]

@@ -33,7 +33,7 @@ from xpu_stack.core.move.workspace import Goal, Request, Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.series import NO_STAGE
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.files import Content
@@ -175,17 +175,14 @@ def _other_bases(root: Workspace) -> Iterator[Workspace]:
 
 
 def _differing(contents: Mapping[Path, Content], repository: Repository) -> Rewrite:
-    edit = Rewrite.to(contents, repository)
-    differing = [path for path in contents if edit.before[path] != edit.after[path]]
+    differing = {path: one for path, one in contents.items() if not files.is_as(path, one)}
     if not differing:
         raise UsageError(
             "Nothing to do: the series is already in that state.",
             why="the series is already so",
             next=commands.make("status"),
         )
-    return Rewrite(
-        *({path: side[path] for path in differing} for side in (edit.before, edit.after))
-    )
+    return Rewrite.to(differing, repository)
 
 
 def _operation(request: Request) -> Operation:

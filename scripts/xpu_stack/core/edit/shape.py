@@ -21,6 +21,7 @@ from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.errors import ConflictError, ExitCode, SeriesError, ToolError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.objects import Blob
 from xpu_stack.core.system.settings import settings
 
 
@@ -223,8 +224,8 @@ class Shape:
         for old, new in self.renamed.items():
             file.rename(old, new)
         known, before = None, drop and drop.before.get(file.path)
-        if before and isinstance(before[1], bytes):
-            known = SeriesFile.parse(file.path, before[1].decode())
+        if before and isinstance(before[1], Blob):
+            known = SeriesFile.parse(file.path, before[1].content.decode())
         file.arrange([one.id for one in self.after], known=known)
         titles = {one.stage: one.text.partition("\n")[0] for one in self.after[::-1]}
         for stage in {one.stage for one in self.after} - set(self.work.series.stage_names):

@@ -24,6 +24,7 @@ from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import BlobId, Repository, TreeId
+from xpu_stack.core.system.objects import Blob
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,8 @@ class Rewrite:
                 if content is not None:
                     name = f"{side}/{path.relative_to(top).as_posix()}"
                     mode, there = content
-                    if isinstance(there, bytes):
-                        entries.append((name, mode, repository.store_bytes(there)))
-                    else:
-                        entries.append((name, mode, there.blob))
+                    blob = there.id if isinstance(there, Blob) else repository.store_bytes(there)
+                    entries.append((name, mode, blob))
         return repository.with_files(repository.empty_tree(), entries)
 
     @classmethod
@@ -65,8 +64,8 @@ class Rewrite:
         sides: dict[str, dict[Path, Content]] = {"before": {}, "after": {}}
         for name, file in work.repository.files(tree).items():
             side, _, rest = name.partition("/")
-            content = work.repository.objects.sized(file.blob)
-            sides[side][work.layout.repository / rest] = (file.mode, content)
+            content = file.mode, Blob(work.repository.objects, file.blob)
+            sides[side][work.layout.repository / rest] = content
         paths = sorted(sides["before"].keys() | sides["after"].keys())
         return cls(*({path: sides[side].get(path) for path in paths} for side in sides))
 

@@ -27,6 +27,7 @@ from unicodedata import category
 
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.core.system.objects import mode_of
 from xpu_stack.core.system.settings import settings
 
 SECTIONS = ("Motivation", "Design", "Additional Context")
@@ -248,9 +249,7 @@ class PayloadFile:
 
     @property
     def mode(self) -> int:
-        if self.source.is_symlink():
-            return 0o120000
-        return 0o100755 if os.access(self.source, os.X_OK) else 0o100644
+        return mode_of(self.source)
 
     @property
     def digest(self) -> bytes:

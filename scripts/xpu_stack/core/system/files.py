@@ -10,9 +10,9 @@ from typing import Any
 
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.objects import LARGE, Large, Objects
+from xpu_stack.core.system.objects import Blob, Objects, id_of_file, mode_of
 
-Content = tuple[int, bytes | Large] | None  # mode and content of a file; None: there is none
+Content = tuple[int, bytes | Blob] | None  # mode and content of a file; None: there is none
 
 
 def current(path: Path, objects: Objects) -> Content:
@@ -20,10 +20,8 @@ def current(path: Path, objects: Objects) -> Content:
     if not os.path.lexists(path):
         return None
     if path.is_symlink():
-        return 0o120000, os.fsencode(path.readlink())
-    if path.stat().st_size >= LARGE:
-        return _mode(path), Large(objects, objects.store([path])[0])
-    return _mode(path), path.read_bytes()
+        return mode_of(path), os.fsencode(path.readlink())
+    return mode_of(path), Blob(objects, objects.store([path])[0])
 
 
 def is_as(path: Path, wanted: Content) -> bool:
@@ -31,17 +29,14 @@ def is_as(path: Path, wanted: Content) -> bool:
     if wanted is None or not os.path.lexists(path):
         return wanted is None and not os.path.lexists(path)
     mode, content = wanted
-    if path.is_symlink():
-        return wanted == (0o120000, os.fsencode(path.readlink()))
-    if mode != _mode(path) or not path.is_file():
+    if mode != mode_of(path) or not (path.is_symlink() or path.is_file()):
         return False
-    if isinstance(content, Large):
-        return content.is_of(path)
+    if path.is_symlink():
+        told = content.content if isinstance(content, Blob) else content
+        return told == os.fsencode(path.readlink())
+    if isinstance(content, Blob):
+        return id_of_file(path, content.id) == content.id
     return path.stat().st_size == len(content) and path.read_bytes() == content
-
-
-def _mode(path: Path) -> int:
-    return 0o100755 if os.access(path, os.X_OK) else 0o100644
 
 
 def write(path: Path, text: str) -> None:

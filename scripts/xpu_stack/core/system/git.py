@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.system import shell
-from xpu_stack.core.system.objects import LARGE, Objects
+from xpu_stack.core.system.objects import LARGE, Objects, mode_of
 from xpu_stack.core.system.objects import ZERO as ZERO
 from xpu_stack.core.system.objects import BlobId as BlobId
 from xpu_stack.core.system.objects import Commit as Commit
@@ -281,24 +281,17 @@ class Repository:
         ids.update(zip(others, self.objects.store(others), strict=True))
         return [ids[file] for file in files]
 
-    def stored(self, file: Path) -> File:
-        """A file or a link as it is, stored; mode 0: it is not there."""
-        if not os.path.lexists(file):
-            return File(0, BlobId(ZERO))
-        regular = 0o100755 if os.access(file, os.X_OK) else 0o100644
-        return File(0o120000 if file.is_symlink() else regular, self.store([file])[0])
-
     def store_edited(self, name: str) -> File:
         """A file of the work tree, stored as `git add` does; mode 0: it is not there."""
         path = self.folder / name
         if path.is_symlink():
-            return File(0o120000, self.store_bytes(os.fsencode(path.readlink())))
+            return File(mode_of(path), self.store_bytes(os.fsencode(path.readlink())))
         if not path.is_file():
             return File(0, BlobId(ZERO))
         # through the checkout's filters
         blob = self.line("hash-object", "-w", f"--path={name}", "--", str(path))
         if self._trusts_modes:
-            return File(0o100755 if os.access(path, os.X_OK) else 0o100644, BlobId(blob))
+            return File(mode_of(path), BlobId(blob))
         known = self.line("ls-files", "--stage", "--", f":(literal){name}").startswith("100755")
         return File(0o100755 if known else 0o100644, BlobId(blob))
 

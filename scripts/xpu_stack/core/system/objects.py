@@ -143,16 +143,6 @@ class Objects:
         content = self._reader.read(int(answer[2]) + 1)[:-1]
         return content if answer[1] == kind else None
 
-    def sized(self, blob: BlobId) -> "bytes | Large":
-        """The content of a file, if it is not too large."""
-        told = self._ask("info", blob)
-        assert told is not None
-        if int(told[2]) >= LARGE:
-            return Large(self, blob)
-        content = self.content(blob, "blob")
-        assert content is not None
-        return content
-
     def write(self, blob: BlobId, file: IO[bytes]) -> None:
         """Writes the content of a file piece by piece."""
         told = self._ask("contents", blob)
@@ -288,19 +278,30 @@ class Objects:
 
 
 @dataclass(frozen=True)
-class Large:
-    """The content of a file that is not to be read at once."""
+class Blob:
+    """The content of a file that git has, which is not read before it is needed."""
 
     objects: Objects = field(compare=False, repr=False)
-    blob: BlobId
+    id: BlobId
 
-    def is_of(self, path: Path) -> bool:
-        return path.stat().st_size >= LARGE and id_of_file(path) == self.blob
+    @property
+    def content(self) -> bytes:
+        found = self.objects.content(self.id, "blob")
+        assert found is not None
+        return found
 
 
-def id_of_file(file: Path) -> BlobId:
-    """git's id of what is in a file."""
-    sum = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
+def mode_of(path: Path) -> int:
+    """The mode that git gives a file or a link."""
+    if path.is_symlink():
+        return 0o120000
+    return 0o100755 if os.access(path, os.X_OK) else 0o100644
+
+
+def id_of_file(file: Path, like: str = ZERO) -> BlobId:
+    """git's id of what is in a file. like: another id of the repository."""
+    kind = "sha1" if len(like) == len(ZERO) else "sha256"
+    sum = hashlib.new(kind, b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
     with file.open("rb") as content:
         while piece := content.read(1 << 20):
             sum.update(piece)

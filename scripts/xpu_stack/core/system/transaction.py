@@ -23,7 +23,7 @@ from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.files import Content, load
 from xpu_stack.core.system.files import write as write_file
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.objects import GITLINK, Large
+from xpu_stack.core.system.objects import GITLINK, Blob
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed
 
@@ -238,15 +238,15 @@ def alone(layout: Layout, verb: str) -> Iterator[None]:
             _held.discard(path)
 
 
-def put(path: Path, mode: int, content: bytes | Large) -> None:
+def put(path: Path, mode: int, content: bytes | Blob) -> None:
     """Writes a file as git would."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if mode == 0o120000 and isinstance(content, bytes):
-        path.symlink_to(os.fsdecode(content))
+    if mode == 0o120000:
+        path.symlink_to(os.fsdecode(content.content if isinstance(content, Blob) else content))
         return
     with path.open("wb") as file:
-        if isinstance(content, Large):
-            content.objects.write(content.blob, file)
+        if isinstance(content, Blob):
+            content.objects.write(content.id, file)
         else:
             file.write(content)
         file.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from project import Project, cpu_seconds, drift, git, release, write
 from xpu_stack.core.system import patch as patches
-from xpu_stack.core.system.git import Repository
+from xpu_stack.core.system.git import File, Repository
 from xpu_stack.core.system.objects import GITLINK
 
 HEAVY = {"rich", "jinja2", "ruamel", "ghstack", "xpu_stack.core.lay.applying"}
@@ -135,7 +135,7 @@ def test_a_patch_of_the_file_that_is_there_needs_no_search(tmp_path: Path, name:
     repository = Repository(tmp_path)
     old, new = (repository.store_bytes(content) for content in (before, after))
     empty = repository.empty_tree()
-    trees = [repository.with_files(empty, [("a b/ü.txt", 0o100644, one)]) for one in (old, new)]
+    trees = [repository.with_files(empty, {"a b/ü.txt": File(0o100644, one)}) for one in (old, new)]
     patch = tmp_path / "patch"
     patch.write_bytes(repository.patch(*trees, ["a b/ü.txt"]))
     (edit,) = patches.edits(patch.read_bytes()) or ()
@@ -153,16 +153,17 @@ def test_trees_are_those_that_git_makes(tmp_path: Path) -> None:
     blob = repository.store_bytes(b"a\n")
     names = ("a-b", "a.c", "a/a", "a0", "b/.c", "b/c-d/e", "b/c.d", "b/c/d", "z/ü")
     modes = (0o100644, 0o100755, 0o120000, GITLINK)
-    files = [(name, modes[number % 4], blob) for number, name in enumerate(names)]
+    files = {name: File(modes[number % 4], blob) for number, name in enumerate(names)}
+    odd = {"\udcff": File(0o100644, blob)}
     with repository.index() as index:
         lines = (
-            f"{mode:06o} {blob}\t".encode() + os.fsencode(name) + b"\0"
-            for name, mode, _ in [*files, ("\udcff", 0o100644, blob)]
+            f"{file.mode:06o} {blob}\t".encode() + os.fsencode(name) + b"\0"
+            for name, file in {**files, **odd}.items()
         )
         index.run("update-index", "-z", "--index-info", input=b"".join(lines))
         wanted = index.write()
-    some = repository.with_files(repository.empty_tree(), files[::-2])
-    assert repository.with_files(some, [*files, ("\udcff", 0o100644, blob)]) == wanted
+    some = repository.with_files(repository.empty_tree(), dict(list(files.items())[::-2]))
+    assert repository.with_files(some, {**files, **odd}) == wanted
 
 
 def test_trees_differ_as_git_says(tmp_path: Path) -> None:
@@ -171,7 +172,9 @@ def test_trees_differ_as_git_says(tmp_path: Path) -> None:
     one, other = (repository.store_bytes(content) for content in (b"a\n", b"b\n"))
     names = ("a", "a/b", "c\nd", "c\n/\n", "\udcff", "e f/ü")
     sides = [
-        repository.with_files(repository.empty_tree(), [(name, 0o100644, blob) for name in some])
+        repository.with_files(
+            repository.empty_tree(), {name: File(0o100644, blob) for name in some}
+        )
         for some, blob in ((names[1:], one), ((names[0], *names[2:]), other))
     ]
     found = repository.diff(*sides)
@@ -186,7 +189,7 @@ def test_a_patch_that_was_edited_by_hand_is_what_its_lines_say(tmp_path: Path) -
     empty = repository.empty_tree()
     contents = b"a\nb\nc\n", b"a\nB\nc\n", b"a\nX\nc\n"
     trees = [
-        repository.with_files(empty, [("f", 0o100755, repository.store_bytes(one))])
+        repository.with_files(empty, {"f": File(0o100755, repository.store_bytes(one))})
         for one in contents
     ]
     patch = tmp_path / "patch"
@@ -200,20 +203,18 @@ def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     empty = repository.empty_tree()
     kept, gone, other, own = (
-        (name, 0o100644, repository.store_bytes(content))
+        {name: File(0o100644, repository.store_bytes(content))}
         for name, content in (("k", b"k\n"), ("d", b"a\nb"), ("d", b"a\nb\n"), ("n", b"n\n"))
     )
-    trees = [repository.with_files(empty, files) for files in ([kept, gone], [kept])]
+    trees = [repository.with_files(empty, files) for files in (kept | gone, kept)]
     patch = tmp_path / "patch"
     patch.write_bytes(repository.patch(*trees, ["d"]))
     (edit,) = patches.edits(patch.read_bytes()) or ()
     assert edit.deletes
-    after = repository.with_files(trees[1], [own])
-    assert patches.applied(repository, trees[0], patch, files=[own]) == (after, "")
+    after = repository.with_files(trees[1], own)
+    assert patches.applied(repository, trees[0], patch, files=own) == (after, "")
     # of a file with other lines it is refused, as by git
-    assert (
-        patches.applied(repository, repository.with_files(empty, [kept, other]), patch)[0] is None
-    )
+    assert patches.applied(repository, repository.with_files(empty, kept | other), patch)[0] is None
 
 
 def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_answer(project: Project) -> None:

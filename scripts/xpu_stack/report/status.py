@@ -126,7 +126,7 @@ def _other(commit: Commit, change: str | None = None) -> OtherCommit:
 
 
 def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStatus]:
-    applied = {one.trailers.change: one for one in there.applied}
+    applied = there.by_change
     state = _State.of(work, there)
     tip = results.get(work.repository.tree_of("HEAD"))
     entries = pull_requests.Record.load(work.layout, work.base.name).entries

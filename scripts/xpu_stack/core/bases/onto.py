@@ -13,7 +13,7 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.series.base import SourcePackage
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
+from xpu_stack.core.system.errors import MissingError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Identity, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -97,11 +97,10 @@ def _of_package(layout: Layout, repository: Repository, version: str) -> CommitI
             with files.folder(folder) as draft:
                 unpack(layout, package, f"{settings().project} v{version}", draft)
         except Unavailable as error:
-            raise ToolError(
+            raise MissingError(
                 f"The source package of {version} is not available here.",
                 why=str(error),
                 next=commands.make("rebase", ONTO="<path of a checkout of that release>"),
-                code=ExitCode.MISSING,
             ) from None
     return _fetched(repository, folder, "refs/heads/base")
 

@@ -23,7 +23,7 @@ from xpu_stack.core.move.workspace import Checkout
 from xpu_stack.core.series.base import Base, SourcePackage
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import log, progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
+from xpu_stack.core.system.errors import MissingError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Identity, Repository, TreeId
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -104,11 +104,10 @@ def _fetch(layout: Layout, base: Base, folder: Path) -> None:
 
 
 def _unavailable(base: Base, why: str) -> ToolError:
-    return ToolError(
+    return MissingError(
         f"The base {base.name} is not available here.",
         why=why,
         next=commands.make("apply", **{settings().source: "<your own checkout>"}),
-        code=ExitCode.MISSING,
     )
 
 

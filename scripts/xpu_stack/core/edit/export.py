@@ -89,7 +89,7 @@ def _concerned(work: Workspace, there: stack.Stack, commits: list[Commit]) -> li
 
     What the series has for these does not make them, and stays.
     """
-    diff = work.repository.diff
+    edits_of = work.repository.edits_of
     builder = applying.builder(work, lambda _: None)
 
     def stays(was: Applied, now: Commit) -> bool:
@@ -97,7 +97,7 @@ def _concerned(work: Workspace, there: stack.Stack, commits: list[Commit]) -> li
         return (
             was.as_made
             and change is not None
-            and diff(old.parents[0], old.id) == diff(now.parents[0], now.id)
+            and edits_of(old) == edits_of(now)
             and builder.lay_directly(old.parents[0], change) is None
         )
 
@@ -167,9 +167,7 @@ def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
 def as_commit(repository: Repository, edited: Mapping[str, File]) -> Commit:
     """Edits of the work tree as a commit above HEAD."""
     head = repository.head
-    files = [(path, file.mode, file.blob) for path, file in edited.items()]
-    tree = repository.with_files(head, files)
-    return repository.scratch_commit(tree, (head,), "edits\n")
+    return repository.scratch_commit(repository.with_files(head, edited), (head,), "edits\n")
 
 
 def _with_edits(
@@ -178,10 +176,7 @@ def _with_edits(
     commits = [applied.commit for applied in there.applied]
     if not edited:
         return commits
-    touched = [
-        {entry.path for entry in repository.diff(commit.parents[0], commit.id)}
-        for commit in commits
-    ]
+    touched = [{entry.path for entry in repository.edits_of(commit)} for commit in commits]
     owner: dict[str, int] = {}
     for path in edited:
         numbers = [number for number, paths in enumerate(touched) if path in paths]
@@ -212,7 +207,7 @@ def _touched_above(repository: Repository, there: stack.Stack) -> dict[str, str]
     return {
         entry.path: stack.named(commit)
         for commit in there.above
-        for entry in repository.diff(commit.parents[0], commit.id)
+        for entry in repository.edits_of(commit)
     }
 
 
@@ -232,9 +227,7 @@ def _squashed(
     done: list[Commit] = []
     for number, commit in enumerate(commits):
         # No later change touches the file: from its owner on, it is the edited one.
-        edits = [
-            (path, file.mode, file.blob) for path, file in edited.items() if owner[path] <= number
-        ]
+        edits = {path: file for path, file in edited.items() if owner[path] <= number}
         tree = repository.with_files(commit.tree, edits)
         parent = done[-1].id if done else commit.parents[0]
         who = Identity.tool(commit.when)

@@ -148,11 +148,8 @@ def _split(given: Given, plan: Plan) -> Plan:
 def _halfway(given: Given, diff: Diff, chosen: set[str], *, first: bool) -> Commit:
     """The commit between the halves: with the chosen files only, or without them."""
     repository, whole = given.repository, diff.commit
-    taken = [
-        (one.path, one.new_mode, one.new)
-        for one in repository.diff(diff.before, whole.tree)
-        if (one.path in chosen) == first
-    ]
+    edits = repository.diff(diff.before, whole.tree)
+    taken = {one.path: one.file for one in edits if (one.path in chosen) == first}
     tree = repository.with_files(diff.before, taken)
     return repository.scratch_commit(tree, whole.parents, "half\n")
 

@@ -135,7 +135,7 @@ def _taken(work: Workspace, request: Request) -> Move:
 
 def _edits(repository: Repository, there: Stack, request: Request) -> Commit:
     """The edits of the work tree, as a commit above HEAD."""
-    if request.change not in [one.trailers.change for one in there.applied]:
+    if request.change not in there.by_change:
         raise UsageError(
             f"The change '{request.change}' is not applied.",
             why="edits go into a change that the checkout has",
@@ -218,7 +218,7 @@ def _followed(work: Workspace, tried: Workspace, after: Plan, request: Request) 
 
 def _top(there: Stack, after: Plan, skipped: frozenset[str]) -> str:
     """The last of the changes that the checkout had, with none below it that it had not."""
-    applied = {one.trailers.change for one in there.applied}
+    applied = there.by_change
     known = {*applied, *skipped, ""}
     row = list(takewhile(lambda one: one.origin in known, after))
     while row and len(row) < len(after) and row[-1].origin not in applied:

@@ -18,7 +18,7 @@ from xpu_stack.core.series.change import Change, ChangeText
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
-from xpu_stack.core.system.errors import ConflictError, ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import ConflictError, MissingError, SeriesError, ToolError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, TreeId
 from xpu_stack.core.system.objects import Blob
@@ -37,11 +37,10 @@ class Shape:
         self._other_base = "" if ground else work.base.name
         below = providers.pristine_commit(work.layout, work.base, work.repository) or ground
         if below is None:
-            raise ToolError(
+            raise MissingError(
                 f"The base {work.base.name} is not available here.",
                 why="it has patches of its own, which must be rebuilt, too",
                 next=commands.make("apply", BASE=work.base.name, STAGE=NO_STAGE),
-                code=ExitCode.MISSING,
             )
         self._old = self._commits(below)
         self.before = plan.of_commits(work.repository, self._old)
@@ -157,10 +156,8 @@ class Shape:
         ]
 
     def _is_same(self, was: Piece, old: Commit, now: Piece, new: Commit) -> bool:
-        diff = self.work.repository.diff
-        return was.text == now.text and (
-            diff(old.parents[0], old.id) == diff(new.parents[0], new.id)
-        )
+        edits_of = self.work.repository.edits_of
+        return was.text == now.text and edits_of(old) == edits_of(new)
 
     @cached_property
     def sources(self) -> dict[Path, Source]:

@@ -20,7 +20,7 @@ from xpu_stack.core.series.change import (
 from xpu_stack.core.series.series_file import base_text
 from xpu_stack.core.system import commands
 from xpu_stack.core.system import patch as patches
-from xpu_stack.core.system.errors import ExitCode, SeriesError, ToolError
+from xpu_stack.core.system.errors import InvalidSeriesError, SeriesError, ToolError
 from xpu_stack.core.system.git import Commit, Entry, Repository
 from xpu_stack.core.system.settings import settings
 
@@ -70,12 +70,11 @@ def _begun(repository: Repository, id_: str, commit: Commit) -> Change:
     """A change that the series does not have yet: a person has made its commit."""
     parts = split_id(id_)
     if parts is None:
-        raise ToolError(
+        raise InvalidSeriesError(
             f"'{id_}' is not a valid name for a change.",
             why=f"{commit.id[:12]} says {settings().trailer}-Change: {id_}",
             next=f"{commands.git(repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
             "# reword it: <stage>/<change>, of small letters, digits, '-' and '_'",
-            code=ExitCode.SERIES,
         )
     title, _, body = own_text(commit.message).partition("\n")
     return Change(*parts, 0, 0, ChangeText(title, body.strip()), (), None, id_)
@@ -124,14 +123,13 @@ def _sources_of(
 ) -> list[Source]:
     """edits: the patch of the files that the commit alters."""
     work = target.work
-    entries = work.repository.diff(commit.parents[0], commit.id)
+    entries = work.repository.edits_of(commit)
     for entry in entries:
         if any(category(one) in ("Cc", "Cs", "Zl", "Zp") for one in entry.path):
-            raise ToolError(
+            raise InvalidSeriesError(
                 f"{change.id} has a file whose name cannot be kept in the series.",
                 why=f"{entry.path!a} has a control character, or is not UTF-8",
                 next=f"{reorder(work.repository, [commit])} # give the file another name",
-                code=ExitCode.SERIES,
             )
     brought = [entry for entry in entries if not entry.old_mode]
     text, patch = _text(work, change), work.layout.patch(work.base.name, change.id)
@@ -150,12 +148,11 @@ def _text_of(work: Workspace, change: Change, commit: Commit, path: Path) -> byt
     try:
         ChangeText.parse(told, shown)
     except SeriesError as error:  # it could not be read again
-        raise ToolError(
+        raise InvalidSeriesError(
             f"The message of {commit.id[:12]} cannot be the text of {change.id}.",
             why=error.problem,
             next=f"{commands.git(work.repository.folder, 'rebase', '-i', f'{commit.id[:12]}~')} "
             "# reword it",
-            code=ExitCode.SERIES,
         ) from None
     return f"{told.rstrip()}\n".encode()
 
@@ -184,7 +181,7 @@ def _patch_of(
 
 def _gives(repository: Repository, commit: Commit, entries: list[Entry], patch: Path) -> bool:
     """Whether a patch makes the commit of its parent and the files that the commit brings."""
-    files = [(entry.path, entry.new_mode, entry.new) for entry in entries if not entry.old_mode]
+    files = {entry.path: entry.file for entry in entries if not entry.old_mode}
     tree, _ = patches.applied(repository, commit.parents[0], patch, files=files)
     return tree == commit.tree
 

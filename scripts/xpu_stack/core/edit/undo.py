@@ -69,12 +69,12 @@ def _refuse_unsafe(work: Workspace, edits: CommitId | None) -> None:
     assert last is not None
     now = moves.current(work.repository)
     if now.where != last.after.where:
-        left, folder = last.after.commit[:12], work.repository.folder
+        commit, folder = last.after.commit[:12], work.repository.folder
         raise ToolError(
             "The checkout has moved since the tool's last move.",
-            why=f"'{last.verb}' left HEAD at {left}, and it is now at {now.commit[:12]}",
+            why=f"'{last.verb}' left HEAD at {commit}, and it is now at {now.commit[:12]}",
             next=f"{commands.git(folder, 'branch', 'mine')} && "
-            + commands.git(folder, "reset", "--keep", left),
+            + commands.git(folder, "reset", "--keep", commit),
         )
 
 
@@ -110,8 +110,7 @@ def _refuse_moved_branch(repository: Repository, to: State) -> None:
     """Refuses to go back to a branch that has other commits now."""
     if not to.head or to.head == stack.branch(repository):
         return
-    elsewhere = repository.has_elsewhere(to.head)
-    if elsewhere:
+    if elsewhere := repository.has_elsewhere(to.head):
         raise ToolError(
             f"The branch '{to.head}' is checked out in another worktree.",
             why=f"it is {elsewhere}, and the checkout was on that branch before",

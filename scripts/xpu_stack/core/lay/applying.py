@@ -34,24 +34,16 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     """Brings the checkout to `stage`; whether anything had to be done."""
     refuse_unsafe(work)
     dropped = work.dropped | known(work, drop)
-    base = _followed(work)
-    if base is None:
+    commit, there = work.base.git.commit, stack.read(work.repository).base
+    fetched = work.repository.commit_id("refs/heads/base") if work.checkout.own else None
+    if commit in ("", there) or there != fetched:
         return reach(work, Goal(stage, dropped), "apply")
+    # the tool's own checkout still has the base as it was fetched before
+    base = providers.release(work.layout, work.base, work.repository)
     say(f"the base {work.base.name} is now {base[:12]}")
     changed = reach(work, Goal(stage, dropped, base, base), "rebase")
     work.repository.run("update-ref", "refs/heads/base", base)
     return changed
-
-
-def _followed(work: Workspace) -> CommitId | None:
-    """Where the base is now, if the tool's own checkout still has it as it was fetched before."""
-    commit = work.base.git.commit
-    if not (work.checkout.own and commit):
-        return None
-    there = stack.read(work.repository).base
-    if there == commit or there != work.repository.commit_id("refs/heads/base"):
-        return None
-    return providers.release(work.layout, work.base, work.repository)
 
 
 def refuse_unsafe(work: Workspace) -> None:
@@ -72,8 +64,7 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     after = moves.State.of_stack(repository, carried(work, there, base, made), goal.dropped)
     operation = moves.Operation(verb, goal.onto or goal.stage)
     if after == moves.current(repository):
-        left = {one.trailers.change for one in there.applied}
-        if moves.applied(repository) not in (None, left):
+        if moves.applied(repository) not in (None, there.by_change.keys()):
             # a person moved the branch there; that this was asked for is to be known
             moves.move(repository, operation, after)
         return False
@@ -166,27 +157,22 @@ def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
 
 def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     """The changes of which the series gives other files, or another text or author."""
-    changes = work.series.by_id
-    here = [one for one in there.applied if one.trailers.change in changes]
+    series, builder = work.series, local_builder(work)
+    here = [one for one in there.applied if one.trailers.change in series.by_id]
     if not here:
         return frozenset()
-    goal = Goal(here[-1].trailers.change, work.dropped)
-    memo = _Memo(work, there.base, work.series.changes(goal.stage), goal.dropped)
-    made = set(memo.commits() or ())
-    builder = local_builder(work)
-    return frozenset(
-        one.trailers.change
-        for one in here
-        if one.commit.id not in made and _differs(builder, changes[one.trailers.change], one.commit)
-    )
+    changes = series.changes(here[-1].trailers.change)
+    made = set(_Memo(work, there.base, changes, work.dropped).commits() or ())
 
+    def differs(change: Change, commit: Commit) -> bool:
+        return (
+            own_text(commit.message) != change.text.message
+            or commit.author != series.author_of(change)
+            or builder.attempt(commit.parents[0], change) != commit.tree
+        )
 
-def _differs(builder: Builder, change: Change, commit: Commit) -> bool:
-    if own_text(commit.message) != change.text.message:
-        return True
-    if commit.author != builder.series.author_of(change):
-        return True
-    return builder.attempt(commit.parents[0], change) != commit.tree
+    left = [(one.trailers.change, one.commit) for one in here if one.commit.id not in made]
+    return frozenset(id_ for id_, commit in left if differs(series.by_id[id_], commit))
 
 
 def local_builder(work: Workspace) -> Builder:

@@ -24,7 +24,7 @@ from xpu_stack.core.series.change import Change, compose
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import patch as patches
 from xpu_stack.core.system.errors import SeriesError
-from xpu_stack.core.system.git import BlobId, CommitId, Identity, Repository, TreeId
+from xpu_stack.core.system.git import CommitId, File, Identity, Repository, TreeId
 
 
 @dataclass
@@ -108,25 +108,24 @@ class Builder:
 
         exact: where the files that it edits are those that it was made for.
         """
-        entries = self._payload(change)
-        if not self._free_for(tip, entries):
+        files = self._payload(change)
+        if not self._free_for(tip, files):
             return None
         if change.patch is None:
-            return self.repository.with_files(tip, entries)
-        return patches.applied(self.repository, tip, change.patch, files=entries, exact=exact)[0]
+            return self.repository.with_files(tip, files)
+        return patches.applied(self.repository, tip, change.patch, files=files, exact=exact)[0]
 
-    def _payload(self, change: Change) -> list[tuple[str, int, BlobId]]:
+    def _payload(self, change: Change) -> dict[str, File]:
         blobs = self.repository.store([file.source for file in change.files])
-        return [
-            (file.target, file.mode, blob) for file, blob in zip(change.files, blobs, strict=True)
-        ]
+        pairs = zip(change.files, blobs, strict=True)
+        return {file.target: File(file.mode, blob) for file, blob in pairs}
 
-    def _free_for(self, tip: str, entries: list[tuple[str, int, BlobId]]) -> bool:
+    def _free_for(self, tip: str, files: dict[str, File]) -> bool:
         """Whether the tree has nothing else where a new file stands, or needs a folder."""
         tree, around = self.repository.tree_of(tip), self.repository.objects.around
         return all(
-            name == path and there.blob == blob and there.mode >> 12 == mode >> 12
-            for path, mode, blob in entries
+            name == path and there.blob == file.blob and there.mode >> 12 == file.mode >> 12
+            for path, file in files.items()
             for name, there in around(tree, path).items()
         )
 
@@ -180,12 +179,12 @@ class Builder:
 
     def _why_not(self, tip: str, change: Change) -> str:
         """What git says when the change is laid on `tip`."""
-        entries = self._payload(change)
-        if not self._free_for(tip, entries):
+        files = self._payload(change)
+        if not self._free_for(tip, files):
             return "files of the same names are there, with other content"
         if change.patch is None:
             return "nothing is in its way"
-        return patches.applied(self.repository, tip, change.patch, files=entries)[1]
+        return patches.applied(self.repository, tip, change.patch, files=files)[1]
 
 
 @dataclass(frozen=True)
@@ -203,20 +202,19 @@ class PlainTree:
 
     @classmethod
     def of(cls, repository: Repository, tree: str, paths: list[str]) -> "PlainTree":
-        entries = []
-        for path, entry in repository.files(tree, paths).items():
+        found = {}
+        for path, file in repository.files(tree, paths).items():
             content = repository.blob_at(tree, path) or b""
             plain = content.replace(b"\r\n", b"\n")
             if plain != content == plain.replace(b"\n", b"\r\n"):
-                entries.append((path, entry.mode, repository.store_bytes(plain)))
-        files = tuple(path for path, _, _ in entries)
-        return cls(repository, repository.with_files(tree, entries), files)
+                found[path] = File(file.mode, repository.store_bytes(plain))
+        return cls(repository, repository.with_files(tree, found), tuple(found))
 
     def restored(self, tree: TreeId) -> TreeId:
         """What came of the plain tree, with CRLF again."""
-        entries = []
-        for path, entry in self.repository.files(tree, list(self.files)).items():
+        found = {}
+        for path, file in self.repository.files(tree, list(self.files)).items():
             content = self.repository.blob_at(tree, path) or b""
             blob = self.repository.store_bytes(content.replace(b"\n", b"\r\n"))
-            entries.append((path, entry.mode, blob))
-        return self.repository.with_files(tree, entries)
+            found[path] = File(file.mode, blob)
+        return self.repository.with_files(tree, found)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.resolve.merging import Misfit
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.system.git import BlobId, Commit, CommitId, Repository, TreeId
+from xpu_stack.core.system.git import BlobId, Commit, CommitId, File, Repository, TreeId
 
 # A line of less is in every file: a brace, an `else`, an `#endif`.
 _SAYS_SOMETHING = re.compile(r"(?:\W*\w){8}")
@@ -118,15 +118,14 @@ class Survey:
 
     def _in_favour(self, merged: TreeId, theirs: CommitId, files: tuple[str, ...]) -> TreeId:
         """The merge, with the change's side of every hunk in conflict."""
-        entries = []
+        found = {}
         # a file under another name on our side is as the merge has it
         for path, file in self._repository.files(theirs, list(files)).items():
             content = self._repository.blob_at(merged, path)
-            blob = file.blob
             if content is not None and b"<<<<<<< " in content:
-                blob = self._repository.store_bytes(_theirs_of(content))
-            entries.append((path, file.mode, blob))
-        return self._repository.with_files(merged, entries)
+                file = File(file.mode, self._repository.store_bytes(_theirs_of(content)))
+            found[path] = file
+        return self._repository.with_files(merged, found)
 
 
 def _theirs_of(content: bytes) -> bytes:
@@ -153,7 +152,7 @@ class _Files:
     def similarity(self, commit: Commit) -> Similarity:
         """How much the base has of what a commit adds."""
         files = files_there = lines = lines_there = 0
-        for entry in self._repository.diff(commit.parents[0], commit.id):
+        for entry in self._repository.edits_of(commit):
             added = self._lines(entry.new) - self._lines(entry.old)
             places = [entry.path] if entry.path in self._blobs else []
             if not entry.old_mode:

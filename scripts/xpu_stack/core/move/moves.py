@@ -179,8 +179,7 @@ def applied(repository: Repository) -> frozenset[str] | None:
 def left(repository: Repository) -> dict[str, stack.Applied]:
     """The commits that the last move left on the stack, by their changes."""
     last = entry(repository, 0)
-    there = stack.read(repository, last.after.commit).applied if last else ()
-    return {one.trailers.change: one for one in there}
+    return stack.read(repository, last.after.commit).by_change if last else {}
 
 
 def move(

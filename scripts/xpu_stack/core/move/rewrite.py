@@ -23,7 +23,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import files, transaction
 from xpu_stack.core.system.critical import CutOff
 from xpu_stack.core.system.files import Content
-from xpu_stack.core.system.git import BlobId, Repository, TreeId
+from xpu_stack.core.system.git import File, Repository, TreeId
 from xpu_stack.core.system.objects import Blob
 
 
@@ -49,15 +49,15 @@ class Rewrite:
 
     def store(self, work: Workspace) -> TreeId:
         repository, top = work.repository, work.layout.repository
-        entries: list[tuple[str, int, BlobId]] = []
+        found: dict[str, File] = {}
         for side, contents in (("before", self.before), ("after", self.after)):
             for path, content in contents.items():
                 if content is not None:
                     name = f"{side}/{path.relative_to(top).as_posix()}"
                     mode, there = content
                     blob = there.id if isinstance(there, Blob) else repository.store_bytes(there)
-                    entries.append((name, mode, blob))
-        return repository.with_files(repository.empty_tree(), entries)
+                    found[name] = File(mode, blob)
+        return repository.with_files(repository.empty_tree(), found)
 
     @classmethod
     def load(cls, work: Workspace, tree: TreeId) -> "Rewrite":

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from xpu_stack.core.series.change import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, ToolError, UsageError
+from xpu_stack.core.system.errors import MissingError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
 from xpu_stack.core.system.settings import settings
 
@@ -49,6 +49,10 @@ class Stack:
         return self.applied[-1].commit.id if self.applied else self.base
 
     @property
+    def by_change(self) -> dict[str, Applied]:
+        return {one.trailers.change: one for one in self.applied}
+
+    @property
     def stage(self) -> str | None:
         return self.applied[-1].trailers.stage if self.applied else None
 
@@ -78,11 +82,10 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
         if (found := trailers(commit.message))
     )
     if ours and not ours[-1].parents:
-        raise ToolError(
+        raise MissingError(
             "The history of the checkout ends within the stack.",
             why=f"{named(ours[-1])} has no parent here, as in a clone made with --depth",
             next=commands.git(repository.folder, "fetch", "--unshallow"),
-            code=ExitCode.MISSING,
         )
     base = ours[-1].parents[0] if ours else head
     return Stack(base, applied, foreign, tuple(reversed(ours[:top])))

@@ -161,7 +161,7 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
     options = ("--quiet", "--detach", "--no-checkout")
     repository.run("worktree", "add", *options, str(worktree), onto)
     work = Repository(worktree)
-    changed = repository.diff(repository.commit(misfit.pristine).parents[0], misfit.pristine)
+    changed = repository.edits_of(repository.commit(misfit.pristine))
     _fill(work, onto, [*(entry.path for entry in changed), *misfit.files, *misfit.resolved])
     # a person's own rerere would take the markers out of files that are still to be resolved
     words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")

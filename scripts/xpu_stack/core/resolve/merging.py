@@ -54,16 +54,14 @@ def without_space(repository: Repository, merge: Merge, files: Sequence[str]) ->
     a repository of its own. Around the change that has the release's white space. So what
     it does but for white space is done to the fork's file.
     """
-    sides = [[(path, merge.stages[path].get(n)) for path in files] for n in (1, 2, 3)]
-    if any(file is None or file.mode not in REGULAR for side in sides for _, file in side):
+    stages = [merge.stages[path] for path in files]
+    if any(n not in one or one[n].mode not in REGULAR for one in stages for n in (1, 2, 3)):
         return None
+    sides = [{path: merge.stages[path][n] for path in files} for n in (1, 2, 3)]
     if any(b"\r" in (repository.blob_at(merge.tree, path) or b"") for path in files):
         return None  # line ends are no indentation
     empty = repository.empty_tree()
-    trees = [
-        repository.with_files(empty, [(path, *file) for path, file in side if file])
-        for side in sides
-    ]
+    trees = [repository.with_files(empty, side) for side in sides]
     ground = repository.scratch_commit(trees[0], (), "ground").id
     ours, theirs = (repository.scratch_commit(one, (ground,), "side").id for one in trees[1:])
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
@@ -82,13 +80,11 @@ def without_space(repository: Repository, merge: Merge, files: Sequence[str]) ->
         scratch.run("reset", "--quiet", "--hard", ours)
         words = ("--unidiff-zero", "--whitespace=nowarn", "--allow-empty", "-")
         scratch.run("apply", *words, input=patch)
-        contents = [(scratch.folder / path).read_bytes() for path in files]
-    entries = [
-        (path, file.mode, repository.store_bytes(content))
-        for (path, file), content in zip(sides[1], contents, strict=True)
-        if file
-    ]
-    return repository.with_files(merge.tree, entries)
+        blobs = repository.store([scratch.folder / path for path in files])
+    merged = {
+        path: File(sides[1][path].mode, blob) for path, blob in zip(files, blobs, strict=True)
+    }
+    return repository.with_files(merge.tree, merged)
 
 
 @dataclass(frozen=True)

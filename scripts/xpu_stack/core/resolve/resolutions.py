@@ -132,15 +132,16 @@ class Resolutions:
         if not known or not merge.stages:
             return Replayed(merge.tree, tuple(merge.stages), ())
         hunks = hunks_of(repository, merge)
-        entries, used = [], []
+        settled: dict[str, File] = {}
+        used = []
         for path, stages in merge.stages.items():
             for id_, resolved in self._resolutions(merge, path, stages, hunks.get(path)):
                 if id_ in known:
                     mode, content = resolved or (0, b"")
-                    entries.append((path, mode, repository.store_bytes(content)))
+                    settled[path] = File(mode, repository.store_bytes(content))
                     used.append(known[id_])
                     break
-        tree = repository.with_files(merge.tree, entries)
+        tree = repository.with_files(merge.tree, settled)
         for one in used:
             also = one.folder / _ALSO
             if also.exists():
@@ -148,8 +149,7 @@ class Resolutions:
                 if edited is None:  # what it edits has changed: ask again
                     return Replayed(merge.tree, tuple(merge.stages), ())
                 tree = edited
-        done = {path for path, _, _ in entries}
-        return Replayed(tree, tuple(one for one in merge.stages if one not in done), tuple(used))
+        return Replayed(tree, tuple(one for one in merge.stages if one not in settled), tuple(used))
 
     def _resolutions(
         self, merge: Merge, path: str, stages: Mapping[int, File], hunks: Hunks | None

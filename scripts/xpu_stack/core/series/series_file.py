@@ -16,7 +16,7 @@ import yaml
 
 from xpu_stack.core.series.base import Differences, GitSource
 from xpu_stack.core.system import commands, yaml_file
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import InvalidSeriesError
 
 SUMMARY = "to be written"  # of a new stage; `make check` asks for a better one
 
@@ -39,11 +39,10 @@ class ChangeBlock:
             return
         first, last = self._place()
         if any("#" in line for line in self.lines[first:last]) or (self.files and first == last):
-            raise ToolError(
+            raise InvalidSeriesError(
                 f"The files of '{self.name}' are written in a way that cannot be edited.",
                 why="patches/series.yaml needs other files there; comments would be lost",
                 next=f"write, by hand: files: [{', '.join(files)}]",
-                code=ExitCode.SERIES,
             )
         self.lines[first:last] = _listed(f"{_indent(self.lines)}  ", files)
         self.files = files
@@ -78,11 +77,10 @@ def _renamed(lines: list[str], old: str, new: str) -> list[str]:
     key = re.compile(rf"(\bname:\s*)(['\"]?){re.escape(old)}\2(?=[\s,}}#]|$)")
     number = next((n for n, line in enumerate(lines) if key.search(line)), None)
     if number is None:
-        raise ToolError(
+        raise InvalidSeriesError(
             f"The name of '{old}' is written in a way that cannot be edited.",
             why="patches/series.yaml has no line with name: and that",
             next=f"write, by hand: name: {old}",
-            code=ExitCode.SERIES,
         )
     renamed = key.sub(rf"\g<1>{new}", lines[number], count=1)
     return [*lines[:number], renamed, *lines[number + 1 :]]
@@ -112,21 +110,13 @@ def _listed(indent: str, files: list[str]) -> list[str]:
 
 
 @dataclass
-class StageBlock:
-    """The lines of a stage before its changes, and these."""
-
-    name: str
-    head: list[str]
-    changes: list[ChangeBlock]
-
-
-@dataclass
 class SeriesFile:
-    """The file in blocks."""
+    """The file in blocks of lines."""
 
     path: Path
     head: list[str]
-    stages: list[StageBlock]
+    stages: dict[str, list[str]]  # what comes before their changes
+    changes: dict[str, ChangeBlock]  # by id
 
     @classmethod
     def read(cls, path: Path) -> "SeriesFile":
@@ -142,103 +132,79 @@ class SeriesFile:
             items.append((line, stage))
             items += zip(stage["changes"].lines, stage["changes"], strict=True)
         starts = [_with_comments(lines, line) for line, _ in items] + [len(lines)]
-        file = cls(path, lines[: starts[0]], [])
+        file = cls(path, lines[: starts[0]], {}, {})
         for (_, item), start, end in zip(items, starts, starts[1:], strict=False):
+            name = item["name"]
             if "changes" in item:
-                file.stages.append(StageBlock(item["name"], lines[start:end], []))
+                file.stages[name] = lines[start:end]
             else:
                 files = [str(one) for one in item.get("files", [])]
-                block = ChangeBlock(item["name"], lines[start:end], files)
-                file.stages[-1].changes.append(block)
+                id_ = f"{list(file.stages)[-1]}/{name}"
+                file.changes[id_] = ChangeBlock(name, lines[start:end], files)
         return file
 
     @property
     def text(self) -> str:
-        lines = list(self.head)
-        for stage in self.stages:
-            lines += stage.head
-            for change in stage.changes:
-                lines += change.lines
+        lines, stage = list(self.head), ""
+        for id_, change in self.changes.items():
+            if stage != _stage(id_):
+                stage = _stage(id_)
+                lines += self.stages[stage]
+            lines += change.lines
         return "".join(lines)
-
-    def stage(self, name: str) -> StageBlock | None:
-        return next((stage for stage in self.stages if stage.name == name), None)
-
-    def change(self, id_: str) -> ChangeBlock | None:
-        stage, _, name = id_.partition("/")
-        block = self.stage(stage)
-        return next((one for one in block.changes if one.name == name), None) if block else None
 
     @property
     def ids(self) -> list[str]:
-        return [f"{stage.name}/{one.name}" for stage in self.stages for one in stage.changes]
+        return list(self.changes)
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a change another name, and its stage too if it was alone in it."""
-        (stage, name), (new_stage, new_name) = old.split("/"), new.split("/")
-        source, block = self.stage(stage), self.change(old)
-        assert source is not None
-        assert block is not None
-        block.name, block.lines = new_name, _renamed(block.lines, name, new_name)
-        if new_stage == stage:
-            return
-        target = self.stage(new_stage)
-        if len(source.changes) == 1 and target is None:
-            source.name, source.head = new_stage, _renamed(source.head, stage, new_stage)
-            return
-        source.changes.remove(block)
-        if target is None:
-            target = StageBlock(new_stage, self._new_head(new_stage), [])
-            self.stages.append(target)
-        target.changes.append(block)
+        """Gives a change another name, and its stage too if it was alone in it.
 
-    def arrange(self, ids: list[str], next: str = "", known: "SeriesFile | None" = None) -> None:
+        It has no place in its new stage before the next `arrange`.
+        """
+        block, stage, then = self.changes.pop(old), _stage(old), _stage(new)
+        name = new.partition("/")[2]
+        self.changes[new] = ChangeBlock(name, _renamed(block.lines, block.name, name), block.files)
+        if then not in self.stages and all(_stage(id_) != stage for id_ in self.changes):
+            self.stages[then] = _renamed(self.stages[stage], stage, then)
+
+    def arrange(self, ids: list[str], way: str = "", known: "SeriesFile | None" = None) -> None:
         """Makes `ids` the changes there are, in this order; what is new gets lines.
 
-        next: what a person can do where the order cannot be; known: where the
+        way: what a person can do where the order cannot be; known: where the
         lines of changes and stages are that were there earlier.
         """
-        stages: list[StageBlock] = []
+        earlier = known or self
+        heads, blocks = earlier.stages | self.stages, earlier.changes | self.changes
+        # how far the items are in
+        outer = _indent(next(iter(self.stages.values())))
+        inner = _indent(next(iter(self.changes.values())).lines)
+        stages, last = dict[str, list[str]](), ""
         for id_ in ids:
             stage, _, name = id_.partition("/")
-            if not stages or stages[-1].name != stage:
-                if stage in [one.name for one in stages]:
-                    raise _interleaved(id_, stages[-1].name, next)
-                there = self.stage(stage) or (known.stage(stage) if known else None)
-                head = there.head if there else self._new_head(stage)
-                stages.append(StageBlock(stage, head, []))
-            block = self.change(id_) or (known.change(id_) if known else None)
-            stages[-1].changes.append(
-                block or ChangeBlock(name, [f"{self._indents[1]}- name: {name}\n"], [])
-            )
-        self.stages = stages
+            if stage != last and stage in stages:
+                raise InvalidSeriesError(
+                    f"This order splits the stage '{stage}'.",
+                    why=f"{id_} comes after a change of '{last}'",
+                    next=f"{way or commands.make('status')} # keep the changes of a stage together",
+                )
+            told = (f"- name: {stage}", f"  summary: {SUMMARY}", "  changes:")
+            stages[stage] = heads.get(stage) or [f"{outer}{line}\n" for line in told]
+            blocks.setdefault(id_, ChangeBlock(name, [f"{inner}- name: {name}\n"], []))
+            last = stage
+        self.stages, self.changes = stages, {id_: blocks[id_] for id_ in ids}
 
     def summarize(self, stage: str, summary: str) -> None:
         """Gives a stage a summary that has none yet."""
-        block = self.stage(stage)
-        assert block is not None
         plain = re.fullmatch(r"[A-Za-z][\w ,.()/-]*", summary)
         written = summary if plain else json.dumps(summary, ensure_ascii=False)
         unwritten, summary = f"summary: {SUMMARY}\n", f"summary: {written}\n"
-        block.head = [line.replace(unwritten, summary) for line in block.head]
-
-    @property
-    def _indents(self) -> tuple[str, str]:
-        """How far the items are in: of stages, and of changes."""
-        stage = self.stages[0]
-        return _indent(stage.head), _indent(stage.changes[0].lines)
-
-    def _new_head(self, name: str) -> list[str]:
-        indent = self._indents[0]
-        return [
-            f"{indent}- name: {name}\n",
-            f"{indent}  summary: {SUMMARY}\n",
-            f"{indent}  changes:\n",
-        ]
+        self.stages[stage] = [line.replace(unwritten, summary) for line in self.stages[stage]]
 
     def settle(self, owners: dict[str, str]) -> None:
         """Has every payload file claimed by its change. owners: file -> change."""
-        claims = {PurePosixPath(file): id_ for id_ in self.ids for file in self._block(id_).files}
+        blocks = self.changes.items()
+        claims = {PurePosixPath(file): id_ for id_, block in blocks for file in block.files}
         for file, id_ in sorted(owners.items()):
             path = PurePosixPath(file)
             if claims.get(_closest(path, claims)) != id_:
@@ -246,19 +212,16 @@ class SeriesFile:
                 alone = {other for kept, other in owners.items() if _below(kept, folder)} == {id_}
                 claims[folder if alone else path] = id_
         used = {_closest(PurePosixPath(file), claims) for file in owners}
-        for id_ in self.ids:
-            self._block(id_).claim(
-                [str(one) for one, owner in claims.items() if owner == id_ and one in used]
-            )
+        for id_, block in blocks:
+            block.claim([str(one) for one, owner in claims.items() if owner == id_ and one in used])
 
     def credit(self, id_: str, author: str | None) -> None:
         """Names the author of a change; None: it is the series'."""
-        self._block(id_).credit(author)
+        self.changes[id_].credit(author)
 
-    def _block(self, id_: str) -> ChangeBlock:
-        block = self.change(id_)
-        assert block is not None
-        return block
+
+def _stage(id_: str) -> str:
+    return id_.partition("/")[0]
 
 
 def _closest(path: PurePosixPath, claims: Mapping[PurePosixPath, str]) -> PurePosixPath:
@@ -272,15 +235,6 @@ def _below(file: str, folder: PurePosixPath) -> bool:
 def _indent(lines: list[str]) -> str:
     item = next(line for line in lines if line.lstrip().startswith("- "))
     return " " * _depth(item)
-
-
-def _interleaved(id_: str, stage: str, next: str) -> ToolError:
-    return ToolError(
-        f"This order splits the stage '{id_.partition('/')[0]}'.",
-        why=f"{id_} comes after a change of '{stage}'",
-        next=f"{next or commands.make('status')} # keep the changes of a stage together",
-        code=ExitCode.SERIES,
-    )
 
 
 def _with_comments(lines: list[str], item: int) -> int:

@@ -76,7 +76,11 @@ class TestError(ToolError):
     code = ExitCode.TESTS
 
 
-class SeriesError(ToolError):
+class InvalidSeriesError(ToolError):
+    code = ExitCode.SERIES
+
+
+class SeriesError(InvalidSeriesError):
     """The series is wrong at a place in a file."""
 
     def __init__(self, place: str, problem: str, *, do: str = "fix", next: str = "") -> None:
@@ -84,7 +88,6 @@ class SeriesError(ToolError):
             "The series is not valid.",
             why=f"{place}: {problem}",
             next=f"{do} {place.split(':')[0]}, then {next or commands.make('check')}",
-            code=ExitCode.SERIES,
         )
         self.place = place
         self.problem = problem

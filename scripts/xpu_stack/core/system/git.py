@@ -222,6 +222,10 @@ class Repository:
         """What differs between two commits or trees, file by file, no renames."""
         return self.objects.diff(self.tree_of(old), self.tree_of(new))
 
+    def edits_of(self, commit: Commit) -> list[Entry]:
+        """What a commit does to its first parent."""
+        return self.objects.diff(self.tree_of(commit.parents[0]), commit.tree)
+
     def patch(self, old: str, new: str, paths: list[str]) -> bytes:
         """The patch of these paths, the same on every machine and with every git."""
         return self.run("diff-tree", *_PATCH, old, new, "--", *paths).output
@@ -305,11 +309,10 @@ class Repository:
     def empty_tree(self) -> TreeId:
         return TreeId(self.objects.with_files("", {}))
 
-    def with_files(self, tree: str, files: Sequence[tuple[str, int, BlobId]]) -> TreeId:
-        """The tree with (path, mode, blob) set for each; mode 0 takes the path out."""
-        wanted = {path: File(mode, blob) for path, mode, blob in files}
+    def with_files(self, tree: str, files: Mapping[str, File]) -> TreeId:
+        """The tree with these files by path; one of mode 0 is taken out."""
         top = self.tree_of(tree)
-        return TreeId(self.objects.with_files(top, wanted)) if wanted else top
+        return TreeId(self.objects.with_files(top, files)) if files else top
 
     def commit_tree(
         self,

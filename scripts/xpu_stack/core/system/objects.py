@@ -41,6 +41,11 @@ class Entry:
     new_mode: int
     new: BlobId
 
+    @property
+    def file(self) -> File:
+        """The new one."""
+        return File(self.new_mode, self.new)
+
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
@@ -240,7 +245,6 @@ class Objects:
         return os.fdopen(os.memfd_create("draft"), "w+b")  # in memory: a disk takes its time
 
     def with_files(self, tree: str, files: Mapping[str, File]) -> str:
-        """The tree with these files by path; one of mode 0 is taken out."""
         return self._edited(tree, files) or self._made({})
 
     def _edited(self, tree: str | None, files: Mapping[str, File]) -> str | None:

@@ -7,9 +7,10 @@ else there is to a patch is for `git apply`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.objects import ZERO, BlobId, File, Objects, TreeId
@@ -116,7 +117,7 @@ def applied(
     commit: str,
     patch: Path,
     *,
-    files: Sequence[tuple[str, int, BlobId]] = (),
+    files: Mapping[str, File] = MappingProxyType({}),
     exact: bool = False,
 ) -> tuple[TreeId | None, str]:
     """A tree with files set as in `with_files` and a patch applied; or None, and why not.
@@ -125,9 +126,8 @@ def applied(
     """
     content, objects = patch.read_bytes(), repository.objects
     found = edited(objects, repository.tree_of(commit), content)
-    if found is not None and not found.keys() & {path for path, _, _ in files}:
-        edits = [(path, *file) for path, file in found.items()]
-        return repository.with_files(commit, [*files, *edits]), ""
+    if found is not None and not found.keys() & files.keys():
+        return repository.with_files(commit, {**files, **found}), ""
     tree = repository.with_files(commit, files)
     for path, old in originals(content).items() if exact else ():
         there = objects.files(tree, path).get(path)

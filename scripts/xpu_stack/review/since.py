@@ -52,7 +52,7 @@ def find(work: Workspace, name: str | None, there: Stack) -> Earlier | None:
     """
     now = [one.commit.id for one in there.applied]
     if name is None:
-        last = moves.entry(work.repository, 0)
+        last = moves.last(work.repository)
         return _other(work.repository, last.before.tip if last else None, "the version before", now)
     found = _other(work.repository, work.repository.commit_id(name), name, now)
     if found is None:

@@ -71,7 +71,9 @@ def _edits_of(work: Workspace, there: Stack, id_: str) -> tuple[str, str]:
             else "the checkout holds the base alone",
             next=commands.make("show", CHANGE=id_),
         )
-    commit = export.with_edits(work.repository, there)[found.index(True)]
+    commit = export.with_edits(work.repository, there, export.edits(work.repository, there))[
+        found.index(True)
+    ]
     change = next((one for one in work.series.all_changes() if one.id == id_), None)
     if change is None:  # a person has begun it
         return commit.parents[0], commit.tree

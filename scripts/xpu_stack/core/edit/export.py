@@ -8,6 +8,7 @@ change that touches its file.
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from xpu_stack.core.bases import export_base
 from xpu_stack.core.bases.export_base import ExportBase, Source
@@ -24,7 +25,7 @@ from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ToolError, UsageError
-from xpu_stack.core.system.git import Commit, CommitId, File, Identity, Repository, TreeId
+from xpu_stack.core.system.git import Commit, CommitId, File, Repository, TreeId
 from xpu_stack.core.system.settings import settings
 
 _SHOWN = 5  # files that are listed one by one
@@ -42,7 +43,7 @@ def export(work: Workspace, base: str) -> list[Source]:
     _refuse_nothing(work, there)
     target = export_base.of(work, base, there)
     edited = edits(repository, there)
-    commits = _with_edits(repository, there, edited)
+    commits = with_edits(repository, there, edited)
     concerned = commits if target.fresh else _concerned(work, there, commits)
     _refuse_changed_series(work, there, concerned, fresh=target.fresh)
     wanted = _with_shape(target, there, commits, concerned)
@@ -159,20 +160,16 @@ def order(ids: list[str], applied: list[str], gone: set[str]) -> list[str]:
     return found
 
 
-def with_edits(repository: Repository, there: stack.Stack) -> list[Commit]:
-    """The changes' commits with the work tree's edits in those that they belong to."""
-    return _with_edits(repository, there, edits(repository, there))
-
-
 def as_commit(repository: Repository, edited: Mapping[str, File]) -> Commit:
     """Edits of the work tree as a commit above HEAD."""
     head = repository.head
     return repository.scratch_commit(repository.with_files(head, edited), (head,), "edits\n")
 
 
-def _with_edits(
-    repository: Repository, there: stack.Stack, edited: dict[str, File]
+def with_edits(
+    repository: Repository, there: stack.Stack, edited: Mapping[str, File]
 ) -> list[Commit]:
+    """The changes' commits with edits of the work tree in those that they belong to."""
     commits = [applied.commit for applied in there.applied]
     if not edited:
         return commits
@@ -187,12 +184,24 @@ def _with_edits(
                 next=_into_a_change(repository, path, commits[0].parents[0]),
             )
         owner[path] = numbers[-1]
-    return _squashed(repository, commits, edited, owner)
+    done: list[Commit] = []
+    for number, commit in enumerate(commits):
+        # No later change touches the file: from its owner on, it is the edited one.
+        own = {path: file for path, file in edited.items() if owner[path] <= number}
+        tree = repository.with_files(commit.tree, own)
+        parent = done[-1].id if done else commit.parents[0]
+        id_ = repository.commit_again(commit.id, tree, parent)
+        done.append(replace(commit, id=id_, tree=tree, parents=(parent,)))
+    return done
 
 
 def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
     """The edits that are not committed, but for those of files of the commits above the stack."""
-    own = _touched_above(repository, there)
+    own = {
+        entry.path: stack.named(commit)
+        for commit in there.above
+        for entry in repository.edits_of(commit)
+    }
     edited = {}
     for path in repository.uncommitted(untracked=False)[0]:
         if path in own:
@@ -202,38 +211,11 @@ def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
     return edited
 
 
-def _touched_above(repository: Repository, there: stack.Stack) -> dict[str, str]:
-    """The files that the commits above the stack touch, and by which."""
-    return {
-        entry.path: stack.named(commit)
-        for commit in there.above
-        for entry in repository.edits_of(commit)
-    }
-
-
 def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:
     """What puts an edit of a file into a change that the person names."""
     options = ("-c", "sequence.editor=true", "rebase", "--interactive", "--autosquash")
     steps = [("add", "--", path), ("commit", "--fixup=<commit>"), (*options, base)]
     return " && ".join(commands.git(repository.folder, *step) for step in steps)
-
-
-def _squashed(
-    repository: Repository,
-    commits: list[Commit],
-    edited: dict[str, File],
-    owner: dict[str, int],
-) -> list[Commit]:
-    done: list[Commit] = []
-    for number, commit in enumerate(commits):
-        # No later change touches the file: from its owner on, it is the edited one.
-        edits = {path: file for path, file in edited.items() if owner[path] <= number}
-        tree = repository.with_files(commit.tree, edits)
-        parent = done[-1].id if done else commit.parents[0]
-        who = Identity.tool(commit.when)
-        id_ = repository.commit_tree(tree, [parent], commit.message, who)
-        done.append(Commit(id_, tree, (parent,), commit.when, commit.author, commit.message))
-    return done
 
 
 def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:

@@ -65,7 +65,7 @@ def _newest(there: Sequence[Move], verb: str, steps: int) -> Sequence[Move]:
 def _refuse_unsafe(work: Workspace, edits: CommitId | None) -> None:
     conflicts.refuse_pending(work.repository)
     stack.refuse_unsafe(work.repository, edits=edits is not None)
-    last = moves.entry(work.repository, 0)
+    last = moves.last(work.repository)
     assert last is not None
     now = moves.current(work.repository)
     if now.where != last.after.where:

@@ -50,7 +50,7 @@ def recover(repository: Repository) -> None:
     if data is None:
         return
     start, moved = moves.state(data["state"]), data["moves"]
-    now, last = moves.current(repository), moves.entry(repository, 0)
+    now, last = moves.current(repository), moves.last(repository)
     reached = last.after if last and moves.length(repository) > moved else start
     if now.where not in (start.where, reached.where):
         record.unlink()

@@ -96,32 +96,26 @@ def current(repository: Repository) -> State:
     )
 
 
-def entry(repository: Repository, number: int) -> Move | None:
-    """The move `number` moves ago, from 0; None where the log does not reach."""
-    if number == 0:  # git lets the reflog expire; the ref stays
-        newest = repository.commit_id(stack.log(repository))
-        return _of_commit(repository, newest) if newest else None
-    found = entries(repository, number, 1)
-    return found[0] if found else None
+def last(repository: Repository) -> Move | None:
+    """The newest move; git lets the reflog expire, and the ref stays."""
+    newest = repository.commit_id(stack.log(repository))
+    if newest is None:
+        return None
+    commit = repository.commit(newest)
+    return _move(repository, commit.tree, commit.message.partition("\n\n")[2])
 
 
-def entries(repository: Repository, skip: int = 0, limit: int = -1) -> list[Move]:
+def entries(repository: Repository) -> list[Move]:
     """The log, newest first."""
-    form = "--format=tformat:%T%x00%gd%x00%b%x01"
-    words = ("--walk-reflogs", "--date=unix", f"--skip={skip}", f"--max-count={limit}")
-    told = repository.ask("log", form, *words, stack.log(repository), "--") or ""
+    words = ("log", "--format=tformat:%T%x00%gd%x00%b%x01", "--walk-reflogs", "--date=unix")
+    told = repository.ask(*words, stack.log(repository), "--") or ""
     found = []
     for record in filter(str.strip, told.split("\x01")):
         tree, name, body = record.strip().split("\0")
         when = int(name.partition("@{")[2].rstrip("}"))
         found.append(_move(repository, TreeId(tree), body, when))
-    last = entry(repository, 0) if not found and not skip else None
-    return [last] if last else found
-
-
-def _of_commit(repository: Repository, record: CommitId) -> Move:
-    commit = repository.commit(record)
-    return _move(repository, commit.tree, commit.message.partition("\n\n")[2])
+    newest = None if found else last(repository)
+    return [newest] if newest else found
 
 
 def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
@@ -159,12 +153,12 @@ def state(data: dict[str, Any]) -> State:
 
 def dropped(repository: Repository) -> frozenset[str]:
     """The changes that the stack was told to do without, on the base it has."""
-    last = entry(repository, 0)
-    if last is None or not last.after.dropped:
+    newest = last(repository)
+    if newest is None or not newest.after.dropped:
         return frozenset()
     # What another base has, this one need not have.
-    same = stack.read(repository).base == stack.read(repository, last.after.commit).base
-    return frozenset(last.after.dropped) if same else frozenset()
+    same = stack.read(repository).base == stack.read(repository, newest.after.commit).base
+    return frozenset(newest.after.dropped) if same else frozenset()
 
 
 def applied(repository: Repository) -> frozenset[str] | None:
@@ -173,13 +167,13 @@ def applied(repository: Repository) -> frozenset[str] | None:
     One of them that has no commit now was taken out; one that is not of them is
     not applied.
     """
-    return frozenset(left(repository)) if entry(repository, 0) else None
+    return frozenset(left(repository)) if last(repository) else None
 
 
 def left(repository: Repository) -> dict[str, stack.Applied]:
     """The commits that the last move left on the stack, by their changes."""
-    last = entry(repository, 0)
-    return stack.read(repository, last.after.commit).by_change if last else {}
+    newest = last(repository)
+    return stack.read(repository, newest.after.commit).by_change if newest else {}
 
 
 def move(

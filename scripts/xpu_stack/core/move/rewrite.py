@@ -113,7 +113,7 @@ def cut_off(work: Workspace) -> tuple[Operation, TreeId, State | None, str] | No
     if data is None:
         return None
     kept = work.repository.ask("cat-file", "-e", data["edit"]) is not None
-    last = moves.entry(work.repository, 0)
+    last = moves.last(work.repository)
     moved = last is not None and last.edit == data["edit"]
     if moved or not kept or Rewrite.load(work, data["edit"]).differing() is not None:
         done(work.repository)

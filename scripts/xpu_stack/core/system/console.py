@@ -146,13 +146,11 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
     may_be_nothing: the work is not mentioned before its first step.
     """
     log.info("%s ...", what)
-    bar = Bar(total, what)
-    try:
+    with contextlib.ExitStack() as until:
+        bar = Bar(total, what, until)
         if not may_be_nothing:
-            bar.show()
+            bar.at()
         yield bar
-    finally:
-        bar.end()
     log.info("%s: done", what)
 
 
@@ -162,43 +160,13 @@ def say_where_no_bar(text: str) -> None:
         warn(text)
 
 
-def _bars() -> "Progress":
-    from rich import progress
-
-    columns = [
-        progress.SpinnerColumn(),
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-    ]
-    return progress.Progress(*columns, console=_err(), transient=True)
-
-
 class Bar:
     """One progress bar; where standard error is no terminal, a line."""
 
-    def __init__(self, total: float | None, what: str) -> None:
-        self._total = total
-        self._what = what
+    def __init__(self, total: float | None, what: str, until: contextlib.ExitStack) -> None:
+        self._total, self._what, self._until = total, what, until
         self._bars: Progress | None = None
         self._shown = False
-
-    def show(self) -> None:
-        """Mentions the work, once."""
-        if self._shown:
-            return
-        self._shown = True
-        if not sys.stderr.isatty():
-            warn(f"{self._what} ...")
-            return
-        self._bars = _bars()
-        self._bars.start()
-        self._bars.add_task(_plain(self._what), total=self._total)
-
-    def end(self) -> None:
-        if self._bars is not None:
-            self._bars.stop()
 
     def step(self, what: str | None = None) -> None:
         self.at(advance=1, what=what)
@@ -211,7 +179,9 @@ class Bar:
         total: float | None = None,
         what: str | None = None,
     ) -> None:
-        self.show()
+        if not self._shown:
+            self._shown = True
+            self._show()
         if self._bars is not None:
             self._bars.update(
                 self._bars.task_ids[0],
@@ -220,6 +190,23 @@ class Bar:
                 total=total,
                 description=None if what is None else _plain(what),
             )
+
+    def _show(self) -> None:
+        if not sys.stderr.isatty():
+            warn(f"{self._what} ...")
+            return
+        from rich import progress
+
+        columns = [
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+        ]
+        bars = progress.Progress(*columns, console=_err(), transient=True)
+        self._bars = self._until.enter_context(bars)
+        self._bars.add_task(_plain(self._what), total=self._total)
 
 
 def _plain(text: str) -> str:

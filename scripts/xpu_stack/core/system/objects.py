@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple, NewType, TypeVar
+from typing import IO, NamedTuple, NewType
 
 from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed, Service
 
-Name = TypeVar("Name")
 BlobId = NewType("BlobId", str)
 ZERO = "0" * 40
 LARGE = 32 << 20  # bytes from which on git streams a file, and takes it as binary
@@ -140,9 +139,7 @@ class Objects:
 
     def content(self, name: str, kind: str) -> bytes | None:
         """The content of an object; None: there is none, or it is of another kind."""
-        return self._content(self._ask("contents", name), kind)
-
-    def _content(self, answer: list[str] | None, kind: str) -> bytes | None:
+        answer = self._ask("contents", name)
         if answer is None:
             return None
         content = self._reader.read(int(answer[2]) + 1)[:-1]
@@ -162,9 +159,11 @@ class Objects:
         if "\n" in name:
             return None
         try:
-            return _parted(self._reader.ask(f"{command} {name}\n".encode(*_NAMES)))
+            answer = self._reader.ask(f"{command} {name}\n".encode(*_NAMES)).decode(*_NAMES)
         except CommandFailed:  # no repository, or a name that git gives up at
             return None
+        words = answer.split(" ")
+        return words if len(words) == 3 and words[2].isdigit() else None
 
     def folder(self, tree: str) -> Folder:
         """What is in a tree, by name."""
@@ -221,7 +220,9 @@ class Objects:
             if file.stat().st_size >= LARGE:  # which git would compress before it looks
                 id = id_of_file(file)
                 ids.update({file: id} if self.id_of(id) else {})
-        for some in _some([file for file in files if file not in ids], 12):
+        left = [file for file in files if file not in ids]
+        for start in range(0, len(left), 12):  # paths of 4096 bytes at most: a pipe holds them
+            some = left[start : start + 12]
             self._blobs.tell(b"".join(os.fsencode(file) + b"\n" for file in some))
             ids.update({file: BlobId(self._blobs.line().decode()) for file in some})
         return [ids[file] for file in files]
@@ -310,17 +311,6 @@ def id_of_file(file: Path, like: str = ZERO) -> BlobId:
         while piece := content.read(1 << 20):
             sum.update(piece)
     return BlobId(sum.hexdigest())
-
-
-def _some(names: Sequence[Name], count: int) -> Iterator[Sequence[Name]]:
-    """Parts of a list that a pipe holds: 500 ids, or 12 paths of 4096 bytes at most."""
-    for start in range(0, len(names), count):
-        yield names[start : start + count]
-
-
-def _parted(answer: bytes) -> list[str] | None:
-    words = answer.decode(*_NAMES).split(" ")
-    return words if len(words) == 3 and words[2].isdigit() else None
 
 
 def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:

@@ -105,7 +105,7 @@ def test_both_modes_are_run_and_told(
     assert "1 pass: 100.00 %" in host
     assert "0 pass: 0.00 %" in copied
 
-    selection.expected_copied["*.test_a"] = "a reason"
+    selection.fail_copied["*.test_a"] = "a reason"
     shutil.rmtree(tmp_path / "own-tests-xpu")
     shutil.rmtree(tmp_path / "own-tests-xpu-copied")
     device_tests.run(this, "xpu", None)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import pytest
 from project import ROOT, Project, write
 from workspace import workspace
 from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.wheel import examples
 from xpu_stack.wheel.environment import Environment
 
@@ -107,8 +108,8 @@ def test_an_earlier_stage_runs_none(project: Project, capfd: pytest.CaptureFixtu
 
 def test_all_are_listed_and_have_their_output() -> None:
     folder = ROOT / "examples"
-    listed = examples.Examples.load(folder, "v2.13")
-    names = sorted([*listed.names, *listed.left_out])
+    listed = Node.load(folder / "list.yaml", examples.LIST).into(examples.Examples)
+    names = [one.name for one in listed.programs]
     assert {name.split()[0] for name in names} == {path.stem for path in folder.glob("*.py")}
     recorded = {path.stem for path in folder.glob("output/*.txt")}
     assert {"-".join(name.split()) for name in names} == recorded

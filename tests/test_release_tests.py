@@ -52,7 +52,7 @@ def test_each_difference_is_refused(fails: dict[str, str], told: str) -> None:
 
 
 def test_the_page() -> None:
-    selection = Selection("1.0", ("test/test_x.py",), {"T.test_b": "it is red"})
+    selection = Selection("1.0", ("test/test_x.py",), {"it is red": ("T.test_b",)})
     made = page(selection, {"test/test_x.py": ENDED})
     assert "| `test/test_x.py` | 1 | 1 | 1 |" in made
     assert "## What fails\n\nIt is red (1):\n\n- `T.test_b`\n" in made
@@ -63,8 +63,8 @@ def test_the_page_of_the_project_has_what_is_listed() -> None:
     selection = Selection.load(Base.load(Layout.current(), "v2.13"))
     shown = (ROOT / PAGE).read_text()
     failing = shown.partition("## What fails")[2].partition("## What is skipped")[0]
-    assert {f"- `{test}`" for test in selection.fails} == {
+    assert {f"- `{test}`" for test in selection.reasons} == {
         line for line in failing.splitlines() if line.startswith("- ")
     }
-    for reason in selection.fails.values():
+    for reason in selection.reasons.values():
         assert reason[1:] in failing

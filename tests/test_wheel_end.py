@@ -197,7 +197,7 @@ def test_headers_that_become_part_of_the_libraries_bring_their_licences(
     base: Base, tmp_path: Path
 ) -> None:
     settings = BaseSettings.of(base)
-    wanted = settings.compiled_in + settings.full.compiled_in
+    wanted = settings.wheel.compiled_in + settings.full.compiled_in
     finish._write_licences(tmp_path, tmp_path, wanted)
     found = {path.stem for path in (tmp_path / "licenses").iterdir()}
     assert found - {"xpu-stack"} == set(wanted) >= {"libfmt-dev", "libflatbuffers-dev"}

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.core.series.base import Base, check_sha256, texts
-from xpu_stack.core.system.yaml_file import Node
+from xpu_stack.core.series.base import Base, check_sha256
 
 
 @dataclass(frozen=True)
@@ -14,20 +13,8 @@ class Prebuilt:
     apt: tuple[str, ...]
     soversion: str
     targets: tuple[str, ...]
-    units: tuple[tuple[str, ...], ...]  # folders whose sources are compiled as one
-    alone: tuple[str, ...]  # sources there that are not
-
-    @classmethod
-    def read(cls, node: Node) -> "Prebuilt":
-        node.fields({"apt", "soversion", "targets"}, {"units", "alone"})
-        units = node["units"].items() if "units" in node else []
-        return cls(
-            tuple(node["apt"].texts()),
-            node["soversion"].text(),
-            tuple(node["targets"].texts()),
-            tuple(tuple(unit.texts()) for unit in units),
-            texts(node, "alone"),
-        )
+    units: tuple[tuple[str, ...], ...] = ()  # folders whose sources are compiled as one
+    alone: tuple[str, ...] = ()  # sources there that are not
 
 
 @dataclass(frozen=True)
@@ -46,19 +33,6 @@ class Headers:
         """Where the first is in the project's tree; if it is there, so are the others."""
         return f"{self.into}/{next(iter(self.names.values()))}"
 
-    @classmethod
-    def read(cls, node: Node) -> "Headers":
-        node.fields({"project", "file", "sha256", "folder", "into", "names"})
-        check_sha256(node)
-        return cls(
-            project=node["project"].text(),
-            file=node["file"].text(),
-            sha256=node["sha256"].text(),
-            folder=node["folder"].text(),
-            into=node["into"].text(),
-            names=node["names"].text_map(),
-        )
-
 
 @dataclass(frozen=True)
 class Full:
@@ -66,19 +40,16 @@ class Full:
 
     apt: tuple[str, ...]
     cmake: dict[str, str]
-    headers: Headers | None  # None: the source package has all
-    compiled_in: tuple[str, ...]
+    headers: Headers | None = None  # None: the source package has all
+    compiled_in: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, node: Node) -> "Full":
-        node.fields({"apt", "cmake"}, {"headers", "compiled_in"})
-        headers = Headers.read(node["headers"]) if "headers" in node else None
-        return cls(
-            tuple(node["apt"].texts()),
-            node["cmake"].text_map(),
-            headers,
-            texts(node, "compiled_in"),
-        )
+
+@dataclass(frozen=True)
+class Wheel:
+    """What a wheel needs and has."""
+
+    requires: tuple[str, ...]
+    compiled_in: tuple[str, ...] = ()  # packages whose headers become part of the libraries
 
 
 @dataclass(frozen=True)
@@ -86,7 +57,7 @@ class Package:
     """An installed package that the payload is compiled against, and what is made for it."""
 
     name: str
-    lowest: str  # minor versions, from this to below the other
+    from_: str  # minor versions, from this to below the other
     below: str
     index: str  # has the package where those that pip is configured for do not
     install: tuple[str, ...]  # pins for an environment of the tool's own, the package first
@@ -103,30 +74,14 @@ class Package:
 
     @property
     def range(self) -> str:
-        return f"{self.lowest} to below {self.below}"
+        return f"{self.from_} to below {self.below}"
 
     @classmethod
     def of(cls, base: Base) -> "Package | None":
         """None: the base is a source tree."""
-        node = base.package
-        if node is None:
+        if base.package is None:
             return None
-        texts = {"name", "from", "below", "index", "extension", "version", "summary"}
-        node.fields({*texts, "install", "urls", "entry_points"})
-        points = node["entry_points"]
-        return cls(
-            name=node["name"].text(),
-            lowest=node["from"].text(),
-            below=node["below"].text(),
-            index=node["index"].text(),
-            install=tuple(node["install"].texts()),
-            locked=base.file("requirements.txt"),
-            extension=node["extension"].text(),
-            version=node["version"].text(),
-            summary=node["summary"].text(),
-            urls=node["urls"].text_map(),
-            entry_points={group: points[group].text_map() for group in points.value},
-        )
+        return base.package.into(cls, locked=base.file("requirements.txt"))
 
 
 @dataclass(frozen=True)
@@ -136,23 +91,22 @@ class BaseSettings:
     apt: tuple[str, ...]
     cmake: dict[str, str]
     full: Full
-    wheel_requires: tuple[str, ...]
-    compiled_in: tuple[str, ...]  # packages whose headers become part of the libraries
+    wheel: Wheel
     prebuilt: Prebuilt
     package: Package | None  # None: the base is a source tree
 
     @classmethod
     def of(cls, base: Base) -> "BaseSettings":
-        wheel = base.settings["wheel"]
-        wheel.fields({"requires"}, {"compiled_in"})
+        given = base.settings
+        if "headers" in given["full"]:
+            check_sha256(given["full"]["headers"])
         return cls(
-            apt=tuple(base.settings["apt"].texts()),
-            cmake=base.settings["cmake"].text_map(),
-            full=Full.read(base.settings["full"]),
-            wheel_requires=tuple(wheel["requires"].texts()),
-            compiled_in=texts(wheel, "compiled_in"),
-            prebuilt=Prebuilt.read(base.settings["prebuilt"]),
-            package=Package.of(base),
+            given["apt"].into(tuple[str, ...]),
+            given["cmake"].text_map(),
+            given["full"].into(Full),
+            given["wheel"].into(Wheel),
+            given["prebuilt"].into(Prebuilt),
+            Package.of(base),
         )
 
 

@@ -60,7 +60,7 @@ def need(layout: Layout, package: Package) -> Torch:
             next="unset TORCH # to use an environment of the tool's own",
             code=ExitCode.MISSING,
         )
-    if not _numbers(package.lowest) <= _numbers(torch.version) < _numbers(package.below):
+    if not _numbers(package.from_) <= _numbers(torch.version) < _numbers(package.below):
         raise ToolError(
             f"{package.name} {torch.version} of TORCH={given or python} is not in the range.",
             why=f"the base is {package.name} of {package.range}",

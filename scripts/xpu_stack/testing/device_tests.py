@@ -19,7 +19,6 @@ from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import TestError
-from xpu_stack.core.system.yaml_file import Node
 from xpu_stack.testing import pytorch_tests
 from xpu_stack.testing.junit import Case, cases
 from xpu_stack.testing.runner import COPIED
@@ -32,24 +31,20 @@ _KINDS = ("passed", "failed", "expected", "skipped")
 class Selection:
     """Which tests are run on the device, how, and which fail."""
 
-    names: tuple[str, ...]  # of files in test/, without .py
+    files: tuple[str, ...]
     environment: dict[str, str]
-    expected: dict[str, str]  # pattern of fnmatch -> reason
-    expected_copied: dict[str, str]  # what fails only where memory is copied
+    fail: dict[str, str]  # pattern of fnmatch -> reason
+    fail_copied: dict[str, str] = field(default_factory=dict)  # only where memory is copied
 
     @classmethod
     def load(cls, base: Base) -> "Selection":
-        path = base.file("own-tests.yaml")
-        node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
+        node = pytorch_tests.listed(base)
         node.fields({"device"}, {"files", "differ", "release", "fails"})
-        part = node["device"]
-        part.fields({"files", "environment", "fail"}, {"fail_copied"})
-        return cls(
-            tuple(Path(name).stem for name in part["files"].texts()),
-            part["environment"].text_map(),
-            part["fail"].text_map(),
-            part["fail_copied"].text_map() if "fail_copied" in part else {},
-        )
+        return node["device"].into(cls)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(Path(name).stem for name in self.files)
 
 
 @dataclass
@@ -78,8 +73,8 @@ def run(this: Build, device: str, docs: Path | None) -> None:
     selection = Selection.load(this.work.base)
     problems, sections = [], []
     for mode, variables, expected in (
-        ("Host memory", {}, selection.expected),
-        ("Copied", COPIED, selection.expected | selection.expected_copied),
+        ("Host memory", {}, selection.fail),
+        ("Copied", COPIED, selection.fail | selection.fail_copied),
     ):
         suffix = f"own-tests-{device}{'-copied' if variables else ''}"
         environment = selection.environment | variables

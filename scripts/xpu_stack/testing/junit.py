@@ -19,7 +19,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        return f"{self.group}.{self.name}"
+        return f"{self.group or self.file}.{self.name}"
 
     @property
     def full(self) -> str:

@@ -23,21 +23,27 @@ KINDS = ("passed", "failed", "skipped")  # how a test ends
 SHOWN = 20  # problems that are shown; the JUnit files have all
 
 
+def listed(base: Base) -> Node:
+    """The base's own-tests.yaml."""
+    path = base.file("own-tests.yaml")
+    return Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which tests are compared, and which of them may end differently."""
 
-    names: tuple[str, ...]  # of files in test/, without .py
+    files: tuple[str, ...]
     differ: dict[str, str]  # test -> reason
+    device: Node | None = None  # for device_tests.py
 
     @classmethod
     def load(cls, base: Base) -> "Selection":
-        path = base.file("own-tests.yaml")
-        node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
-        node.fields({"files", "differ"}, {"device"})
-        return cls(
-            tuple(Path(name).stem for name in node["files"].texts()), node["differ"].text_map()
-        )
+        return listed(base).into(cls)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(Path(name).stem for name in self.files)
 
 
 def compare(patched: Build, unpatched: Build) -> None:

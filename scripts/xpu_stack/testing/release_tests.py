@@ -22,7 +22,7 @@ from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import MissingError, TestError
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
-from xpu_stack.testing import python_tests
+from xpu_stack.testing import python_tests, pytorch_tests
 from xpu_stack.testing.junit import Case, cases
 from xpu_stack.testing.pytorch_tests import KINDS, SHOWN, counts
 from xpu_stack.testing.runner import CONFIGURATIONS
@@ -37,19 +37,17 @@ class Selection:
 
     release: str
     files: tuple[str, ...]
-    fails: dict[str, str]  # test -> reason
+    fails: dict[str, tuple[str, ...]]  # reason -> tests
+    device: Node | None = None  # for device_tests.py
 
     @classmethod
     def load(cls, base: Base) -> "Selection":
-        path = base.file("own-tests.yaml")
-        node = Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
-        node.fields({"release", "files", "fails"}, {"device"})
-        reasons = node["fails"]
-        return cls(
-            node["release"].text(),
-            tuple(node["files"].texts()),
-            {test: reason for reason in reasons.value for test in reasons[reason].texts()},
-        )
+        return pytorch_tests.listed(base).into(cls)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Of each test that fails."""
+        return {test: reason for reason, tests in self.fails.items() for test in tests}
 
 
 def run(this: Build) -> None:
@@ -67,7 +65,7 @@ def run(this: Build) -> None:
             )
             ended[file] = {one.id: one for one in cases(folder / f"{name}.xml")}
     say(f"JUnit: {folder}")
-    judge({test: one for tests in ended.values() for test, one in tests.items()}, selection.fails)
+    judge({test: one for tests in ended.values() for test, one in tests.items()}, selection.reasons)
     written = this.work.layout.repository / PAGE
     files.write(written, page(selection, ended))
     say(f"written: {PAGE}")
@@ -132,7 +130,7 @@ def page(selection: Selection, ended: Mapping[str, Mapping[str, Case]]) -> str:
         for test, one in tests.items()
         if one.why and one.how == "skipped"
     }
-    for title, reasons in (("What fails", selection.fails), ("What is skipped", skipped)):
+    for title, reasons in (("What fails", selection.reasons), ("What is skipped", skipped)):
         if reasons:
             lines += ["", f"## {title}", ""]
         for reason in dict.fromkeys(reasons.values()):

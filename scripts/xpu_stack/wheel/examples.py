@@ -23,27 +23,25 @@ _FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
 
 
 @dataclass(frozen=True)
+class Program:
+    """An example. only: the base that it is for; why: it is for no other."""
+
+    name: str  # with its arguments: "ddp cpu"
+    only: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Examples:
-    """What there is to run."""
+    """What there is to run. stage: the first that they need."""
 
-    folder: Path
-    stage: str  # the first that they need
-    names: tuple[str, ...]  # each with its arguments: "ddp cpu"
-    left_out: dict[str, str]  # on this base, and why
+    stage: str
+    programs: tuple[Program, ...]
 
-    @classmethod
-    def load(cls, folder: Path, base: str) -> "Examples":
-        node = Node.load(folder / "list.yaml", LIST)
-        node.fields({"stage", "programs"})
-        names: list[str] = []
-        left_out: dict[str, str] = {}
-        for one in node["programs"].items():
-            one.fields({"name", "only", "why"} if "only" in one else {"name"})
-            if "only" in one and one["only"].text() != base:
-                left_out[one["name"].text()] = one["why"].text()
-            else:
-                names.append(one["name"].text())
-        return cls(folder, node["stage"].text(), tuple(names), left_out)
+    def on(self, base: str) -> tuple[list[str], dict[str, str]]:
+        """The names of those that run on a base, and why others do not."""
+        left_out = {one.name: one.why for one in self.programs if one.only not in ("", base)}
+        return [one.name for one in self.programs if one.name not in left_out], left_out
 
 
 def run(this: Environment, work: Workspace, stage: str) -> None:
@@ -52,19 +50,20 @@ def run(this: Environment, work: Workspace, stage: str) -> None:
     if not folder.is_dir():
         say("there are no examples")
         return
-    examples = Examples.load(folder, work.base.name)
+    examples = Node.load(folder / "list.yaml", LIST).into(Examples)
     if examples.stage not in [one.name for one in work.series.up_to(stage.partition("/")[0])]:
         say(f"the examples need the stage '{examples.stage}', and are not run")
         return
+    names, left_out = examples.on(work.base.name)
     with progress(None, "installing what the examples need"):
-        own = dict.fromkeys(folder / f"{name.split()[0]}.txt" for name in examples.names)
+        own = dict.fromkeys(folder / f"{name.split()[0]}.txt" for name in names)
         for file in (packages.REQUIREMENTS / "examples.txt", *filter(Path.exists, own)):
             this.pip("install", "--no-compile", "--requirement", str(file))
-    for name in examples.names:
+    for name in names:
         _run_one(this, folder, name)
-    for name, why in examples.left_out.items():
+    for name, why in left_out.items():
         say(f"example {name} is left out: {why}")
-    say(f"examples: {', '.join(examples.names)} passed")
+    say(f"examples: {', '.join(names)} passed")
 
 
 def _run_one(this: Environment, folder: Path, name: str) -> None:

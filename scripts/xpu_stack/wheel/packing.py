@@ -31,7 +31,7 @@ def pack(order: Order) -> Path:
     """The finished wheel, in the order's folder."""
     raw = setuppy.bdist_wheel(order.source, order.env, emptied(order.folder / "raw"))
     base = BaseSettings.of(order.work.base)
-    compiled_in = base.compiled_in
+    compiled_in = base.wheel.compiled_in
     if order.is_full:
         raw = carry.repair(raw, emptied(order.folder / "repaired"), order.env)
         compiled_in += base.full.compiled_in

@@ -27,7 +27,7 @@ def environment(work: Workspace, identity: Identity) -> dict[str, str]:
 
 def requirements(work: Workspace) -> list[str]:
     """What the wheel says it needs."""
-    return [*BaseSettings.of(work.base).wheel_requires, *runtime("wheel")]
+    return [*BaseSettings.of(work.base).wheel.requires, *runtime("wheel")]
 
 
 def runtime(verb: str) -> list[str]:

@@ -116,7 +116,7 @@ def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
         if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
             yield f"the metadata does not require {package}"
     licences = {Path(name).name for name in found["licences"]}
-    carried = ("xpu-stack", *BaseSettings.of(this.work.base).compiled_in)
+    carried = ("xpu-stack", *BaseSettings.of(this.work.base).wheel.compiled_in)
     for name in ("LICENSE", *(f"{package}.txt" for package in carried)):
         if name not in licences:
             yield f"there is no licence file {name}"

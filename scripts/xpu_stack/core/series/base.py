@@ -53,14 +53,9 @@ class SourcePackage:
 
     @classmethod
     def read(cls, node: Node) -> "SourcePackage":
-        node.fields({"name", "tarball", "sha256"}, {"suite"})
+        read = node.into(cls)
         check_sha256(node)
-        return cls(
-            node["name"].text(),
-            node["tarball"].text(),
-            node["sha256"].text(),
-            node["suite"].text() if "suite" in node else None,
-        )
+        return read
 
 
 @dataclass(frozen=True)

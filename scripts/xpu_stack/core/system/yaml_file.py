@@ -1,12 +1,16 @@
 """YAML files whose mistakes are reported with file and line."""
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
 from xpu_stack.core.system.errors import SeriesError
+
+_T = TypeVar("_T")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -131,6 +135,36 @@ class Node:
         return [item.text() for item in self.items()]
 
     def text_map(self) -> dict[str, str]:
-        if not isinstance(self.value, dict):
-            raise self.error(f"{self._name} must be a mapping")
-        return {str(key): self[key].text() for key in self.value}
+        return self.into(dict[str, str])
+
+    def into(self, kind: type[_T], **others: object) -> _T:
+        """The value as this type: of texts, tuples, mappings and dataclasses of these.
+
+        A field of a dataclass is a key; one with a default may be left out, and `from_` is
+        'from'. others: fields that are not in the file.
+        """
+        made: _T = self._made(kind, **others)
+        return made
+
+    def _made(self, kind: Any, **others: object) -> Any:
+        if kind is str:
+            return self.text()
+        if kind is Node:
+            return self
+        inner = get_args(kind)
+        if isinstance(kind, UnionType):  # of a key that may be left out
+            return self._made(inner[0])
+        if get_origin(kind) is tuple:
+            return tuple(item._made(inner[0]) for item in self.items())
+        if get_origin(kind) is dict:
+            if not isinstance(self.value, dict):
+                raise self.error(f"{self._name} must be a mapping")
+            return {str(key): self[key]._made(inner[1]) for key in self.value}
+        keys = {one.name.rstrip("_"): one for one in fields(kind) if one.name not in others}
+        needed = {key for key, one in keys.items() if MISSING is one.default is one.default_factory}
+        self.fields(needed, keys.keys() - needed)
+        types = get_type_hints(kind)
+        given = {
+            one.name: self[key]._made(types[one.name]) for key, one in keys.items() if key in self
+        }
+        return kind(**given, **others)

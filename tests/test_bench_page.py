@@ -18,7 +18,7 @@ def test_the_page_says_what_was_measured(path: Path) -> None:
     page = path.with_suffix(".md").read_text()
     assert page == render(document)
     for one in map(from_json, document["figures"]):
-        assert f"| {one.title} |" in page
+        assert f"| {one.row.title} |" in page
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -71,8 +71,7 @@ class Bound:
         sign = ">=" if self.least else "<="
         if self.of is Of.VALUE:
             return f"{sign} {self.limit:g} {unit}".strip()
-        small = self.limit < 0.2
-        limit = f"1/{1 / self.limit:.0f}" if small else f"{self.limit:g}"
+        limit = f"1/{1 / self.limit:.0f}" if self.limit < 0.2 else f"{self.limit:g}"
         return f"{sign} {limit} {self.of.value}"
 
 
@@ -120,12 +119,7 @@ ROWS = (
         unit="",
     ),
     Row("allocator.trace.large", "replace one of 1,000 blocks, 256 B to 64 MiB"),
-    Row(
-        "allocator.trace.large.segments",
-        "segments made meanwhile",
-        cpu=_value(0),
-        unit="",
-    ),
+    Row("allocator.trace.large.segments", "segments made meanwhile", cpu=_value(0), unit=""),
     Row("allocator.miss", "allocate 32 MiB that are not cached", cpu=_raw(1.05), gpu=_raw(1.05)),
     Row("allocator.growth", "a hit among 100,000 blocks, to 1,000", cpu=_raw(1.2), gpu=_raw(1.2)),
     Row("allocator.empty", "empty a cache that holds nothing"),
@@ -189,10 +183,6 @@ class Figure:
         self.row = _ROWS[self.id]
 
     @property
-    def title(self) -> str:
-        return self.row.title
-
-    @property
     def ours(self) -> Side:
         return self.sides[0]
 
@@ -210,10 +200,8 @@ class Figure:
     def judged(self) -> list[tuple[Bound, Spread]]:
         """The bounds for which there is something to compare with."""
         spreads = {Of.VALUE: self.ours.value, Of.RAW: self.ours.ratio, Of.CUDA: self.of_cuda}
-        pairs = [
-            (bound, spreads[bound.of]) for bound in (self.row.gpu if self.gpu else self.row.cpu)
-        ]
-        return [(bound, spread) for bound, spread in pairs if spread is not None]
+        bounds = self.row.gpu if self.gpu else self.row.cpu
+        return [(one, spread) for one in bounds if (spread := spreads[one.of]) is not None]
 
     @property
     def verdict(self) -> Verdict:
@@ -228,7 +216,7 @@ class Figure:
         del data["row"]
         return {
             **data,
-            "title": self.title,
+            "title": self.row.title,
             "unit": self.row.unit,
             "verdict": self.verdict.value,
         }
@@ -236,18 +224,12 @@ class Figure:
 
 def from_json(data: dict[str, Any]) -> Figure:
     """The figure in a line of a program, or of which `to_json` gave this."""
-    return Figure(
-        id=data["id"],
-        sides=[
-            Side(side["name"], Spread(**side["value"]), _spread(side["ratio"]))
-            for side in data["sides"]
-        ],
-        rounds=data["rounds"],
-        left_out=data["left_out"],
-        gpu=data.get("gpu", False),
-        cuda=_spread(data.get("cuda")),
-        first=data.get("first"),
-    )
+    sides = [
+        Side(side["name"], Spread(**side["value"]), _spread(side["ratio"]))
+        for side in data["sides"]
+    ]
+    known = {one: data[one] for one in ("id", "rounds", "left_out", "gpu", "first") if one in data}
+    return Figure(sides=sides, cuda=_spread(data.get("cuda")), **known)
 
 
 def _spread(data: dict[str, float] | None) -> Spread | None:

@@ -35,14 +35,10 @@ _END = "<!-- tests: end -->"
 def render(document: dict[str, Any]) -> str:
     """The page for a document of the benchmark."""
     figures = [from_json(one) for one in document["figures"]]
-    return "".join([_head(document), _conditions(document, figures), "\n", _table(figures)])
-
-
-def _head(document: dict[str, Any]) -> str:
     gpu = document["backend"] != "opencl"
     name, made = ("bench-gpu", "ci/gpu/run") if gpu else ("bench", "make bench PUBLISH=1")
     where = document["device"] if gpu else "SYCL's CPU device"
-    return f"""\
+    head = f"""\
 # What the runtime costs on {where}
 
 Made by `{made}` from [{name}.json]({name}.json); do not edit.
@@ -52,6 +48,7 @@ one process: the ratio is taken per round, and the table has the median of the
 ratios and their middle 80 %. See `bench/Harness.h`.
 
 """
+    return "".join([head, _conditions(document, figures), "\n", _table(figures)])
 
 
 def _conditions(document: dict[str, Any], figures: list[Figure]) -> str:
@@ -70,20 +67,28 @@ def _conditions(document: dict[str, Any], figures: list[Figure]) -> str:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def _table(figures: list[Figure]) -> str:
+def table(figures: list[Figure]) -> tuple[list[str], list[list[str]]]:
+    """The headings, and a row for each figure."""
     cuda = any(one.cuda for one in figures)
     headings = ["figure", "ours", "raw SYCL", "ratio"]
     headings += [*(["torch.cuda", "ratio"] if cuda else []), "bound", "verdict"]
-    lines = [f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 3)}---|---|"]
+    rows = []
     for one in figures:
-        cells = [one.title, amount_text(one, one.ours.value)]
+        cells = [one.row.title, amount_text(one, one.ours.value)]
         cells.append(f"{amount_text(one, one.raw.value)}, {one.raw.name}" if one.raw else "")
         cells.append(ratio_text(one.ours.ratio))
         if cuda:
             cells.append(amount_text(one, one.cuda) if one.cuda else "")
             cells.append(ratio_text(one.of_cuda))
-        lines.append(f"| {' | '.join([*cells, bounds_text(one), one.verdict.value])} |")
-    return "\n".join(lines) + "\n"
+        rows.append([*cells, bounds_text(one), one.verdict.value])
+    return headings, rows
+
+
+def _table(figures: list[Figure]) -> str:
+    headings, rows = table(figures)
+    lines = [f"| {' | '.join(row)} |\n" for row in [headings, *rows]]
+    lines.insert(1, f"|---|{'--:|' * (len(headings) - 3)}---|---|\n")
+    return "".join(lines)
 
 
 def publish(document: dict[str, Any], docs: Path) -> Path:
@@ -142,13 +147,14 @@ def counts_table(results: Path) -> str:
     lines = (results / "tests.txt").read_text().splitlines()
     rows = [found.groups() for found in map(pattern.match, lines) if found]
     facts = (results / "machine.txt").read_text().splitlines()
-    parts = [
-        "".join(f"- {fact}\n" for fact in facts if not fact.startswith("{")),
-        f"- {(results / 'counts.txt').read_text()}\n",
-        "| program | ordinals | passed | failed | skipped |\n|---|--:|--:|--:|--:|\n",
-        *(f"| {' | '.join(row)} |\n" for row in rows),
-    ]
-    return "".join(parts)
+    return "".join(
+        [
+            *(f"- {fact}\n" for fact in facts if not fact.startswith("{")),
+            f"- {(results / 'counts.txt').read_text()}\n",
+            "| program | ordinals | passed | failed | skipped |\n|---|--:|--:|--:|--:|\n",
+            *(f"| {' | '.join(row)} |\n" for row in rows),
+        ]
+    )
 
 
 def _main(results: Path, docs: Path | None) -> None:

@@ -6,11 +6,7 @@ from typing import Any
 
 from xpu_stack.bench.figures import Bound, Figure, Verdict
 
-_COLORS = {
-    Verdict.MET: "tab:green",
-    Verdict.NOISE: "tab:olive",
-    Verdict.MISSED: "tab:red",
-}
+_COLORS = {Verdict.MET: "tab:green", Verdict.NOISE: "tab:olive", Verdict.MISSED: "tab:red"}
 _INCHES_PER_FIGURE = 0.28
 
 
@@ -26,7 +22,7 @@ def draw(figures: list[Figure], path: Path) -> None:
     matplotlib.use("svg")
     pyplot: Any = import_module("matplotlib.pyplot")
     shown = [
-        (one.title, bound, spread)
+        (one.row.title, bound, spread)
         for one in figures
         for bound, spread in one.judged
         if bound.limit  # no part of nothing can be taken

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xpu_stack.bench import cuda_peer, page, plot
-from xpu_stack.bench.figures import ROWS, Figure, Run, Verdict, amount_text, bounds_text, ratio_text
+from xpu_stack.bench.figures import ROWS, Figure, Run, Verdict
 from xpu_stack.build import compilers, ninja, packages, runtime
 from xpu_stack.build.configuration import Build, Sanitizer
 from xpu_stack.core.system import commands, shell
@@ -122,7 +122,13 @@ def _measure(build: Build, program: Path, quick: bool) -> tuple[Run, str]:
     words = ["--quick"] if quick else []
     with progress(len(ROWS), "measuring") as bar:
         measured = _run(program, words, env, bar.step)
-        cuda = _cuda(build, program.parent, words) if measured.gpu else Run()
+        cuda, beside = Run(), program.with_name("bench_cuda")
+        if measured.gpu:
+            reason = cuda_peer.build(build.work.layout.repository / "bench", beside)
+            if reason:
+                say(f"without torch.cuda: {reason}")
+            else:
+                cuda = _run(beside, words, cuda_peer.environment(), lambda _: None)
         measured.beside(cuda)
         for at, figure in enumerate(measured.figures):
             if figure.verdict is not Verdict.MISSED:
@@ -135,16 +141,6 @@ def _measure(build: Build, program: Path, quick: bool) -> tuple[Run, str]:
     return measured, cuda.runtime
 
 
-def _cuda(build: Build, folder: Path, words: list[str]) -> Run:
-    """torch.cuda's figures, where there is a CUDA build of torch."""
-    program = folder / "bench_cuda"
-    reason = cuda_peer.build(build.work.layout.repository / "bench", program)
-    if reason:
-        say(f"without torch.cuda: {reason}")
-        return Run()
-    return _run(program, words, cuda_peer.environment(), lambda _: None)
-
-
 def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[str], None]) -> Run:
     """What a program measures."""
     measured = Run()
@@ -154,7 +150,7 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
         lines.append(text)
         figure = measured.add(text)
         if figure is not None:
-            took(figure.title)
+            took(figure.row.title)
 
     unset = [word for name in _UNSET for word in ("-u", name)]
     code = shell.follow(["env", *unset, program, *words], line, env=env)
@@ -173,26 +169,12 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
 
 def _show(figures: list[Figure]) -> None:
     """The table, for a person."""
-    cuda = any(figure.cuda for figure in figures)
-    beside_cuda = ("torch.cuda", "ratio") if cuda else ()
-    headings = ("figure", "ours", "raw SYCL", "ratio (middle 80 %)", *beside_cuda)
-    rows = []
-    for figure in figures:
-        beside = [
-            amount_text(figure, figure.cuda) if figure.cuda else "",
-            ratio_text(figure.of_cuda),
-        ]
-        row = [
-            figure.title,
-            amount_text(figure, figure.ours.value),
-            amount_text(figure, figure.raw.value) if figure.raw else "",
-            ratio_text(figure.ours.ratio),
-            *(beside if cuda else []),
-            bounds_text(figure),
-            coloured(figure.verdict.value, _COLOURS[figure.verdict]),
-        ]
-        rows.append(row)
-    show_table((*headings, "bound", "verdict"), rows, cut="figure")
+    headings, rows = page.table(figures)
+    rows = [
+        [*cells[:-1], coloured(cells[-1], _COLOURS[one.verdict])]
+        for one, cells in zip(figures, rows, strict=True)
+    ]
+    show_table(headings, rows, cut="figure")
 
 
 def _say_conditions(figures: list[Figure], load: float) -> None:
@@ -204,7 +186,7 @@ def _say_conditions(figures: list[Figure], load: float) -> None:
     )
     for figure in figures:
         if figure.first is not None:
-            say(f"measured twice, first {figure.first:.4g}: {figure.title}")
+            say(f"measured twice, first {figure.first:.4g}: {figure.row.title}")
 
 
 def _cpu() -> str:
@@ -219,16 +201,17 @@ def _cpu() -> str:
 def _judge(figures: list[Figure], results: Path) -> None:
     counts = {one: sum(figure.verdict is one for figure in figures) for one in Verdict}
     say("; ".join(f"{count} {one.value}" for one, count in counts.items() if count))
-    missed = [_why(one) for one in figures if one.verdict is Verdict.MISSED]
+    missed = [one for one in figures if one.verdict is Verdict.MISSED]
+    reasons = [
+        f"{one.row.title}: {spread.median:.3g}, which must be {bound.text(one.row.unit)}"
+        for one in missed
+        for bound, spread in one.judged
+        if bound.judge(spread) is Verdict.MISSED
+    ]
     if missed:
         raise TestError(
             f"{len(missed)} figure(s) miss their bound.",
-            why=missed[0],
+            why=reasons[0],
             next=commands.line("less", results),
-            detail="\n".join(missed),
+            detail="\n".join(reasons),
         )
-
-
-def _why(figure: Figure) -> str:
-    bound, spread = next(pair for pair in figure.judged if pair[0].judge(pair[1]) is Verdict.MISSED)
-    return f"{figure.title}: {spread.median:.3g}, which must be {bound.text(figure.row.unit)}"

@@ -54,34 +54,23 @@ class Task:
     bound: float
     unit: str = "s"
     once: bool = False
-
-
-@dataclass
-class Result:
-    """The medians of a task, by tool."""
-
-    task: Task
-    used: dict[str, Used] = field(default_factory=dict)
+    used: dict[str, Used] = field(default_factory=dict)  # the medians, by tool
 
     @property
     def value(self) -> float:
         own = self.used["here"]
-        if self.task.unit == "MB":
+        if self.unit == "MB":
             return own.peak
-        return own.seconds / (self.used["git"].seconds if self.task.unit == "git" else 1)
+        return own.seconds / (self.used["git"].seconds if self.unit == "git" else 1)
 
     @property
     def row(self) -> list[str]:
-        task, unit = self.task, {"s": " s", "MB": " MB", "git": " times git"}[self.task.unit]
-        cells = [_shown(self.used.get(tool), task.unit) for tool in ("here", "git", "stg", "quilt")]
-        verdict = "met" if self.value <= task.bound else f"**{self.value:.2g}{unit}**"
-        return [task.name, *cells, f"{task.bound:g}{unit}", verdict]
-
-
-def _shown(used: Used | None, unit: str) -> str:
-    if used is None:
-        return "—"
-    return f"{used.peak:.0f} MB" if unit == "MB" else f"{used.seconds:.2f} ({used.cpu:.2f})"
+        unit = {"s": " s", "MB": " MB", "git": " times git"}[self.unit]
+        form = "{0.peak:.0f} MB" if self.unit == "MB" else "{0.seconds:.2f} ({0.cpu:.2f})"
+        shown = {tool: form.format(used) for tool, used in self.used.items()}
+        cells = [shown.get(tool, "—") for tool in ("here", "git", "stg", "quilt")]
+        verdict = "met" if self.value <= self.bound else f"**{self.value:.2g}{unit}**"
+        return [self.name, *cells, f"{self.bound:g}{unit}", verdict]
 
 
 def bench(layout: Layout, base: str, *, publish: bool) -> bool:
@@ -94,31 +83,28 @@ def bench(layout: Layout, base: str, *, publish: bool) -> bool:
         )
     loads = [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory(prefix="xpu-stack-bench-") as folder:
-        results = _Bench(layout, base, Path(folder)).run()
+        tasks = _Bench(layout, base, Path(folder)).run()
     loads.append(os.getloadavg()[0])
-    page = _page(results, loads)
+    page = _page(tasks, loads)
     say(page)
     if publish:
         path = layout.repository / "docs" / "comparison.md"
         before, _, rest = path.read_text().partition(_BEGIN)
         path.write_text(f"{before}{_BEGIN}\n\n{page}\n\n{_END}{rest.partition(_END)[2]}")
-    return all(one.value <= one.task.bound for one in results)
+    return all(one.value <= one.bound for one in tasks)
 
 
-def _page(results: Sequence[Result], loads: Sequence[float]) -> str:
+def _page(tasks: Sequence[Task], loads: Sequence[float]) -> str:
     head = ["task", "here", "git", "StGit", "quilt", "bound", "verdict"]
-    rows = [head, ["---"] * len(head), *(one.row for one in results)]
+    rows = [head, ["---"] * len(head), *(one.row for one in tasks)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    git = shell.run(["git", "--version"]).text.strip()
     return (
         f"Seconds by the clock, and in brackets of the processors: medians of {ROUNDS} rounds in "
-        f"one run; StGit and\nquilt in the first of them. {_machine()};\n"
+        f"one run; StGit and\nquilt in the first of them. "
+        f"{os.cpu_count()} processors ({platform.machine()}), {git};\n"
         f"load {loads[0]:.1f} before, {loads[1]:.1f} after.\n\n{table}"
     )
-
-
-def _machine() -> str:
-    git = shell.run(["git", "--version"]).text.strip()
-    return f"{os.cpu_count()} processors ({platform.machine()}), {git}"
 
 
 class _Bench:
@@ -190,43 +176,46 @@ class _Bench:
 
     # -- what is measured ---------------------------------------------------------
 
-    def run(self) -> list[Result]:
+    def run(self) -> list[Task]:
         self._tool("apply")
         self._git(self.ours, "format-patch", "--quiet", "-o", self.patches, "base..xpu-stack")
-        names = sorted(path.name for path in self.patches.glob("*.patch"))
-        (self.patches / "series").write_text("".join(f"{name}\n" for name in names))
-        mails = b"".join((self.patches / name).read_bytes() for name in names)
-        (self.patches / "mbox").write_bytes(mails)
+        self.mails = sorted(self.patches.glob("*.patch"))
+        (self.patches / "series").write_text("".join(f"{one.name}\n" for one in self.mails))
+        (self.patches / "mbox").write_bytes(b"".join(one.read_bytes() for one in self.mails))
         self._fork("drifted", self._many())
         self._fork("conflicting", self._in_conflict())
-        results = []
+        tasks = self._tasks()
         with progress(None, "measuring") as bar:
-            for task in [*self._everyday(), *self._forks(), self._large()]:
+            for task in tasks:
                 bar.step(task.name)
-                results.append(self._measure(task))
-        return results
+                self._measure(task)
+        return tasks
 
-    def _measure(self, task: Task) -> Result:
+    def _measure(self, task: Task) -> None:
         rounds: dict[str, list[Used]] = {tool: [] for tool in task.runs}
         for number in range(1 if task.once else ROUNDS):
             for tool, run in task.runs.items():
                 ours = tool in ("here", "git")
                 if ours or (number == 0 and shutil.which(tool)):
                     rounds[tool].append(run())
-        medians = {tool: _median(used) for tool, used in rounds.items() if used}
-        return Result(task, medians)
+        for tool, used in rounds.items():
+            if used:
+                task.used[tool] = Used(
+                    statistics.median(one.seconds for one in used),
+                    statistics.median(one.cpu for one in used),
+                    max(one.peak for one in used),
+                )
 
-    def _everyday(self) -> list[Task]:
-        mails = [str(path) for path in sorted(self.patches.glob("*.patch"))]
+    def _tasks(self) -> list[Task]:
         status = lambda: self._git(self.git, "status", "--porcelain")  # noqa: E731
         return [
             Task(
                 "apply the series, base to last",
                 {
-                    "here": lambda: self._apply_all(),
-                    "git": lambda: self._am(*mails),
-                    "stg": lambda: self._stg_import(),
-                    "quilt": lambda: self._push_all(),
+                    "here": self._apply_all,
+                    "git": self._am,
+                    "stg": self._stg_import,
+                    "quilt": self._push_all,
                 },
                 2,
                 "git",
@@ -261,6 +250,34 @@ class _Bench:
                 {"here": lambda: self._tool("--help"), "git": lambda: self._git(self.git, "-h")},
                 0.2,
             ),
+            Task(
+                f"rebase over {FILES} files",
+                {
+                    "here": lambda: self._rebase("drifted"),
+                    "git": lambda: self._switch("drifted"),
+                    "stg": lambda: self._stg_rebase("drifted"),
+                    "quilt": lambda: self._quilt_onto("drifted"),
+                },
+                3,
+                "git",
+            ),
+            Task(
+                "conflict report",
+                {
+                    "here": lambda: self._rebase_in_conflict("conflicting"),
+                    "git": lambda: self._am_3("conflicting"),
+                    "stg": lambda: self._stg_rebase("conflicting", fails=True),
+                    "quilt": lambda: self._quilt_onto("conflicting", fails=True),
+                },
+                2,
+            ),
+            Task(
+                f"{LARGE} MB file in a change, memory",
+                {"here": self._with_large, "git": self._add_large},
+                100,
+                "MB",
+                once=True,
+            ),
         ]
 
     def _apply_all(self) -> Used:
@@ -268,12 +285,12 @@ class _Bench:
         self.memo.unlink(missing_ok=True)
         return self._tool("apply")
 
-    def _am(self, *mails: str) -> Used:
+    def _am(self) -> Used:
         self._git(self.git, "checkout", "--quiet", "--force", "--detach", "base")
-        return self._git(self.git, "am", "--quiet", *mails)
+        return self._git(self.git, "am", "--quiet", *self.mails)
 
-    def _stg_import(self, onto: str = "base") -> Used:
-        self._sh(self.stg, f"git checkout -fqB work{time.monotonic_ns()} {onto} && stg init")
+    def _stg_import(self) -> Used:
+        self._sh(self.stg, f"git checkout -fqB work{time.monotonic_ns()} base && stg init")
         return self._sh(self.stg, f"stg import -M '{self.patches}/mbox'")
 
     def _push_all(self) -> Used:
@@ -314,32 +331,6 @@ class _Bench:
             edits[path] = b"\n".join(lines)
         return edits
 
-    def _forks(self) -> list[Task]:
-        mails = [str(path) for path in sorted(self.patches.glob("*.patch"))]
-        return [
-            Task(
-                f"rebase over {FILES} files",
-                {
-                    "here": lambda: self._rebase("drifted"),
-                    "git": lambda: self._switch("drifted"),
-                    "stg": lambda: self._stg_rebase("drifted"),
-                    "quilt": lambda: self._quilt_onto("drifted"),
-                },
-                3,
-                "git",
-            ),
-            Task(
-                "conflict report",
-                {
-                    "here": lambda: self._rebase_in_conflict("conflicting"),
-                    "git": lambda: self._am_3("conflicting", *mails),
-                    "stg": lambda: self._stg_rebase("conflicting", fails=True),
-                    "quilt": lambda: self._quilt_onto("conflicting", fails=True),
-                },
-                2,
-            ),
-        ]
-
     def _rebase(self, onto: str) -> Used:
         clone = self._fresh(self.ours, onto)
         self._tool("apply", "--pytorch-src", str(clone))
@@ -367,9 +358,9 @@ class _Bench:
             self._tool("abort")
         self._tool("rebase", "--onto", "base")
 
-    def _am_3(self, onto: str, *mails: str) -> Used:
+    def _am_3(self, onto: str) -> Used:
         self._git_to(onto)
-        return self._git(self.git, "am", "--quiet", "-3", *mails, fails=True)
+        return self._git(self.git, "am", "--quiet", "-3", *self.mails, fails=True)
 
     def _git_to(self, commit: str) -> None:
         self._sh(self.git, f"git am -q --abort 2>/dev/null; git checkout -qf --detach {commit}")
@@ -386,15 +377,6 @@ class _Bench:
         return self._sh(self.quilt, script, fails=fails)
 
     # -- memory -----------------------------------------------------------------------
-
-    def _large(self) -> Task:
-        return Task(
-            f"{LARGE} MB file in a change, memory",
-            {"here": self._with_large, "git": self._add_large},
-            100,
-            "MB",
-            once=True,
-        )
 
     def _with_large(self) -> Used:
         project = self.folder / "project"
@@ -416,11 +398,3 @@ def _fill(path: Path) -> None:
     with path.open("wb") as file:
         for _ in range(LARGE):
             file.write(os.urandom(1 << 20))
-
-
-def _median(used: Sequence[Used]) -> Used:
-    return Used(
-        statistics.median(one.seconds for one in used),
-        statistics.median(one.cpu for one in used),
-        max(one.peak for one in used),
-    )

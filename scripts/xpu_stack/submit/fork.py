@@ -75,11 +75,7 @@ async def make(
 
 
 def _item(
-    commit: Commit,
-    below: list[Item],
-    pull_request: PullRequest | None,
-    known: Known,
-    fork: Fork,
+    commit: Commit, below: list[Item], pull_request: PullRequest | None, known: Known, fork: Fork
 ) -> Item:
     change = change_of(commit)
     branch = fork.branch(change)

@@ -181,12 +181,7 @@ def _one(change: str, found: Mapping[str, list[PullRequest]]) -> PullRequest | N
 
 
 def _item(
-    commit: Commit,
-    parent: TreeId,
-    found: Found,
-    known: Known,
-    scratch: Scratch,
-    github: GitHub,
+    commit: Commit, parent: TreeId, found: Found, known: Known, scratch: Scratch, github: GitHub
 ) -> Item:
     change = change_of(commit)
     pull_request = found.of(change)

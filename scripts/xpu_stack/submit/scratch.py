@@ -62,9 +62,7 @@ class Scratch:
         result = self._push("--dry-run", specs=[f"{commit}:refs/heads/{branch}"])
         if result.code:
             raise MissingError(
-                f"'{self.remote}' does not let you push.",
-                why=_reason(result),
-                next=next,
+                f"'{self.remote}' does not let you push.", why=_reason(result), next=next
             )
 
     def push(self, *options: str, specs: list[str]) -> None:

@@ -60,10 +60,7 @@ def run(
     python = runtime.python_environment(this)
     python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
     code = shell.follow(
-        [
-            *(*_command(this, whole, tests), *files),
-            *(["-k", cases] if cases else []),
-        ],
+        [*(*_command(this, whole, tests), *files), *(["-k", cases] if cases else [])],
         line,
         cwd=where,
         env={

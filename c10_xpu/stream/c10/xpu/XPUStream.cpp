@@ -61,13 +61,13 @@ constexpr size_t kNumQueues = 1 + kPriorities.size() * kStreamsPerPool;
 
 /// A queue, and what is known of its work. See Note [Work of a stream]
 struct Work {
-  sycl::queue* queue;
-  std::atomic<bool> handed_out; // always of an external queue
+  sycl::queue* queue = nullptr;
+  std::atomic<bool> handed_out{false}; // always of an external queue
   std::atomic<uint64_t> launched{0}; // counted before it is submitted
   std::atomic<uint64_t> needed{0}; // `launched` when it was no mere marker
   std::atomic<uint64_t> done{0}; // of `launched`, and their errors delivered
-  std::mutex mutex{}; // while work is submitted, and over `last`
-  optional<sycl::event> last{}; // complete when all before it is
+  std::mutex mutex; // while work is submitted, and over `last`
+  optional<sycl::event> last; // complete when all before it is
 };
 
 /// The streams of a device: the default stream, then the pools. A queue is null
@@ -157,7 +157,9 @@ C10_NOINLINE Work* makeQueueOnce(DeviceIndex device, StreamId id) {
   if (made) {
     return made; // another thread came first
   }
-  made = new Work{new sycl::queue(makeQueue(device, id)), {false}};
+  auto* const queue = new sycl::queue(makeQueue(device, id));
+  made = new Work();
+  made->queue = queue;
   place.store(made, std::memory_order_release);
   lock.unlock(); // the hooks may ask for streams
   impl::trace(
@@ -177,7 +179,10 @@ inline Work* ownWork(DeviceIndex device, StreamId id) {
 }
 
 std::shared_ptr<Work> externalWork(StreamId id) {
-  return std::shared_ptr<Work>(new Work{&externalQueue(id), {true}});
+  auto work = std::make_shared<Work>();
+  work->queue = &externalQueue(id);
+  work->handed_out = true;
+  return work;
 }
 
 /// The external queues of a device that still exist.

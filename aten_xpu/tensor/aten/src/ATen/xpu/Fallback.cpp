@@ -150,7 +150,8 @@ void tell(const FallbackOperator& op) {
 }
 
 /// `run` calls the operator with the arguments on the stack, which are on the
-/// CPU. It gets what is known of the operator, and which narrow types they have.
+/// CPU. It gets what is known of the operator, and which narrow types they
+/// have.
 template <typename Run>
 void runOnHost(
     const OperatorHandle& handle,

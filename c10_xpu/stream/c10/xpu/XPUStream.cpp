@@ -61,8 +61,10 @@ constexpr size_t kNumQueues = 1 + kPriorities.size() * kStreamsPerPool;
 
 /// A queue, and what is known of its work. See Note [Work of a stream]
 struct Work {
-  sycl::queue* queue = nullptr;
-  std::atomic<bool> handed_out{false}; // always of an external queue
+  Work(sycl::queue* of, bool external) : queue(of), handed_out(external) {}
+
+  sycl::queue* const queue;
+  std::atomic<bool> handed_out; // always of an external queue
   std::atomic<uint64_t> launched{0}; // counted before it is submitted
   std::atomic<uint64_t> needed{0}; // `launched` when it was no mere marker
   std::atomic<uint64_t> done{0}; // of `launched`, and their errors delivered
@@ -157,9 +159,7 @@ C10_NOINLINE Work* makeQueueOnce(DeviceIndex device, StreamId id) {
   if (made) {
     return made; // another thread came first
   }
-  auto* const queue = new sycl::queue(makeQueue(device, id));
-  made = new Work();
-  made->queue = queue;
+  made = new Work(new sycl::queue(makeQueue(device, id)), /*external=*/false);
   place.store(made, std::memory_order_release);
   lock.unlock(); // the hooks may ask for streams
   impl::trace(
@@ -179,10 +179,7 @@ inline Work* ownWork(DeviceIndex device, StreamId id) {
 }
 
 std::shared_ptr<Work> externalWork(StreamId id) {
-  auto work = std::make_shared<Work>();
-  work->queue = &externalQueue(id);
-  work->handed_out = true;
-  return work;
+  return std::make_shared<Work>(&externalQueue(id), /*external=*/true);
 }
 
 /// The external queues of a device that still exist.

@@ -250,9 +250,9 @@ def test_with_a_runtime_of_ones_own_its_release_must_be_told(
     monkeypatch.setenv("SYCL_ROOT", str(tmp_path))
     monkeypatch.delenv("SYCL_VERSION", raising=False)
     with pytest.raises(ToolError, match="The release of the SYCL runtime"):
-        setuppy.requirements(order.work)
+        setuppy.runtime("wheel")
     monkeypatch.setenv("SYCL_VERSION", "2027.1.0")
-    assert "intel-sycl-rt>=2027.1.0,<2028" in setuppy.requirements(order.work)
+    assert "intel-sycl-rt>=2027.1.0,<2028" in setuppy.runtime("wheel")
 
 
 # -- the hours before ----------------------------------------------------------------

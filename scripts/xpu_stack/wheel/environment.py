@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import packages
@@ -18,6 +19,7 @@ _CONFIGURATION = next(one for one in CONFIGURATIONS if one.name == "CPU")
 _SHOWN = 60  # lines of a failure that are shown; the log has all
 
 
+@dataclass(frozen=True)
 class Environment:
     """A Python environment in `folder`, which is empty at first."""
 

@@ -73,9 +73,14 @@ def _run_one(this: Environment, folder: Path, name: str) -> None:
         result = this.run(path, *arguments, mapping={"TORCH_XPU_MAPPING": "CPU"})
     said = result.complaint + result.text
     if result.code:
-        raise _failed(name, f"The example {name} fails.", _last(said), said)
+        last = (said.splitlines() or ["it said nothing"])[-1]
+        raise _failed(name, f"The example {name} fails.", last, said)
     recorded = f"output/{name.replace(' ', '-')}.txt"
-    different = _differences(result.text, (folder / recorded).read_text())
+    before, now = (
+        _FIGURE.sub("#", text).splitlines()
+        for text in ((folder / recorded).read_text(), result.text)
+    )
+    different = [line for line in difflib.ndiff(before, now) if line.startswith(("- ", "+ "))]
     if different:
         raise _failed(
             name,
@@ -83,15 +88,6 @@ def _run_one(this: Environment, folder: Path, name: str) -> None:
             different[-1],
             "\n".join(different),
         )
-
-
-def _differences(found: str, recorded: str) -> list[str]:
-    before, now = (_FIGURE.sub("#", text).splitlines() for text in (recorded, found))
-    return [line for line in difflib.ndiff(before, now) if line.startswith(("- ", "+ "))]
-
-
-def _last(said: str) -> str:
-    return (said.splitlines() or ["it said nothing"])[-1]
 
 
 def _failed(name: str, what: str, why: str, detail: str) -> ToolError:

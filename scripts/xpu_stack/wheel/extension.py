@@ -52,14 +52,7 @@ def wheel(work: Workspace, package: Package, torch: Torch) -> Path | None:
 def make(this: Build) -> Path:
     """Packs what is built: sorted, with fixed times and modes."""
     packages.need_python("wheel")
-    before = os.umask(0o022)
-    try:
-        return _make(this)
-    finally:
-        os.umask(before)
-
-
-def _make(this: Build) -> Path:
+    os.umask(0o022)
     package = Package.of(this.work.base)
     assert package is not None
     assert this.torch is not None

@@ -6,11 +6,9 @@ stages' Python tests and the examples run on what is installed.
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from xpu_stack.build import installed_torch, packages
 from xpu_stack.build.base_settings import Package
@@ -30,13 +28,6 @@ _FIRST = (
 _WITHOUT = "import torch; print(torch.accelerator.current_accelerator())"
 
 
-@dataclass(frozen=True)
-class Trial(Environment):
-    """An environment that torch and the extension are installed into."""
-
-    folder: Path
-
-
 def run(work: Workspace) -> None:
     """Tries the wheel of the checkout. What is wrong is a ToolError."""
     package = Package.of(work.base)
@@ -50,21 +41,18 @@ def run(work: Workspace) -> None:
             next=commands.make("extension", BASE=work.base.name),
             code=ExitCode.MISSING,
         )
-    folder = Path(tempfile.mkdtemp(prefix="torch-extension-"))
-    try:
-        this = Trial(folder)
+    with TemporaryDirectory(prefix="torch-extension-") as folder:
+        this = Environment(Path(folder))
         _install(this, package, torch, wheel)
         wrong = [*_wrong(this), *_wrong_ways(this, package), *_wrong_tag(wheel)]
         refuse_wrong(wheel, wrong, "extension")
         stage = work.series.point(None)
         run_tests(this, work, stage)
         examples.run(this, work, stage)
-    finally:
-        shutil.rmtree(folder)
     say(f"{wheel.name} passes all checks")
 
 
-def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
+def _install(this: Environment, package: Package, torch: Torch, wheel: Path) -> None:
     pin = f"{package.name}=={torch.version}"
     with progress(None, f"installing {pin} and the wheel in an empty environment"):
         this.make(torch.python)
@@ -75,7 +63,7 @@ def _install(this: Trial, package: Package, torch: Torch, wheel: Path) -> None:
     say(f"installed beside {pin} with pip alone; pip check is clean")
 
 
-def _wrong(this: Trial) -> Iterator[str]:
+def _wrong(this: Environment) -> Iterator[str]:
     first = this.run("-c", _FIRST, mapping=_CPU)
     if first.code or not first.text.startswith("xpu "):
         yield f"torch finds no device: {_last(first)}"
@@ -90,7 +78,7 @@ def _last(result: shell.Result) -> str:
     return ((result.complaint or result.text).splitlines() or ["it said nothing"])[-1]
 
 
-def _wrong_ways(this: Trial, package: Package) -> Iterator[str]:
+def _wrong_ways(this: Environment, package: Package) -> Iterator[str]:
     """Libraries are looked for in site-packages alone: what is above may be of anyone."""
     for library in carry.binaries(this.site / package.extension):
         for way in carry.ways(library):

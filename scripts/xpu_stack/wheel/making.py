@@ -44,23 +44,18 @@ def make(order: Order) -> Path:
     for same in target.parent.glob(f"{'-'.join(target.name.split('-')[:3])}-*.whl"):
         same.unlink()
     made.replace(target)
-    _say(target, order, compiled)
-    return target
-
-
-def wheels(work: Workspace) -> Path:
-    """The folder of finished wheels."""
-    return work.layout.state / "wheels"
-
-
-def _say(wheel: Path, order: Order, compiled: str) -> None:
-    """Reports the result."""
-    names = zipfile.ZipFile(wheel).namelist()
+    names = zipfile.ZipFile(target).namelist()
     carried = [name for name in names if name.startswith(f"{carry.CARRIED}/")]
     if order.is_full:
         say(compiled)
         say(f"included, because a plain distribution does not have them: {len(carried)} libraries")
     else:
         say("this wheel is for this machine: libtorch_cpu and what it needs are the distribution's")
-    size = wheel.stat().st_size / 1e6
-    say(f"{wheel} ({size:.0f} MB, in {minutes(time.monotonic() - order.started)})")
+    size = target.stat().st_size / 1e6
+    say(f"{target} ({size:.0f} MB, in {minutes(time.monotonic() - order.started)})")
+    return target
+
+
+def wheels(work: Workspace) -> Path:
+    """The folder of finished wheels."""
+    return work.layout.state / "wheels"

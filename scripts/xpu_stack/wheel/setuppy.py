@@ -16,18 +16,14 @@ from xpu_stack.wheel.identity import Identity
 
 def environment(work: Workspace, identity: Identity) -> dict[str, str]:
     """The environment for setup.py."""
+    requirements = [*BaseSettings.of(work.base).wheel.requires, *runtime("wheel")]
     return {
         "PYTORCH_BUILD_VERSION": identity.version,
         "PYTORCH_BUILD_NUMBER": "1",
-        "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "|".join(requirements(work)),
+        "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "|".join(requirements),
         # Any text keeps it from fetching submodules, OFF keeps CMake's default.
         "USE_SYSTEM_LIBS": "OFF",
     }
-
-
-def requirements(work: Workspace) -> list[str]:
-    """What the wheel says it needs."""
-    return [*BaseSettings.of(work.base).wheel.requires, *runtime("wheel")]
 
 
 def runtime(verb: str) -> list[str]:

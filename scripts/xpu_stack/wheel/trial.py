@@ -7,13 +7,12 @@ runs the stages' Python tests and the examples on the installed package.
 """
 
 import json
-import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from xpu_stack.build import packages
@@ -37,22 +36,22 @@ class Trial(Environment):
     work: Workspace
     identity: Identity
     wheel: Path
-    folder: Path  # outside the repository
 
 
 def run(work: Workspace, identity: Identity) -> None:
     """Tries the wheel of `identity`. What is wrong is a ToolError."""
     packages.need_python("wheel")
     wheel = _find(work, identity)
-    folder = Path(tempfile.mkdtemp(prefix="torch-wheel-"))
-    try:
-        this = Trial(work, identity, wheel, folder)
-        _install(this)
+    with TemporaryDirectory(prefix="torch-wheel-") as folder:
+        this = Trial(Path(folder), work, identity, wheel)
+        with progress(None, "installing the wheel in an empty environment"):
+            this.make(Path(sys.executable))
+            this.pip("install", str(wheel))
+        this.pip("check")
+        say("installed with pip alone; pip check is clean")
         refuse_wrong(wheel, list(_wrong(this)), "wheel")
         run_tests(this, work, identity.stage)
         examples.run(this, work, identity.stage)
-    finally:
-        shutil.rmtree(folder)
     say(f"{wheel.name} passes all checks")
 
 
@@ -66,14 +65,6 @@ def _find(work: Workspace, identity: Identity) -> Path:
             next=commands.make("wheel", STAGE=identity.stage, MODE=identity.mode.value),
         )
     return found[0]
-
-
-def _install(this: Trial) -> None:
-    with progress(None, "installing the wheel in an empty environment"):
-        this.make(Path(sys.executable))
-        this.pip("install", str(this.wheel))
-    this.pip("check")
-    say("installed with pip alone; pip check is clean")
 
 
 # -- what is wrong -------------------------------------------------------------

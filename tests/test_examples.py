@@ -30,7 +30,7 @@ class Here(Environment):
     """This test's own Python in place of an empty environment."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.installed: list[str] = []
 
     @property

@@ -245,7 +245,7 @@ def test_only_what_the_build_does_not_make_is_foreign(tmp_path: Path) -> None:
 
 
 def test_with_a_runtime_of_ones_own_its_release_must_be_told(
-    order: Order, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SYCL_ROOT", str(tmp_path))
     monkeypatch.delenv("SYCL_VERSION", raising=False)

@@ -54,7 +54,7 @@ class Proof:
 
     @property
     def reached(self) -> list[str]:
-        """The shipped objects that any of the headers reaches, by `_object`'s names."""
+        """The shipped objects that any of the headers reaches, as `library: source`."""
         return sorted({name for names in self.reaching.values() for name in names})
 
 
@@ -101,7 +101,7 @@ def compare(
     different = sorted([*edited, *(name for name in old.generated() if _differs(old, new, name))])
     includes = Includes([old.source, *old.generated_folders()])
     headers = {*filter(is_header, different), *_macro_dependent(old, new, includes)}
-    objects = {file: _object(library, old.name_of(file)) for file, library in sources.items()}
+    objects = {file: f"{library}: {old.name_of(file)}" for file, library in sources.items()}
     reached = {name: includes.reached(old.at(name)) & objects.keys() for name in sorted(headers)}
     reaching = {
         name: sorted(map(objects.__getitem__, files)) for name, files in reached.items() if files
@@ -123,11 +123,6 @@ def compare(
 def _tree(this: Build) -> Tree:
     source = this.work.repository.folder
     return Tree(source, this.folder, cmake.command_of(this.folder, source / _UNIT))
-
-
-def _object(library: str, source: str) -> str:
-    """The name of the object that a library was given of a source."""
-    return f"{library}: {source}"
 
 
 def _shipped_sources(before: Build) -> Iterator[tuple[Path, str]]:
@@ -172,7 +167,8 @@ def judge(proof: Proof, path: Path) -> None:
         f"out as before: {path}"
     )
     if proof.functions:
-        say(f"  new only in what is compiled here: {', '.join(map(_short, proof.functions))}")
+        names = ", ".join(one.split("(")[0].split(" ")[-1] for one in proof.functions)
+        say(f"  new only in what is compiled here: {names}")
 
 
 def _say_reach(proof: Proof) -> None:
@@ -183,8 +179,3 @@ def _say_reach(proof: Proof) -> None:
     shares = ", ".join(f"{reached[name]} of {all} in {name}" for name, all in proof.objects.items())
     headers = ", ".join(proof.reaching) or "none"
     say(f"by #include lines, shipped objects are reached from: {headers} ({shares})")
-
-
-def _short(function: str) -> str:
-    """A function's name, without its types."""
-    return function.split("(")[0].split(" ")[-1]

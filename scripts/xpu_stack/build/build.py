@@ -8,7 +8,6 @@ from pathlib import Path
 
 from xpu_stack.build import (
     abi_check,
-    baseline,
     cmake,
     compilers,
     extension,
@@ -21,11 +20,11 @@ from xpu_stack.build import (
 from xpu_stack.build.base_settings import BaseSettings, Package, stand_ins
 from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.move.workspace import Checkout, Workspace
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
-from xpu_stack.core.system import commands
-from xpu_stack.core.system.console import say
+from xpu_stack.core.system import commands, files, shell
+from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.git import Repository
 
@@ -121,7 +120,8 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     log = this.folder / "ccache.log"
     env = {**this.env, **compilers.tallied(log)}
     steps = ninja.build(this.folder, names, env, compilers.jobs())
-    compilers.say_tally(log)
+    if told := compilers.tally(log):
+        say(told)
     if python and this.torch:
         extension.install(this, this.site)
     elif python:
@@ -157,10 +157,21 @@ def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake
 
 
 def baseline_of(this: Build) -> Build:
-    """The base without the series, configured as `this` is."""
+    """The base without the series, configured as `this` is, as the distribution built it.
+
+    It is a separate checkout beside the patched one, and shares its objects.
+    """
     work = this.work
     base = stack.read(work.repository).base
-    return _generated(prepare(baseline.workspace(work, base), NO_STAGE, this.mode))
+    folder = work.layout.state / "baseline" / base[:12]
+    if not folder.exists():
+        with progress(None, "checking out the base for comparison"), files.folder(folder) as draft:
+            words = ("clone", "--quiet", "--shared", "--no-checkout", "--")
+            shell.run(["git", *words, work.repository.folder, draft])
+            Repository(draft).run("checkout", "--quiet", "--detach", base)
+    checkout = Checkout(Repository(folder), "the checkout's own base", own=True)
+    there = Workspace(work.layout, work.base, work.series, checkout)
+    return _generated(prepare(there, NO_STAGE, this.mode))
 
 
 def _generated(this: Build) -> Build:
@@ -264,7 +275,12 @@ def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         placed.append(name)
-    _exclude(repository, placed)
+    new = [name for name in placed if name not in _ours(repository)]
+    if new:  # hidden from git, so that they never enter a commit
+        exclude = repository.git_path("info/exclude")
+        exclude.parent.mkdir(parents=True, exist_ok=True)
+        with exclude.open("a") as file:
+            file.writelines(f"/{name}\n" for name in new)
 
 
 def _is_real(repository: Repository, name: str) -> bool:
@@ -282,16 +298,6 @@ def _ours(repository: Repository) -> set[str]:
     exclude = repository.git_path("info/exclude")
     lines = exclude.read_text().splitlines() if exclude.exists() else []
     return {line.removeprefix("/") for line in lines}
-
-
-def _exclude(repository: Repository, names: list[str]) -> None:
-    """Hides the stand-ins from git, so that they never enter a commit."""
-    new = [name for name in names if name not in _ours(repository)]
-    if new:
-        exclude = repository.git_path("info/exclude")
-        exclude.parent.mkdir(parents=True, exist_ok=True)
-        with exclude.open("a") as file:
-            file.writelines(f"/{name}\n" for name in new)
 
 
 def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:

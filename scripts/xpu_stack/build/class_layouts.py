@@ -19,7 +19,6 @@ from xpu_stack.build.configured_tree import Tree
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.errors import BuildError
 
-_SCOPES = {"DW_TAG_namespace"}
 _CLASSES = {"DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"}
 _ENUM = "DW_TAG_enumeration_type"
 _FUNCTION = re.compile(
@@ -123,7 +122,7 @@ def _defined(parent: DIE, scope: str) -> Iterator[tuple[str, DIE]]:
     """Each class and enumeration that is defined in `parent`, by its full name."""
     for die in parent.iter_children():
         name = _text(die, "DW_AT_name")
-        if die.tag in _SCOPES:
+        if die.tag == "DW_TAG_namespace":
             yield from _defined(die, f"{scope}{name or '(anonymous)'}::")
         elif die.tag in _CLASSES | {_ENUM} and name and "DW_AT_declaration" not in die.attributes:
             yield scope + name, die

@@ -5,7 +5,6 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import Bar, log, progress
@@ -109,18 +108,14 @@ def targets(build: Path) -> list[Target]:
                 data["type"],
                 frozenset(source["path"] for source in data.get("sources", [])),
                 build / artifacts[0]["path"] if artifacts else None,
-                _destination(data.get("install")),
+                Path(install["prefix"]["path"], install["destinations"][0]["path"])
+                if (install := data.get("install"))
+                else None,
                 tuple(one["fragment"] for one in fragments if one["role"] == "libraries"),
             )
         )
     log.debug("%d targets in %s", len(found), build)
     return found
-
-
-def _destination(install: dict[str, Any] | None) -> Path | None:
-    if install is None:
-        return None
-    return Path(install["prefix"]["path"], install["destinations"][0]["path"])
 
 
 def command_of(build: Path, source: Path) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from xpu_stack.build import packages
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import UsageError
 
 # Of the group that a container is in, in the kernel's two forms; "max": no limit.
@@ -23,6 +22,7 @@ _CACHE_SIZE = "20G"  # enough for a full build with debug information, or two wi
 
 def environment(ccache: Path, below: Path) -> dict[str, str]:
     """The environment of configuring and building what is in a checkout below a folder."""
+    storage = os.environ.get("CCACHE_REMOTE")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {
         "PATH": path,
@@ -33,14 +33,9 @@ def environment(ccache: Path, below: Path) -> dict[str, str]:
         "CCACHE_NOHASHDIR": "true",
         # PyTorch's code generators write sets in the order of their hashes.
         "PYTHONHASHSEED": "0",
-        **_remote_storage(),
+        **({"CCACHE_REMOTE_STORAGE": storage} if storage else {}),
         **_remote_compilers(),
     }
-
-
-def _remote_storage() -> dict[str, str]:
-    storage = os.environ.get("CCACHE_REMOTE")
-    return {"CCACHE_REMOTE_STORAGE": storage} if storage else {}
 
 
 def _remote_compilers() -> dict[str, str]:
@@ -94,18 +89,14 @@ def _remote_jobs() -> int:
 
 def _available_memory() -> int:
     """In bytes, including caches that the kernel can drop, within a container's limit."""
-    return min([_free_memory(), *map(int, filter(str.isdigit, map(_content, _MEMORY_LIMITS)))])
-
-
-def _content(path: Path) -> str:
-    return path.read_text().strip() if path.exists() else ""
+    limits = [path.read_text().strip() for path in _MEMORY_LIMITS if path.exists()]
+    return min([_free_memory(), *map(int, filter(str.isdigit, limits))])
 
 
 def _free_memory() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    (free,) = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(free) << 10
 
 
 # -- what ccache did ---------------------------------------------------------------
@@ -115,13 +106,6 @@ def tallied(log: Path) -> dict[str, str]:
     """The environment in which ccache writes into `log`, emptied, what it does."""
     log.unlink(missing_ok=True)
     return {"CCACHE_STATSLOG": str(log)}
-
-
-def say_tally(log: Path) -> None:
-    """Prints the tally, if anything was compiled."""
-    told = tally(log)
-    if told:
-        say(told)
 
 
 def tally(log: Path) -> str:

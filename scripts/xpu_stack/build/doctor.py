@@ -111,12 +111,8 @@ def _sycl(layout: Layout) -> Finding:
     found = packages.installed_sycl(layout)
     what = "SYCL runtime"
     if found is None:
-        return Finding(
-            what,
-            "not installed",
-            False,
-            f"{commands.make('build')} # installs it, or set SYCL_ROOT",
-        )
+        get = f"{commands.make('build')} # installs it, or set SYCL_ROOT"
+        return Finding(what, "not installed", False, get)
     return Finding(what, f"{found.version} ({found.origin})", True)
 
 
@@ -134,13 +130,10 @@ def _torch(layout: Layout, base: Base) -> Iterator[Finding]:
 
 
 def _checkout(layout: Layout, base: Base) -> Iterator[Finding]:
-    if base.package:
-        return
-    there = (layout.checkout(base.name) / ".git").exists()
-    what = f"checkout of PyTorch {base.name}"
-    if there:
-        yield Finding(what, str(layout.checkout(base.name)), True)
-    else:
+    folder, what = layout.checkout(base.name), f"checkout of PyTorch {base.name}"
+    if not base.package and (folder / ".git").exists():
+        yield Finding(what, str(folder), True)
+    elif not base.package:
         yield Finding(what, "not fetched", False, commands.make("apply"))
 
 

@@ -35,7 +35,9 @@ class _Reader:
         if status:
             self._in_failure = False
             self.steps = int(status[1])
-            self._show(int(status[2]), _short(status[3]))
+            words = status[3].split(" ")
+            name = words[-1].rsplit("/", 1)[-1]
+            self._show(int(status[2]), f"{words[0]} {name}"[:60])
         elif text.startswith("FAILED: "):
             self._in_failure = not self.failure
         if self._in_failure:
@@ -49,17 +51,6 @@ class _Reader:
         line = self._pace.to_say(total)
         if line is not None:
             say_where_no_bar(line)
-
-
-def _in_a_unit(failure: list[str]) -> bool:
-    """Whether what failed is several sources that CMake compiles as one."""
-    return bool(failure) and "/Unity/" in failure[0]
-
-
-def _short(step: str) -> str:
-    words = step.split(" ")
-    name = words[-1].rsplit("/", 1)[-1]
-    return f"{words[0]} {name}"[:60]
 
 
 def build(
@@ -80,10 +71,12 @@ def build(
         # ninja's first two lines are the step's outputs and its command
         error = [line for line in reader.failure if not line.startswith("FAILED: ")][1:]
         first = next((line for line in error if "error" in line.lower()), "see the log")
+        # several sources that CMake compiles as one
+        in_a_unit = bool(reader.failure) and "/Unity/" in reader.failure[0]
         raise BuildError(
             "The build failed.",
             why=first.strip()[:300],
-            next=_UNIT if _in_a_unit(reader.failure) else _AGAIN,
+            next=_UNIT if in_a_unit else _AGAIN,
             detail="\n".join(error),
         )
     return reader.steps

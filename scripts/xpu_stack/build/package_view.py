@@ -23,10 +23,14 @@ def refresh(checkout: Path, build: Path) -> None:
     """Updates the view of `build`."""
     site = folder(build)
     wanted = dict(_files(checkout)) | dict(_built(build))
-    _remove_others(site, wanted)
+    for path, _, names in os.walk(site):
+        for name in names:
+            link = Path(path) / name
+            if link.is_symlink() and link.relative_to(site).as_posix() not in wanted:
+                link.unlink()
     for name, target in wanted.items():
         link = site / name
-        if _points_to(link, target):
+        if os.path.islink(link) and os.readlink(link) == str(target):  # noqa: PTH114, PTH115 (fast)
             continue
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
@@ -54,18 +58,3 @@ def _built(build: Path) -> Iterator[tuple[str, Path]]:
         yield f"torch/lib/{path.name}", path
     manager = build / "bin" / "torch_shm_manager"
     yield f"torch/bin/{manager.name}", manager
-
-
-def _points_to(link: Path, target: Path) -> bool:
-    try:
-        return os.readlink(link) == str(target)  # noqa: PTH115 (a Path for each is slow)
-    except OSError:
-        return False
-
-
-def _remove_others(site: Path, wanted: dict[str, Path]) -> None:
-    for path, _, names in os.walk(site):
-        for name in names:
-            link = Path(path) / name
-            if link.is_symlink() and link.relative_to(site).as_posix() not in wanted:
-                link.unlink()

@@ -12,7 +12,7 @@ from pathlib import Path
 import bootstrap
 
 from xpu_stack.core.system import commands, files, shell
-from xpu_stack.core.system.console import Bar, log, progress
+from xpu_stack.core.system.console import log, progress
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.layout import Layout
 
@@ -141,7 +141,12 @@ def need_apt(names: Iterable[str], instead: str = "") -> None:
     with progress(None, f"installing {len(missing)} packages of the distribution") as bar:
         update = shell.run([*_APT, "update"], check=False)
         install = [*_APT, "install", "-y", "--no-install-recommends", "--", *missing]
-        code = _follow_apt(install, bar)
+
+        def line(text: str) -> None:
+            if text.startswith(("Get:", "Unpacking", "Setting up")):
+                bar.step(f"apt: {text.split('(')[0][:60]}")
+
+        code = shell.follow(install, line, env={"DEBIAN_FRONTEND": "noninteractive"})
     still = missing_apt(missing)
     if code or still:
         raise ToolError(
@@ -152,14 +157,6 @@ def need_apt(names: Iterable[str], instead: str = "") -> None:
             next=next,
             code=ExitCode.MISSING,
         )
-
-
-def _follow_apt(command: list[str], bar: Bar) -> int:
-    def line(text: str) -> None:
-        if text.startswith(("Get:", "Unpacking", "Setting up")):
-            bar.step(f"apt: {text.split('(')[0][:60]}")
-
-    return shell.follow(command, line, env={"DEBIAN_FRONTEND": "noninteractive"})
 
 
 # -- the SYCL runtime --------------------------------------------------------------

@@ -23,7 +23,11 @@ def fetched(layout: Layout, wanted: Headers) -> dict[str, Path]:
     folder = layout.downloads / wanted.file.removesuffix(".tar.gz")
     if not all((folder / name).exists() for name in wanted.names):
         folder.mkdir(parents=True, exist_ok=True)
-        _extract(_archive(layout, wanted), wanted, folder)
+        with tarfile.open(_archive(layout, wanted)) as archive:
+            for name in wanted.names:
+                content = archive.extractfile(f"{wanted.folder}/{name}")
+                assert content is not None  # the archive is the one that was looked into
+                (folder / name).write_bytes(content.read())
     return {f"{wanted.into}/{here}": folder / name for name, here in wanted.names.items()}
 
 
@@ -44,7 +48,9 @@ def _download(wanted: Headers, path: Path) -> None:
     # pip would build the release to learn its metadata; only the file is wanted.
     pypi: Any = import_module("pypi_simple")
     requests: Any = import_module("requests")
-    index = _index()
+    # that which pip is configured to use
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    index = os.environ.get("PIP_INDEX_URL") or shell.run(asked, check=False).text.strip()
     partial = path.with_name(path.name + ".partial")
     try:
         with pypi.PyPISimple(index) if index else pypi.PyPISimple() as client:
@@ -54,23 +60,6 @@ def _download(wanted: Headers, path: Path) -> None:
     except (requests.RequestException, ValueError) as error:
         raise _unavailable(wanted, str(error).splitlines()[0]) from None
     partial.rename(path)
-
-
-def _index() -> str | None:
-    """The package index that pip is configured to use; None: its default."""
-    given = os.environ.get("PIP_INDEX_URL")
-    if given:
-        return given
-    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
-    return shell.run(asked, check=False).text.strip() or None
-
-
-def _extract(archive: Path, wanted: Headers, folder: Path) -> None:
-    with tarfile.open(archive) as opened:
-        for name in wanted.names:
-            content = opened.extractfile(f"{wanted.folder}/{name}")
-            assert content is not None  # the archive is the one that was looked into
-            (folder / name).write_bytes(content.read())
 
 
 def _unavailable(wanted: Headers, why: str) -> ToolError:

@@ -80,13 +80,6 @@ def _defect(error: Exception, log_file: Path | None) -> ToolError:
     )
 
 
-def _interrupted() -> str:
-    if critical.finished:
-        look = f"{commands.make('status')}, {commands.make('undo')}"
-        return f"interrupted, after a change of the checkout or the series: {look}"
-    return "interrupted; the checkout is as it was"
-
-
 def _log_name(verb: str) -> str:
     """Of the base too, as runs for two bases may go on at once."""
     base = next((one for one in options_of(verb) if one.name == "base"), None)
@@ -118,7 +111,9 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        console.warn(_interrupted())
+        look = f"{commands.make('status')}, {commands.make('undo')}"
+        changed = f"interrupted, after a change of the checkout or the series: {look}"
+        console.warn(changed if critical.finished else "interrupted; the checkout is as it was")
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

@@ -136,7 +136,7 @@ def _text(node: _Node) -> str:
         return _text(node.left) + _text(node.right)
     if isinstance(node, ast.IfExp):
         parts = (_text(node.body), _text(node.orelse))
-        return "; or ".join(filter(None, parts)) if all(map(_is_text, parts)) else parts[0]
+        return "; or ".join(filter(None, parts)) if all(" " in part for part in parts) else parts[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return _command_of(node, node.func) or _name(node)
     return _name(node)
@@ -163,10 +163,6 @@ def _command_of(call: ast.Call, function: ast.Attribute) -> str:
                 f"{_setting(key) or _text(key)}={_text(value)}" for key, value in pairs if key
             ]
     return " ".join(words)
-
-
-def _is_text(part: str) -> bool:
-    return " " in part
 
 
 def _name(node: _Node) -> str:

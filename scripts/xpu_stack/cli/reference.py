@@ -122,26 +122,20 @@ def targets(makefile: Path) -> list[Target]:
     text = makefile.read_text()
     listed = _VERBS.search(text)
     verbs = listed[1].replace("\\\n", "").split() if listed else []
-    found = [Target(name, _told(name), _variables(name)) for name in verbs]
+    found = []
+    for name in verbs:
+        told = (cli.commands[name].help or "").split("\n\n")[0]
+        variables = {variable_of(one): _meaning(one) for one in options_of(name)}
+        found.append(Target(name, " ".join(told.split()), variables))
     for name, told in _OWN_TARGET.findall(text):
         found.append(Target(name, told, _HANDED_ON if name == "self-test" else {}))
     return found
 
 
-def _told(verb: str) -> str:
-    text = (cli.commands[verb].help or "").split("\n\n")[0]
-    return " ".join(text.split())
-
-
-def _variables(verb: str) -> dict[str, str]:
-    """The options of a verb as Make's variables, and what each means."""
-    return {variable_of(one): _meaning(variable_of(one), one) for one in options_of(verb)}
-
-
-def _meaning(variable: str, one: click.Option) -> str:
+def _meaning(one: click.Option) -> str:
     text = one.help or ""
     if one.is_flag:
-        return f"{variable}=1: {text[0].lower()}{text[1:]}"
+        return f"{variable_of(one)}=1: {text[0].lower()}{text[1:]}"
     return f"{text} Default: {one.default}." if one.show_default else text
 
 

@@ -75,7 +75,13 @@ def write(work: Workspace, out: Path) -> list[Path]:
     The first is the cover letter. `git am` gives the same trees and messages
     on the base that the stack stands on.
     """
-    _refuse_other(out)
+    # the folder is replaced as a whole; it must not be someone's own
+    if out.is_file() or (out.exists() and any(one.suffix != ".patch" for one in out.iterdir())):
+        raise ToolError(
+            f"{out} is not replaced.",
+            why="it is not a folder of mails alone",
+            next=commands.line("mv", out, f"{out}.mine"),
+        )
     repository, there = work.repository, stack.read(work.repository)
     stack.refuse_foreign(repository, there)
     if not there.applied:
@@ -102,19 +108,6 @@ def write(work: Workspace, out: Path) -> list[Path]:
         )
         _fill_cover(draft / "0000-cover-letter.patch", work, there)
     return sorted(out.iterdir())
-
-
-def _refuse_other(out: Path) -> None:
-    """The folder is replaced as a whole; it must not be someone's own."""
-    mine = out.is_file() or (
-        out.exists() and any(path.suffix != ".patch" for path in out.iterdir())
-    )
-    if mine:
-        raise ToolError(
-            f"{out} is not replaced.",
-            why="it is not a folder of mails alone",
-            next=commands.line("mv", out, f"{out}.mine"),
-        )
 
 
 def _fill_cover(path: Path, work: Workspace, there: Stack) -> None:

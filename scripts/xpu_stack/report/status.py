@@ -13,7 +13,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import coloured, say, show_table
-from xpu_stack.core.system.git import Commit, Repository
+from xpu_stack.core.system.git import Commit
 from xpu_stack.report import pull_requests
 
 _SHOWN = 5  # files that are named
@@ -133,7 +133,9 @@ def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStat
     found = []
     for change in work.series.all_changes():
         one = applied.get(change.id)
-        record = _record_of(results, one, tip, there.tip) if one else Record()
+        record = results.get(one.commit.tree) if one else Record()
+        if one and record.tests is None and one.commit.id != there.tip:
+            record = tip  # of the whole stack above it
         found.append(
             ChangeStatus(
                 change.id,
@@ -143,16 +145,16 @@ def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStat
                 one.commit.id if one else None,
                 record.built if one else None,
                 (record.tests or {}).get(change.id),
-                _pull_request(entries.get(change.id), one),
+                PullRequest(
+                    entry.pull_request,
+                    entry.number,
+                    one is not None and one.commit.tree != entry.source_id,
+                )
+                if (entry := entries.get(change.id))
+                else None,
             )
         )
     return found
-
-
-def _record_of(results: Results, one: Applied, tip: Record, tip_id: str) -> Record:
-    """What is known of the tree of a change, or of the whole stack above it."""
-    own = results.get(one.commit.tree)
-    return own if own.tests is not None or one.commit.id == tip_id else tip
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,6 @@ class _State:
         return "older" if change in self.outdated else _APPLIED
 
 
-def _pull_request(entry: pull_requests.Entry | None, one: Applied | None) -> PullRequest | None:
-    if entry is None:
-        return None
-    outdated = one is not None and one.commit.tree != entry.source_id
-    return PullRequest(entry.pull_request, entry.number, outdated)
-
-
 # -- as a table ------------------------------------------------------------------
 
 
@@ -201,7 +196,11 @@ def show(work: Workspace, status: Status) -> None:
     else:
         show_table(_COLUMNS, [row[:-1] for row in rows], cut="title")
     say(f"base: {status.base_commit} ({status.provider})")
-    _say_stacks(work.repository)
+    names = stack.branches(work.repository)
+    if names and names != [work.repository.branch()]:
+        folders = {branch: folder for folder, branch in work.repository.worktrees().items()}
+        told = [f"{one} (in {folders[one]})" if one in folders else one for one in names]
+        say(f"stacks in this repository: {', '.join(told)}")
     _say_more(status)
 
 
@@ -234,14 +233,6 @@ def _tested(outcome: Outcome | None) -> str:
     if outcome.failed:
         return coloured(f"{outcome.failed} failed", "red")
     return f"{outcome.passed} passed" + (f", {outcome.skipped} skipped" if outcome.skipped else "")
-
-
-def _say_stacks(repository: Repository) -> None:
-    names = stack.branches(repository)
-    if names and names != [repository.branch()]:
-        folders = {branch: folder for folder, branch in repository.worktrees().items()}
-        told = [f"{one} (in {folders[one]})" if one in folders else one for one in names]
-        say(f"stacks in this repository: {', '.join(told)}")
 
 
 def _say_more(status: Status) -> None:

@@ -37,7 +37,9 @@ def read(work: Workspace, trees: set[str]) -> tuple[Measured, ...]:
     folder = work.layout.for_checkout(work.repository.folder)
     for path in sorted(folder.glob("bench-*/results.json")):
         try:
-            run = _run(json.loads(path.read_text(encoding="utf-8")))
+            data = json.loads(path.read_text(encoding="utf-8"))
+            rows = tuple(map(_row, data["figures"]))
+            run = Measured(data["tree"], data["mode"], data["machine"], data["quick"], rows)
         except (ValueError, KeyError, TypeError, IndexError):
             log.warning("not understood: %s", path)
             continue
@@ -46,27 +48,18 @@ def read(work: Workspace, trees: set[str]) -> tuple[Measured, ...]:
     return tuple(found)
 
 
-def _run(data: dict[str, Any]) -> Measured:
-    return Measured(
-        tree=data["tree"],
-        build=data["mode"],
-        machine=data["machine"],
-        quick=data["quick"],
-        rows=tuple(_row(figure) for figure in data["figures"]),
-    )
-
-
 def _row(figure: dict[str, Any]) -> Row:
     sides = figure["sides"]
-    amounts = [_amount(side["value"]["median"], figure["unit"]) for side in sides[:2]]
+    amounts = [_amount(side["value"]["median"], figure["unit"]) for side in sides]
+    ours, floor, *_ = [*amounts, "", ""]
     ratio = sides[0]["ratio"] if sides else None
     return Row(
-        of=figure["id"].partition(".")[0],
-        title=figure["title"],
-        ours=amounts[0] if amounts else "",
-        floor=amounts[1] if len(amounts) > 1 else "",
-        ratio=f"{ratio['median']:.3g}" if ratio else "",
-        verdict=figure["verdict"],
+        figure["id"].partition(".")[0],
+        figure["title"],
+        ours,
+        floor,
+        f"{ratio['median']:.3g}" if ratio else "",
+        figure["verdict"],
     )
 
 

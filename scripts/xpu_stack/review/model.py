@@ -110,7 +110,14 @@ class Review:
 def gather(work: Workspace, since: str | None) -> Review:
     """Reads the stack of the checkout; `since` names an earlier version of it."""
     there = stack.read(work.repository)
-    _refuse_unreadable(work, there)
+    if not there.applied:
+        raise MissingError(
+            "There is no stack to show.",
+            why=f"{work.repository.folder} holds the base alone",
+            next=commands.make("apply"),
+        )
+    if there.foreign:  # a reader would miss them, and the diffs would not add up
+        stack.refuse_foreign(work.repository, there)
     earlier = comparing.find(work, since, there)
     fates = {}
     if earlier is not None:
@@ -136,17 +143,6 @@ def gather(work: Workspace, since: str | None) -> Review:
         dropped=tuple(fate for fate in fates.values() if fate.status == "dropped"),
         measured=tuple((tops[TreeId(run.tree)], run) for run in runs),
     )
-
-
-def _refuse_unreadable(work: Workspace, there: Stack) -> None:
-    if not there.applied:
-        raise MissingError(
-            "There is no stack to show.",
-            why=f"{work.repository.folder} holds the base alone",
-            next=commands.make("apply"),
-        )
-    if there.foreign:  # a reader would miss them, and the diffs would not add up
-        stack.refuse_foreign(work.repository, there)
 
 
 def _page(
@@ -193,7 +189,7 @@ def _uses(diffs: dict[str, tuple[FileDiff, ...]]) -> dict[str, tuple[Uses, ...]]
             owner = owners.get(file.old_path) or touched.get(file.old_path)
             if owner and file.status != "new":
                 reasons.setdefault(owner, []).append(f"edits {file.old_path}")
-            for path in _included(file):
+            for path in (root + one for one in _found(_INCLUDE, file) for root in _ROOTS):
                 if path in owners:
                     reasons.setdefault(owners[path], []).append(f"includes {path}")
             for name in _found(_USED, file) if file.path.endswith(".py") else ():
@@ -207,10 +203,6 @@ def _uses(diffs: dict[str, tuple[FileDiff, ...]]) -> dict[str, tuple[Uses, ...]]
             if file.path == _STUBS:
                 bound |= dict.fromkeys(_found(_BOUND, file), change)
     return result
-
-
-def _included(file: FileDiff) -> list[str]:
-    return [root + path for path in _found(_INCLUDE, file) for root in _ROOTS]
 
 
 def _found(pattern: re.Pattern[str], file: FileDiff) -> list[str]:

@@ -90,7 +90,11 @@ def _changes(repository: Repository, tip: CommitId) -> dict[str, Commit]:
 
 def compare(repository: Repository, earlier: Earlier, now: dict[str, Commit]) -> list[Since]:
     """Each change of now, in order; then those that are no longer there."""
-    moved = _moved(list(earlier.changes), list(now))
+    # those outside the runs which both versions have in common
+    a = [change for change in earlier.changes if change in now]
+    b = [change for change in now if change in earlier.changes]
+    blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
+    moved = set(a) - {change for one in blocks for change in a[one.a : one.a + one.size]}
     result = []
     for change, commit in now.items():
         old = earlier.changes.get(change)
@@ -106,15 +110,6 @@ def compare(repository: Repository, earlier: Earlier, now: dict[str, Commit]) ->
             title = old.message.splitlines()[0]
             result.append(Since(change, title, "dropped", old.id, False, ""))
     return result
-
-
-def _moved(before: list[str], now: list[str]) -> set[str]:
-    """The changes that stand outside the runs which both versions have in common."""
-    a = [change for change in before if change in now]
-    b = [change for change in now if change in before]
-    blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
-    kept = {change for block in blocks for change in a[block.a : block.a + block.size]}
-    return set(a) - kept
 
 
 def range_diff(repository: Repository, old: Commit, new: Commit) -> str:

@@ -38,7 +38,13 @@ def build(work: Workspace, since: str | None, out: Path) -> Path:
     since: a commit, branch or tag, the tip of an earlier version of the stack;
     None: the one before the last move, when it differs. Returns the index.
     """
-    _refuse_other(out)
+    # the folder is replaced as a whole; it must not be someone's own
+    if out.exists() and not (out / _MARKER).exists() and (out.is_file() or any(out.iterdir())):
+        raise ToolError(
+            f"{out} is not replaced.",
+            why="it has files in it that are not the review's",
+            next=commands.line("mv", out, f"{out}.mine"),
+        )
     review = gather(work, since)
     with files.folder(out) as draft, progress(len(review.pages), "writing the pages") as bar:
         (draft / "markdown").mkdir()
@@ -48,16 +54,6 @@ def build(work: Workspace, since: str | None, out: Path) -> Path:
             site.change(page)
         site.index()
     return out / "index.html"
-
-
-def _refuse_other(out: Path) -> None:
-    """The folder is replaced as a whole; it must not be someone's own."""
-    if out.exists() and not (out / _MARKER).exists() and (out.is_file() or any(out.iterdir())):
-        raise ToolError(
-            f"{out} is not replaced.",
-            why="it has files in it that are not the review's",
-            next=commands.line("mv", out, f"{out}.mine"),
-        )
 
 
 _Row = tuple[Line, Markup]
@@ -93,7 +89,10 @@ class _Site:
         for number, file in enumerate(page.files, start=1):
             parts = list(_parts(file, self._rows(page, file)))
             shown: _Part = []
-            if parts and (size := _size(parts[0])) <= room:
+            size = (
+                sum(len(html) + _ROW for _, lines in parts[0] for _, html in lines) if parts else 0
+            )
+            if parts and size <= room:
                 room -= size
                 shown = parts.pop(0)
             names = [f"{page.slug}-{number}-{part}.html" for part in range(1, len(parts) + 1)]
@@ -154,10 +153,6 @@ def _parts(file: FileDiff, rows: list[list[_Row]]) -> Iterator[_Part]:
         yield part
 
 
-def _size(part: _Part) -> int:
-    return sum(len(html) + _ROW for _, lines in part for _, html in lines)
-
-
 def _pasted(page: Page) -> list[FileDiff]:
     """The files whose diffs fit into a description, in order."""
     chosen, room = [], _PASTE_LIMIT - len(page.body) - 100 * len(page.files)
@@ -197,7 +192,5 @@ def code_cell(text: str) -> str:
 
 def fenced(text: str, language: str) -> str:
     """A block of code, in a fence that its text does not have."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"

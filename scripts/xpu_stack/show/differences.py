@@ -18,23 +18,19 @@ def commit_of(work: Workspace, point: str | None) -> CommitId:
     """The commit of a change: the checkout's, or made beside it. None: the topmost applied."""
     there = stack.read(work.repository)
     commits = {one.trailers.change: one.commit.id for one in there.applied}
+    if point is None and not there.applied:
+        raise UsageError(
+            "No change of the series is applied.",
+            why=f"the checkout holds the base {there.base[:12]} alone",
+            next=commands.make("show", CHANGE="<stage>/<change>"),
+        )
     if point is None:
-        _refuse_nothing(there)
         return there.tip
     if point in commits:
         return commits[point]
     here = [one.id for one in work.series.changes(point)]
     *_, change = (one for one in here if one == point or one not in work.series.without)
     return commits[change] if change in commits else _made(work, there, change)
-
-
-def _refuse_nothing(there: Stack) -> None:
-    if not there.applied:
-        raise UsageError(
-            "No change of the series is applied.",
-            why=f"the checkout holds the base {there.base[:12]} alone",
-            next=commands.make("show", CHANGE="<stage>/<change>"),
-        )
 
 
 def _made(work: Workspace, there: Stack, change: str) -> CommitId:

@@ -19,8 +19,14 @@ def show(work: Workspace, aim: Goal) -> None:
     for one in found:
         for file, hunks in one.files:
             say(f"{one.change.id}: {file}: {f'{hunks} hunk(s)' if hunks else 'the whole file'}")
-    for line in _summary(aim, found):
-        say(line)
+    counts = Counter(one.fit for one in found)
+    words = ", ".join(f"{counts[fit]} {fit.value}" for fit in Fit if counts[fit])
+    say(f"{len(found)} change(s): {words or 'none'}")
+    there = [one.change.id for one in found if one.fit is Fit.THERE]
+    if other := [one.change.id for one in found if one.fit is Fit.OTHER]:
+        skipping = aim.command(there + other)
+        say(f"to skip those that the base has in another form too: {skipping}")
+    say(f"next: {aim.command(there)}")
 
 
 def _figures(one: Finding) -> tuple[str, str, str, str]:
@@ -30,16 +36,3 @@ def _figures(one: Finding) -> tuple[str, str, str, str]:
         return files, hunks, "", ""
     there = f"{one.similarity.files_there} of {one.similarity.files}"
     return files, hunks, there, f"{one.similarity.share:.0%}"
-
-
-def _summary(aim: Goal, found: list[Finding]) -> list[str]:
-    counts = Counter(one.fit for one in found)
-    words = ", ".join(f"{counts[fit]} {fit.value}" for fit in Fit if counts[fit])
-    there = [one.change.id for one in found if one.fit is Fit.THERE]
-    other = [one.change.id for one in found if one.fit is Fit.OTHER]
-    lines = [f"{len(found)} change(s): {words or 'none'}"]
-    if other:
-        lines.append(
-            f"to skip those that the base has in another form too: {aim.command(there + other)}"
-        )
-    return [*lines, f"next: {aim.command(there)}"]

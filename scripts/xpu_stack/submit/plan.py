@@ -166,18 +166,16 @@ class Found:
     def of(self, change: str) -> PullRequest | None:
         """The pull request of a change; refuses several."""
         entry = self.record.entries.get(change)
-        return self.recorded[entry.number] if entry else _one(change, self.unrecorded)
-
-
-def _one(change: str, found: Mapping[str, list[PullRequest]]) -> PullRequest | None:
-    several = found.get(change, [])
-    if len(several) > 1:
-        raise ToolError(
-            f"{change} has {len(several)} open pull requests, and none in the record.",
-            why=" and ".join(sorted(one.url for one in several)) + " say that they are of it",
-            next=f"close all of them but one, then {commands.make('submit')}",
-        )
-    return several[0] if several else None
+        if entry:
+            return self.recorded[entry.number]
+        several = self.unrecorded.get(change, [])
+        if len(several) > 1:
+            raise ToolError(
+                f"{change} has {len(several)} open pull requests, and none in the record.",
+                why=" and ".join(sorted(one.url for one in several)) + " say that they are of it",
+                next=f"close all of them but one, then {commands.make('submit')}",
+            )
+        return several[0] if several else None
 
 
 def _item(

@@ -53,8 +53,9 @@ def _refuse_damaged(repository: Repository, there: Stack) -> None:
     for commit in [*(one.commit for one in there.applied), *there.foreign, *there.above, *below]:
         found = _OWN_LINE.findall(commit.message)
         if found and sorted(found) != sorted(_OWN):
+            title = commit.message.splitlines()[0]
             raise ToolError(
-                f"The trailers of {commit.id[:12]} '{_title(commit)}' are damaged.",
+                f"The trailers of {commit.id[:12]} '{title}' are damaged.",
                 why=f"it must have each of {', '.join(_OWN)} once, and has {', '.join(found)}",
                 next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
                 f"{commands.git(repository.folder, 'switch', '--detach', '<base>')} && "
@@ -73,16 +74,15 @@ def _refuse_doubled(there: Stack) -> None:
         if double:
             raise ToolError(
                 f"The commit of {one.trailers.change} has the same ghstack line twice.",
-                why=f"'{double}' stands {_where(double, names, seen)}",
+                why=f"'{double}' stands "
+                + (
+                    "beside another of its kind"
+                    if names.count(double.split(":")[0]) > 1
+                    else f"in {seen[double].id[:12]} too"
+                ),
                 next=f"{commands.make('apply')} # gives the commits without ghstack's lines",
             )
         seen |= dict.fromkeys(lines, one.commit)
-
-
-def _where(line: str, names: list[str], seen: dict[str, Commit]) -> str:
-    if names.count(line.split(":")[0]) > 1:
-        return "beside another of its kind"
-    return f"in {seen[line].id[:12]} too"
 
 
 def _refuse_reordered(work: Workspace, there: Stack) -> None:
@@ -190,32 +190,24 @@ def _changes(there: Stack) -> list[str]:
     return [one.trailers.change for one in there.applied]
 
 
-def _title(commit: Commit) -> str:
-    return commit.message.splitlines()[0]
-
-
 # -- the remote, as the checkout knows it ----------------------------------------
 
 
 def refuse_unready(repository: Repository, *remotes: str) -> None:
     """Refuses a repository from which ghstack cannot make and push commits."""
     for remote in remotes:
-        _refuse_unknown(repository, remote)
+        if repository.ask("remote", "get-url", "--push", "--", remote) is None:
+            raise MissingError(
+                f"The checkout has no remote '{remote}'.",
+                why="pull requests are made from the branches that are pushed there",
+                next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
+                + commands.git(repository.folder, "fetch", remote),
+            )
     if repository.line("rev-parse", "--is-shallow-repository") == "true":
         raise ToolError(
             "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
             next=commands.git(repository.folder, "fetch", "--unshallow", remotes[0]),
-        )
-
-
-def _refuse_unknown(repository: Repository, remote: str) -> None:
-    if repository.ask("remote", "get-url", "--push", "--", remote) is None:
-        raise MissingError(
-            f"The checkout has no remote '{remote}'.",
-            why="pull requests are made from the branches that are pushed there",
-            next=f"{commands.git(repository.folder, 'remote', 'add', remote, '<address>')} && "
-            + commands.git(repository.folder, "fetch", remote),
         )
 
 

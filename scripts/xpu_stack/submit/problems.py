@@ -24,10 +24,10 @@ class Problems:
         """Raises the first that was found, with the others listed above it."""
         if self._found:
             first, *others = self._found
-            first.detail = "\n".join([*map(_lines, others), *filter(None, [first.detail])])
+            told = [
+                text
+                for one in others
+                for text in (one.detail, f"also: {one.what}\n  why: {one.why}\n  next: {one.next}")
+            ]
+            first.detail = "\n".join(filter(None, [*told, first.detail]))
             raise first
-
-
-def _lines(error: ToolError) -> str:
-    told = [f"also: {error.what}", f"  why: {error.why}", f"  next: {error.next}"]
-    return "\n".join([*filter(None, [error.detail]), *told])

@@ -48,14 +48,11 @@ class Scratch:
             check=False,
         )
         if result.code:
-            raise self._unreachable(result)
-
-    def _unreachable(self, result: shell.Result) -> ToolError:
-        return MissingError(
-            f"The remote '{self.remote}' cannot be read.",
-            why=_reason(result),
-            next=f"{commands.git(self.checkout, 'fetch', self.remote)} # says more",
-        )
+            raise MissingError(
+                f"The remote '{self.remote}' cannot be read.",
+                why=_reason(result),
+                next=f"{commands.git(self.checkout, 'fetch', self.remote)} # says more",
+            )
 
     def refuse_unwritable(self, branch: str, commit: CommitId, next: str) -> None:
         """A push that is not carried out: the remote has to agree to receive it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from xpu_stack.core.system.console import log, say, show_table
 from xpu_stack.report.pull_requests import Entry
-from xpu_stack.submit.plan import Plan, State
+from xpu_stack.submit.plan import Plan
 
 
 def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
@@ -16,9 +16,10 @@ def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
         url = entry.pull_request if entry else ""
         if item.pull_request is not None:
             url = item.pull_request.url
-        rows.append((item.change, title, url, _words(item.state, item.unfinished)))
+        told = item.state.value + (", of a run that was cut off" if item.unfinished else "")
+        rows.append((item.change, title, url, told))
     for change, state, pull_request in plan.others:
-        rows.append((change, pull_request.title, pull_request.url, _words(state)))
+        rows.append((change, pull_request.title, pull_request.url, state.value))
     for row in rows:
         log.info("%s", " | ".join(row))
     say("what would be submitted" if dry else "submitted")
@@ -26,7 +27,3 @@ def show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
     for item in plan.items:
         if item.keeps_edits:
             say(f"{item.change}: what was edited on GitHub in the text stays there")
-
-
-def _words(state: State, unfinished: bool = False) -> str:
-    return f"{state.value}, of a run that was cut off" if unfinished else state.value

@@ -18,10 +18,10 @@ from xpu_stack.build.configuration import Mode
 from xpu_stack.core.lay import applying
 from xpu_stack.core.lay.search import put_back
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.series import NO_STAGE, Series
+from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import say
-from xpu_stack.core.system.errors import ToolError, UsageError
+from xpu_stack.core.system.errors import UsageError
 from xpu_stack.show import versions
 from xpu_stack.testing import single_test
 from xpu_stack.testing.judges import CommandJudge, Judge, Place, TestJudge
@@ -96,16 +96,13 @@ class Ends:
 def bisect(work: Workspace, asked: Asked, ends: Ends) -> None:
     """Finds what broke the test or the command, reports it, and restores the checkout."""
     with put_back(work.repository):
-        if ends.good is None or _is_point(work.series, ends.good):
+        ids = (change.id for change in work.series.all_changes())
+        if ends.good in (None, NO_STAGE, *work.series.stage_names, *ids):
             _along_the_series(work, asked, ends)
         else:
+            assert ends.good is not None
             with versions.opened(work, ends.good, ends.bad) as found:
                 _along_versions(asked, ends, found)
-
-
-def _is_point(series: Series, name: str) -> bool:
-    changes = [change.id for change in series.all_changes()]
-    return name in (NO_STAGE, *series.stage_names, *changes)
 
 
 def _along_the_series(work: Workspace, asked: Asked, ends: Ends) -> None:
@@ -116,7 +113,11 @@ def _along_the_series(work: Workspace, asked: Asked, ends: Ends) -> None:
     if ends.good is not None:
         start = [NO_STAGE, *(change.id for change in work.series.changes(ends.good))][-1]
     if start not in ids:
-        raise _wrong_way(start, ids[-1])
+        raise UsageError(
+            f"{start} does not come before {ids[-1]}.",
+            why="the search goes from GOOD up to BAD",
+            next=f"{commands.make('status')} # shows the order",
+        )
     places = [Place(one, one, lambda: work) for one in ids[ids.index(start) :]]
     found = _between(judge, places, given=ends.good is not None)
     if found is None:
@@ -170,14 +171,6 @@ def _between(judge: Judge, places: Sequence[Place], *, given: bool) -> Range | N
             next=commands.make("bisect", **judge.asked, GOOD="<where it passes>"),
         )
     return search(0, last, lambda number: judge.passes(places[number]))
-
-
-def _wrong_way(good: str, bad: str) -> ToolError:
-    return UsageError(
-        f"{good} does not come before {bad}.",
-        why="the search goes from GOOD up to BAD",
-        next=f"{commands.make('status')} # shows the order",
-    )
 
 
 def _say_found(judge: Judge, suspects: list[str]) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from xpu_stack.build import build as building
 from xpu_stack.build import runtime
-from xpu_stack.build.configuration import Build, Mode, folder_of, results_of
+from xpu_stack.build.configuration import Mode, folder_of, results_of
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import say
@@ -66,7 +65,14 @@ class Judge(ABC):
     def at(self, place: Place) -> Seen | None:
         """How it ends there; None if it cannot run."""
         if place.shown not in self._seen:
-            self._seen[place.shown] = self._look(place)
+            try:
+                self._seen[place.shown] = self.run(place)
+            except ToolError as error:
+                if error.code not in _UNFIT:
+                    raise
+                conflicts.give_up(self.repository)
+                say(f"  {place.shown}: {error.what} {error.why}")
+                self._seen[place.shown] = None
             say(f"  {place.shown}: {self._told(self._seen[place.shown])}")
         return self._seen[place.shown]
 
@@ -96,16 +102,6 @@ class Judge(ABC):
 
     def cleaned(self, line: str, _: Place) -> str:
         return line.replace(f"{self.repository.folder}/", "")
-
-    def _look(self, place: Place) -> Seen | None:
-        try:
-            return self.run(place)
-        except ToolError as error:
-            if error.code not in _UNFIT:
-                raise
-            conflicts.give_up(self.repository)
-            say(f"  {place.shown}: {error.what} {error.why}")
-            return None
 
     def _told(self, seen: Seen | None) -> str:
         if seen is None:
@@ -145,21 +141,17 @@ class TestJudge(Judge):
             return known
         applying.apply(work, place.point)
         this = building.prepare(work, place.point, self._mode)
-        if not self._build(this, work.series.changes(place.point)):
+        changes = work.series.changes(place.point)
+        if not test.python:
+            there = building.build_program(this, test.program)
+        elif there := test.program in python_tests.owners(changes):
+            building.build(this, changes, python=True)
+        if not there:
             return Seen(Verdict.ABSENT)
         runner.run_one(this, test.program, test.cases, self.runs, alone, python=test.python)
         seen = single_test.read(test, [alone], self.runs)
         assert seen is not None
         return seen
-
-    def _build(self, this: Build, changes: list[Change]) -> bool:
-        """Builds what the test needs; False if there is no such test."""
-        if not self._test.python:
-            return building.build_program(this, self._test.program)
-        if self._test.program not in python_tests.owners(changes):
-            return False
-        building.build(this, changes, python=True)
-        return True
 
 
 class CommandJudge(Judge):
@@ -175,7 +167,11 @@ class CommandJudge(Judge):
     def run(self, place: Place) -> Seen:
         work = place.open()
         applying.apply(work, place.point)
-        env = {} if self._build is None else _built(work, place.point, self._build)
+        env = {}
+        if self._build is not None:
+            this = building.prepare(work, place.point, self._build)
+            building.build(this, work.series.changes(place.point), python=True)
+            env = {**runtime.program_environment(this), **runtime.python_environment(this)}
         said: list[str] = []
         words = ["sh", "-c", self._command]
         with self._undone():
@@ -223,10 +219,3 @@ class CommandJudge(Judge):
                 say(f"{self.name} {' and '.join(told)}; that is put back")
             if left := sorted(set(now) - untracked):
                 say(f"{self.name} left files that git does not track: {', '.join(left[:_NAMED])}")
-
-
-def _built(work: Workspace, point: str, mode: Mode) -> dict[str, str]:
-    """Builds the package there; the environment in which programs find it."""
-    this = building.prepare(work, point, mode)
-    building.build(this, work.series.changes(point), python=True)
-    return {**runtime.program_environment(this), **runtime.python_environment(this)}

@@ -45,7 +45,13 @@ def run(
     """
     if not names:
         return []
-    tools = _need_tools(this)
+    tools = ""  # what the build's Python finds pytest in
+    if this.torch is None:
+        packages.need_python("test")
+    else:
+        beside = this.folder.parent / f"test-{this.torch.tag}"
+        if packages.need_beside(this.python, "test", beside):
+            tools = f"{os.pathsep}{beside}"
     folder.mkdir(parents=True, exist_ok=True)
     printed: list[str] = []
 
@@ -60,7 +66,14 @@ def run(
     python = runtime.python_environment(this)
     python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
     code = shell.follow(
-        [*(*_command(this, whole, tests), *files), *(["-k", cases] if cases else [])],
+        [
+            # -P keeps the checkout's own, unbuilt torch out of the path
+            *(str(this.python), "-P", "-m", "pytest"),
+            *("--rootdir", str(tests or this.work.repository.folder)),
+            *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
+            *("--continue-on-collection-errors", f"--junitxml={whole}", *files),
+            *(["-k", cases] if cases else []),
+        ],
         line,
         cwd=where,
         env={
@@ -106,29 +119,9 @@ def _seed(where: Path, names: list[str], environment: dict[str, str]) -> dict[st
     return {"TEST_SEED": seed}
 
 
-def _need_tools(this: Build) -> str:
-    """Has pytest where the build's Python finds it; what that adds to its path."""
-    if this.torch is None:
-        packages.need_python("test")
-        return ""
-    folder = this.folder.parent / f"test-{this.torch.tag}"
-    beside = packages.need_beside(this.python, "test", folder)
-    return f"{os.pathsep}{folder}" if beside else ""
-
-
 def options() -> list[str]:
     """How pytest is called, on whatever the package is imported from."""
     return [
         *("-q", "-p", "no:cacheprovider", "-n", str(compilers.local_jobs()), "--dist", "worksteal"),
         *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
-    ]
-
-
-def _command(this: Build, junit: Path, tests: Path | None) -> list[str]:
-    root = tests or this.work.repository.folder
-    # -P keeps the checkout's own, unbuilt torch out of the path
-    return [
-        *(str(this.python), "-P", "-m", "pytest", "--rootdir", str(root)),
-        *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
-        *("--continue-on-collection-errors", f"--junitxml={junit}"),
     ]

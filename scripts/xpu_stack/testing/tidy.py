@@ -82,17 +82,11 @@ def _format(path: Path) -> str:
     return result.complaint if result.code else ""
 
 
-def _configuration(this: Build) -> Path:
-    """The checkout's .clang-tidy, as clang-tidy can read it."""
-    text = (this.work.repository.folder / ".clang-tidy").read_text()
-    path = this.folder / "clang-tidy.yaml"
-    path.write_text(_UNREADABLE.sub("", text))
-    return path
-
-
 def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     """What clang-tidy says of those that are new to it; headers are seen with sources."""
-    configuration = _configuration(this)
+    configuration = this.folder / "clang-tidy.yaml"
+    checks = (this.work.repository.folder / ".clang-tidy").read_text()
+    configuration.write_text(_UNREADABLE.sub("", checks))
     command = [_tool("clang-tidy"), "--quiet", "-p", str(this.folder)]
     command += [f"--config-file={configuration}", *(f"--extra-arg={one}" for one in _COMPILER)]
     command.append(f"--checks={','.join(f'-{check}' for check in _NOT_MEANT)}")

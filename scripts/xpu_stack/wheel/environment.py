@@ -19,7 +19,7 @@ _CONFIGURATION = next(one for one in CONFIGURATIONS if one.name == "CPU")
 _SHOWN = 60  # lines of a failure that are shown; the log has all
 
 
-@dataclass(frozen=True)
+@dataclass
 class Environment:
     """A Python environment in `folder`, which is empty at first."""
 

@@ -29,7 +29,7 @@ from xpu_stack.wheel.identity import Identity
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trial(Environment):
     """An environment that the wheel is installed into."""
 

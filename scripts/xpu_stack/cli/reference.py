@@ -7,7 +7,7 @@ in the Makefile, after `##`.
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,70 +37,6 @@ ENVIRONMENT = {
     "XPU_STACK_HOME": "The folder for all that is downloaded, built or installed. Default: .xpu.",
     "PYTHON": "The Python that starts the tool, 3.10 or later. Default: that of its own "
     "environment if it is there, else python3.",
-}
-
-# Each field of a document; [] is each item of a list, and what may be null says so.
-DOCUMENTS = {
-    "make status JSON=1": {
-        "version": "1. Fields may be added; it is raised if one goes or means something else.",
-        "checkout": "The checkout's folder.",
-        "base": "The release, as in `BASE`.",
-        "base_commit": "The commit that the stack stands on.",
-        "provider": "Where the checkout comes from, in words.",
-        "mode": "The mode that `built` and `tests` are about, as in `MODE`.",
-        "changes[].id": "`<stage>/<change>`. All changes of the series are listed, in order.",
-        "changes[].title": "The first line of its text.",
-        "changes[].author": "`name <address>`",
-        "changes[].state": "`applied`, `not applied`, `skipped`, `taken out`, `changed by hand` "
-        "(its commit was amended), or `older` (the series was edited since).",
-        "changes[].commit": "Its commit, or null.",
-        "changes[].built": "Whether it was built; null if it is not applied.",
-        "changes[].tests": "null if they have not run.",
-        "changes[].tests.passed": "How many passed, over all configurations.",
-        "changes[].tests.failed": "How many failed.",
-        "changes[].tests.skipped": "How many were skipped.",
-        "changes[].tests.reasons": "Why some were skipped, with how often.",
-        "changes[].tests.failures": "The names of those that failed.",
-        "changes[].pull_request": "null if it was not submitted.",
-        "changes[].pull_request.url": "Its address.",
-        "changes[].pull_request.number": "Its number.",
-        "changes[].pull_request.outdated": "Whether it shows other files than are applied.",
-        "above[]": "Your own commits above the stack.",
-        "foreign[]": "Commits in the stack that are of no change.",
-        "unknown[]": "Commits of changes that the series does not have.",
-        "above[].commit": "The commit; so in `foreign[]` and `unknown[]`.",
-        "above[].title": "The first line of its message; so in `foreign[]` and `unknown[]`.",
-        "above[].change": "null; in `unknown[]` the change that its trailer names.",
-        "edited[]": "Tracked files with edits that are not exported.",
-        "untracked[]": "Files that git does not track.",
-        "conflict": "null if none waits.",
-        "conflict.change": "The change in conflict.",
-        "conflict.worktree": "The folder in which it is resolved.",
-    },
-    "make check JSON=1": {
-        "version": "1, as above.",
-        "base": "The release, as in `BASE`.",
-        "valid": "Whether the series is valid. If not, the exit code is 6.",
-        "changes": "How many changes it has; null if it is not valid.",
-        "problems[].place": "A file, with the line where that is known.",
-        "problems[].problem": "What is wrong there.",
-    },
-    "make history JSON=1": {
-        "version": "1, as above.",
-        "moves[].time": "When, in UTC; null where git has let the entry expire.",
-        "moves[].verb": "What was done.",
-        "moves[].about": "To what: a stage, a change.",
-        "moves[].undone": "Whether redo would do it again; if not, undo reverts it.",
-        "moves[].before.head": "The branch that HEAD was on; empty for none.",
-        "moves[].before.commit": "The commit that HEAD was at.",
-        "moves[].before.tip": "The stack's branch; null where there was none.",
-        "moves[].before.dropped[]": "Changes that were skipped, as with `DROP=`.",
-        "moves[].after.head": "The same afterwards.",
-        "moves[].after.commit": "The same afterwards.",
-        "moves[].after.tip": "The same afterwards.",
-        "moves[].after.dropped[]": "The same afterwards.",
-        "moves[].files[]": "Files of the series that were written.",
-    },
 }
 
 _MARK = "<!-- written by make reference -->"
@@ -151,51 +87,18 @@ def _meanings(listed: list[Target]) -> Iterator[tuple[str, str, list[str]]]:
             yield variable, text, [] if text == usual else names
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def page(makefile: Path) -> str:
-    """docs/reference.md."""
+    """docs/reference.md, which the template has but for what is declared elsewhere."""
+    from jinja2 import Environment, FileSystemLoader
+
+    templates = Environment(  # noqa: S701 (it is no HTML)
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), trim_blocks=True
+    )
+    templates.filters["listed"] = lambda names: ", ".join(f"`{name}`" for name in names)
     listed = targets(makefile)
-    rows = [
-        "# Reference",
-        "",
-        "`make reference` writes this page from the declarations of the verbs.",
-        "",
-        "## Targets",
-        "",
-        "| target | what it does | variables |",
-        "|---|---|---|",
-        *(f"| `make {one.name}` | {one.text} | {_listed(one.variables)} |" for one in listed),
-        "",
-        "## Variables",
-        "",
-        "| variable | means |",
-        "|---|---|",
-    ]
-    for variable, text, names in _meanings(listed):
-        where = f"({_listed(names)}) " if names else ""
-        rows.append(f"| `{variable}` | {where}{text.replace('<', '&lt;')} |")
-    rows += ["", "Variables of the environment, which `make` hands on, too:", ""]
-    rows += ["| variable | means |", "|---|---|"]
-    rows += [f"| `{variable}` | {text} |" for variable, text in ENVIRONMENT.items()]
-    rows += ["", "## JSON", "", "Standard output has the document and nothing else."]
-    for command, fields in DOCUMENTS.items():
-        rows += ["", f"`{command}`:", "", "| field | means |", "|---|---|"]
-        rows += [f"| `{field}` | {text} |" for field, text in fields.items()]
-    rows += [
-        "",
-        "## Exit codes",
-        "",
-        "`make` itself ends with 2, whatever failed. The command line behind it,",
-        "`python3 scripts/bootstrap.py <verb>`, ends with:",
-        "",
-        "| code | means |",
-        "|---|---|",
-        *(f"| {code.value} | {code.meaning} |" for code in ExitCode),
-    ]
-    return "\n".join(rows) + "\n"
+    return templates.get_template("reference.md").render(
+        targets=listed, variables=_meanings(listed), environment=ENVIRONMENT, codes=list(ExitCode)
+    )
 
 
 def pages(repository: Path) -> dict[Path, str]:

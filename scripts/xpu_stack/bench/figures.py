@@ -302,5 +302,4 @@ def ratio_text(spread: Spread | None) -> str:
 
 
 def bounds_text(figure: Figure) -> str:
-    """The bounds as conditions."""
     return ", ".join(bound.text(figure.row.unit) for bound, _ in figure.judged)

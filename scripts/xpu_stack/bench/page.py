@@ -33,7 +33,6 @@ _END = "<!-- tests: end -->"
 
 
 def render(document: dict[str, Any]) -> str:
-    """The page for a document of the benchmark."""
     figures = [from_json(one) for one in document["figures"]]
     gpu = document["backend"] != "opencl"
     name, made = ("bench-gpu", "ci/gpu/run") if gpu else ("bench", "make bench PUBLISH=1")

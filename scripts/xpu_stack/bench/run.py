@@ -67,7 +67,6 @@ def run(build: Build, quick: bool, publish: bool) -> None:
 
 
 def compile(build: Build) -> Path:
-    """Builds the benchmark's program against `build`."""
     if build.sanitizer is not Sanitizer.NONE:
         raise UsageError(
             "A build with a sanitizer cannot be measured.",
@@ -142,7 +141,6 @@ def _measure(build: Build, program: Path, quick: bool) -> tuple[Run, str]:
 
 
 def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[str], None]) -> Run:
-    """What a program measures."""
     measured = Run()
     lines: list[str] = []
 
@@ -168,7 +166,6 @@ def _run(program: Path, words: list[str], env: dict[str, str], took: Callable[[s
 
 
 def _show(figures: list[Figure]) -> None:
-    """The table, for a person."""
     headings, rows = page.table(figures)
     rows = [
         [*cells[:-1], coloured(cells[-1], _COLOURS[one.verdict])]

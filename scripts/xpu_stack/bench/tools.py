@@ -108,8 +108,6 @@ def _page(tasks: Sequence[Task], loads: Sequence[float]) -> str:
 
 
 class _Bench:
-    """The clones, and what is measured on them."""
-
     def __init__(self, layout: Layout, base: str, folder: Path) -> None:
         self.base, self.folder = base, folder
         self.project, self.home = layout.repository, folder / "home"

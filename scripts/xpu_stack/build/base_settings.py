@@ -46,8 +46,6 @@ class Full:
 
 @dataclass(frozen=True)
 class Wheel:
-    """What a wheel needs and has."""
-
     requires: tuple[str, ...]
     compiled_in: tuple[str, ...] = ()  # packages whose headers become part of the libraries
 

@@ -25,7 +25,7 @@ from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import MissingError
+from xpu_stack.core.system.errors import MissingError, UsageError
 from xpu_stack.core.system.git import Repository
 
 CMAKE_MODULES = Path(__file__).parent / "cmake_modules"
@@ -85,11 +85,15 @@ def prepare(
 
 
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
-    """Installs what a build in this mode needs."""
     wanted = BaseSettings.of(work.base)
     packages.need_apt(wanted.apt)
     if wanted.package:
-        extension.refuse_mode(work.base, mode)
+        if mode is not Mode.FAST:
+            raise UsageError(
+                f"There is no MODE={mode.value} for the base {work.base.name}.",
+                why="its torch is installed, and all that is new is compiled",
+                next=commands.make("build", BASE=work.base.name),
+            )
     elif mode is Mode.FAST:
         packages.need_apt(wanted.prebuilt.apt, instead=commands.make("build", MODE="full"))
     else:
@@ -145,12 +149,10 @@ def build_program(this: Build, name: str) -> bool:
 
 
 def needs_python(changes: list[Change]) -> bool:
-    """Whether any of these changes is a change of the Python package."""
     return any(path.startswith(_PYTHON) for change in changes for path in change.touched_paths())
 
 
 def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake.Target]:
-    """Those targets that files of these changes are compiled into."""
     files = {file.target for change in changes for file in change.files}
     files = {file for file in files if file.endswith(SOURCES)}
     return [target for target in targets if target.sources & files]

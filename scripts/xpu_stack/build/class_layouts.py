@@ -64,7 +64,6 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> Headers:
 
 
 def changed_classes(old: Headers, new: Headers) -> Iterator[str]:
-    """How classes that were there before differ now."""
     for name, before in old.classes.items():
         after = new.classes.get(name)
         if after is None:
@@ -82,7 +81,6 @@ def _few(facts: list[str]) -> str:
 
 
 def changed_functions(old: Headers, new: Headers) -> list[str]:
-    """Functions whose body has changed."""
     return sorted(
         name for name, body in old.functions.items() if new.functions.get(name, body) != body
     )

@@ -91,7 +91,6 @@ class _Errors:
 
 
 def targets(build: Path) -> list[Target]:
-    """All targets of a configured build."""
     replies = build / _REPLIES
     index = max(replies.glob("index-*.json"), key=lambda path: path.name)
     objects = json.loads(index.read_text())["objects"]
@@ -119,6 +118,5 @@ def targets(build: Path) -> list[Target]:
 
 
 def command_of(build: Path, source: Path) -> str:
-    """The command that compiles `source`."""
     commands = json.loads((build / "compile_commands.json").read_text())
     return next(str(one["command"]) for one in commands if Path(one["file"]) == source)

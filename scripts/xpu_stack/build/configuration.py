@@ -1,15 +1,42 @@
 """What a build is: of which checkout, in which mode, with which sanitizer, and where."""
 
+import enum
 from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.build import installed_torch, package_view, packages
 from xpu_stack.build.base_settings import Package
 from xpu_stack.build.installed_torch import Torch
-from xpu_stack.build.modes import Mode as Mode
-from xpu_stack.build.modes import Sanitizer as Sanitizer
 from xpu_stack.build.results import Results
 from xpu_stack.core.move.workspace import Workspace
+
+
+class Mode(enum.Enum):
+    """What is compiled: what the series alone brings, or everything."""
+
+    FAST = "fast"
+    FULL = "full"
+
+
+class Sanitizer(enum.Enum):
+    """What the compiler adds to find errors at run time."""
+
+    NONE = ""
+    THREAD = "thread"  # ThreadSanitizer
+    ADDRESS = "address"  # AddressSanitizer, with leaks and undefined behaviour
+
+    @property
+    def flags(self) -> str:
+        """For compiling and linking; with -O1 reports have good stacks."""
+        # GCC takes the checks of std::optional for uses of what it may not hold.
+        common = "-g1 -fno-omit-frame-pointer -Wno-maybe-uninitialized"
+        if self is Sanitizer.THREAD:
+            return f"{common} -fsanitize=thread"
+        if self is Sanitizer.ADDRESS:
+            # vptr compares type infos across libraries that hide theirs
+            kinds = "-fsanitize=address,undefined -fno-sanitize=vptr"
+            return f"{common} {kinds} -fno-sanitize-recover=undefined"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +77,5 @@ def results_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NON
 
 
 def folder_of(work: Workspace, mode: Mode, sanitizer: Sanitizer = Sanitizer.NONE) -> Path:
-    """Where a checkout is built."""
     name = "-".join(filter(None, (mode.value, sanitizer.value)))
     return work.layout.for_checkout(work.repository.folder) / name

@@ -43,7 +43,6 @@ class Tree:
         return text.replace(str(self.build), "<build>").replace(str(self.source), "<source>")
 
     def generated(self) -> Iterator[str]:
-        """The code that was generated for this tree."""
         for folder in map(self.at, _GENERATED):
             for file in sorted(folder.rglob("*")):
                 if file.name.endswith(_CODE) and "CMakeFiles" not in file.parts:
@@ -55,7 +54,6 @@ class Tree:
 
     @property
     def macros(self) -> set[str]:
-        """That the compiler is told to define."""
         words = shlex.split(self.command)
         return {re.split(r"[=(]", word[2:])[0] for word in words if word.startswith("-D")}
 

@@ -117,7 +117,6 @@ def _sycl(layout: Layout) -> Finding:
 
 
 def _torch(layout: Layout, base: Base) -> Iterator[Finding]:
-    """Where the base is an installed one."""
     package = Package.of(base)
     if package is None:
         return

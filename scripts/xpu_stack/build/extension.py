@@ -11,21 +11,8 @@ from xpu_stack.build import packages
 from xpu_stack.build.base_settings import Package
 from xpu_stack.build.configuration import Build
 from xpu_stack.build.installed_torch import Torch
-from xpu_stack.build.modes import Mode
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.series.base import Base
-from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.errors import UsageError
-
-
-def refuse_mode(base: Base, mode: Mode) -> None:
-    """An installed torch is not compiled, so there is one mode."""
-    if mode is not Mode.FAST:
-        raise UsageError(
-            f"There is no MODE={mode.value} for the base {base.name}.",
-            why="its torch is installed, and all that is new is compiled",
-            next=commands.make("build", BASE=base.name),
-        )
+from xpu_stack.core.system import shell
 
 
 def options(torch: Torch, sycl: packages.Sycl) -> dict[str, str]:

@@ -19,8 +19,6 @@ _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
 class _Reader:
-    """Follows ninja's output."""
-
     def __init__(self, bar: Bar) -> None:
         self.bar = bar
         self.steps = 0

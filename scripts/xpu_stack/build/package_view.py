@@ -15,12 +15,10 @@ _NOT_FILES = (".cmake", ".in", ".so", "CMakeLists.txt")
 
 
 def folder(build: Path) -> Path:
-    """The folder to import from."""
     return build / "site"
 
 
 def refresh(checkout: Path, build: Path) -> None:
-    """Updates the view of `build`."""
     site = folder(build)
     wanted = dict(_files(checkout)) | dict(_built(build))
     for path, _, names in os.walk(site):

@@ -200,7 +200,6 @@ def _has_sycl(root: Path) -> bool:
 
 
 def need_sycl(layout: Layout) -> Sycl:
-    """The SYCL runtime, installed from PyPI if needed."""
     found = installed_sycl(layout)
     if found is not None:
         return found

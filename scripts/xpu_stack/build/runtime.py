@@ -32,7 +32,6 @@ def _before(first: str, variable: str) -> str:
 
 
 def python_environment(this: Build) -> dict[str, str]:
-    """In which the build's Python imports the torch of `this`."""
     # an installed torch knows nothing of Intel's CPU device
     of_sycl = program_environment(this) if this.torch else library_path(this)
     return {

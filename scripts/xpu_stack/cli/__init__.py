@@ -21,7 +21,6 @@ from xpu_stack.cli import (  # noqa: F401 (their verbs)
     reshaping,
     running,
     showing,
-    submitting,
     upkeep,
 )
 from xpu_stack.cli.options import cli, options_of, variable_of

@@ -7,7 +7,7 @@ import click
 from xpu_stack.bench import run, tools
 from xpu_stack.build import build as building
 from xpu_stack.build import configuration
-from xpu_stack.build.modes import Mode, Sanitizer
+from xpu_stack.build.configuration import Mode, Sanitizer
 from xpu_stack.cli.options import FAST, Call, verb
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move.workspace import Workspace

@@ -13,7 +13,7 @@ import click
 
 from xpu_stack.build import build as building
 from xpu_stack.build import configuration
-from xpu_stack.build.modes import Mode
+from xpu_stack.build.configuration import Mode
 from xpu_stack.core.lay import applying, opening
 from xpu_stack.core.move import workspace
 from xpu_stack.core.series.base import Differences, base_names

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 
 from xpu_stack.build import build as building
-from xpu_stack.build.modes import Mode
+from xpu_stack.build.configuration import Mode
 from xpu_stack.cli.options import Call, verb
 
 _FULL = (

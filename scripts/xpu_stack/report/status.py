@@ -55,8 +55,6 @@ class OtherCommit:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A conflict that waits to be resolved."""
-
     change: str
     worktree: str
 
@@ -85,7 +83,6 @@ class Status:
 
 
 def read(work: Workspace, results: Results, mode: Mode) -> Status:
-    """Reads the status of a checkout; nothing is changed."""
     with ThreadPoolExecutor() as pool:  # git looks at all files meanwhile
         return _read(work, results, mode, pool.submit(work.repository.uncommitted))
 
@@ -185,7 +182,6 @@ class _State:
 
 
 def show(work: Workspace, status: Status) -> None:
-    """Prints the table of changes: applied, built, tested."""
     built = any(one.built for one in status.changes)
     say(status.checkout + (f", built in the {status.mode} mode" if built else ""))
     rows = [_row(one) for one in status.changes]

@@ -31,8 +31,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Hunk:
-    """A run of lines."""
-
     header: str
     place: str  # what git says the hunk is in, a function say
     lines: tuple[Line, ...]

@@ -35,8 +35,6 @@ class Arc:
 
 @dataclass(frozen=True)
 class Graph:
-    """What the template draws."""
-
     width: int
     height: int
     x: int  # of the rail

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.console import progress, say
+from xpu_stack.core.system.console import log, progress, say, show_table
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Commit
 from xpu_stack.report import pull_requests
 from xpu_stack.report.publisher import Publisher
 from xpu_stack.submit import fork as forking
 from xpu_stack.submit import plan as planning
-from xpu_stack.submit import preflight, run, scratch, table
+from xpu_stack.submit import preflight, run, scratch
 from xpu_stack.submit.account import Account, configured
 from xpu_stack.submit.fork import Fork
 from xpu_stack.submit.github import GitHub
@@ -109,7 +109,7 @@ async def _submit(
             plan = await planning.make(commits, tree, facts, beside, github, user, problems)
     problems.refuse()
     if request.dry:
-        table.show(plan, known.entries, dry=True)
+        _show(plan, known.entries, dry=True)
         say("DRY_RUN=1: nothing was sent, and nothing was changed")
         return plan
     journal.add({item.change: item.commit.tree for item in plan.items})
@@ -125,7 +125,7 @@ async def _submit(
             )
     _keep(work, known, plan, onto, done)
     journal.clear()
-    table.show(plan, done, dry=False)
+    _show(plan, done, dry=False)
     if request.reviewers:
         numbers = [entry.number for entry in done.values()]
         await github.ask_reviewers(numbers, list(request.reviewers))
@@ -159,3 +159,24 @@ def _keep(
     if fresh != known:
         path = fresh.save(work.layout, work.base.name)
         say(f"wrote {path.relative_to(work.layout.repository)}: commit it with the series")
+
+
+def _show(plan: Plan, entries: Mapping[str, pull_requests.Entry], *, dry: bool) -> None:
+    rows = []
+    for item in plan.items:
+        title = item.commit.message.splitlines()[0]
+        entry = entries.get(item.change)
+        url = entry.pull_request if entry else ""
+        if item.pull_request is not None:
+            url = item.pull_request.url
+        told = item.state.value + (", of a run that was cut off" if item.unfinished else "")
+        rows.append((item.change, title, url, told))
+    for change, state, pull_request in plan.others:
+        rows.append((change, pull_request.title, pull_request.url, state.value))
+    for row in rows:
+        log.info("%s", " | ".join(row))
+    say("what would be submitted" if dry else "submitted")
+    show_table(("change", "title", "pull request", "state"), rows, cut="title")
+    for item in plan.items:
+        if item.keeps_edits:
+            say(f"{item.change}: what was edited on GitHub in the text stays there")

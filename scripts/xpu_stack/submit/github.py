@@ -125,7 +125,6 @@ class GitHub:
 async def information(
     account: Account, scratch: Scratch, remote: str
 ) -> ghstack.github_utils.GitHubRepoInfo:
-    """What GitHub says of the repository that a remote is."""
     try:
         return await ghstack.github_utils.get_github_repo_info(
             github=account.endpoint,

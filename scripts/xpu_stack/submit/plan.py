@@ -37,8 +37,6 @@ _HEAD = re.compile(r"gh/([^/]+)/[0-9]+/head\Z")
 
 
 class State(enum.Enum):
-    """What a submission does with a change."""
-
     NEW = "new"
     UPDATED = "updated"
     TEXT = "text updated"

@@ -180,7 +180,6 @@ def _refuse_misread(work: Workspace, commit: Commit) -> None:
 
 
 def change_of(commit: Commit) -> str:
-    """The change that a commit of the series is of."""
     found = trailers(commit.message)
     assert found is not None
     return found.change

@@ -62,7 +62,6 @@ class Text:
 
 
 def list_of(pull_request: PullRequest) -> str:
-    """What its body says of other pull requests."""
     found = _HEADER.search(pull_request.body)
     return found[0] if found else ""
 

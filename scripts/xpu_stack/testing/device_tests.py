@@ -137,7 +137,6 @@ def _count(table: Table, case: Case, twin: Case | None, reason: str | None) -> N
 
 
 def markdown(table: Table) -> str:
-    """Counts by class, and the reasons."""
     total = table.total
     judged = total["passed"] + total["failed"] + total["expected"]
     share = 100 * total["passed"] / judged if judged else 0
@@ -161,7 +160,6 @@ def markdown(table: Table) -> str:
 
 
 def publish(text: str, base: str, page: Path) -> None:
-    """Puts the table of the base into the page, between its marks."""
     begin, end = f"<!-- {base}: begin -->", f"<!-- {base}: end -->"
     before, _, rest = page.read_text().partition(begin)
     page.write_text(f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}")

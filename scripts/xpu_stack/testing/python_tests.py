@@ -18,7 +18,6 @@ _WHOLE = (0, 1, 2, 5)  # exit codes of pytest after which its report is whole
 
 
 def owners(changes: list[Change]) -> dict[str, str]:
-    """The test files that `changes` bring, by name, and the change of each."""
     return {
         Path(file.target).stem: change.id
         for change in changes

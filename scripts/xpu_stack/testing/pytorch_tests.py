@@ -24,7 +24,6 @@ SHOWN = 20  # problems that are shown; the JUnit files have all
 
 
 def listed(base: Base) -> Node:
-    """The base's own-tests.yaml."""
     path = base.file("own-tests.yaml")
     return Node.load(path, f"patches/{path.parent.name}/own-tests.yaml")
 
@@ -85,13 +84,11 @@ def judge(before: dict[str, str], after: dict[str, str], foreseen: dict[str, str
 
 
 def counts(hows: Iterable[str]) -> str:
-    """How many tests ended in each way, as text."""
     found = Counter(hows)
     return ", ".join(f"{found[kind]} {kind}" for kind in KINDS)
 
 
 def _outcomes(this: Build, names: tuple[str, ...]) -> dict[str, str]:
-    """How each test ends on `this`."""
     folder = junit_of(this, names, {}, "own-tests")
     return {one.full: one.how for name in names for one in cases(folder / f"{name}.xml")}
 

@@ -33,8 +33,6 @@ _CONFIGURATION = next(one for one in CONFIGURATIONS if one.name == "CPU-2")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which tests of which release are run, and which of them fail."""
-
     release: str
     files: tuple[str, ...]
     fails: dict[str, tuple[str, ...]]  # reason -> tests

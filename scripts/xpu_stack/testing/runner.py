@@ -47,8 +47,6 @@ _SHOWN = 60  # lines of a failed test that are shown; the log has all
 
 @dataclass(frozen=True)
 class Configuration:
-    """One run of the tests."""
-
     mapping: str
     virtual_devices: int | None
     copied: bool = False
@@ -98,7 +96,6 @@ def configurations(
 
 
 def scripts_of(changes: list[Change], *, brief: bool) -> dict[str, str]:
-    """The Python test files that are run, and the change of each."""
     stage = changes[-1].stage
     return python_tests.owners([one for one in changes if not brief or one.stage == stage])
 

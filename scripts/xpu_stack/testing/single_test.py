@@ -38,8 +38,6 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run of one test showed."""
-
     verdict: Verdict
     failed_in: tuple[str, ...] = ()  # configurations
     output: str = ""  # of the first failure
@@ -48,8 +46,6 @@ class Seen:
 
 @dataclass(frozen=True)
 class OneTest:
-    """A test that a person has named."""
-
     name: str
     program: str  # its CMake target, or the Python file without .py
     cases: str  # the filter that chooses it there: of GoogleTest, of pytest

@@ -82,5 +82,4 @@ def _read(path: Path) -> tuple[str, frozenset[str]]:
 
 
 def _plain(library: str) -> str:
-    """A library's name without its version."""
     return library.partition(".so")[0]

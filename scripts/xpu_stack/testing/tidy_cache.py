@@ -67,7 +67,6 @@ class Tidied:
 
 
 def _object(command: str) -> str:
-    """What a command compiles into, relative to the build."""
     words = shlex.split(command)
     return words[words.index("-o") + 1]
 

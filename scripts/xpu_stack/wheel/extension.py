@@ -44,7 +44,6 @@ def name(work: Workspace, package: Package, torch: Torch) -> str:
 
 
 def wheel(work: Workspace, package: Package, torch: Torch) -> Path | None:
-    """The finished wheel."""
     found = sorted(making.wheels(work).glob(f"{name(work, package, torch)}-*.whl"))
     return found[-1] if found else None
 
@@ -78,7 +77,6 @@ def make(this: Build) -> Path:
 
 
 def _write(info: Path, work: Workspace, package: Package, torch: Torch) -> None:
-    """What the wheel says of itself."""
     (info / "licenses").mkdir()
     shutil.copyfile(finish.OWN_LICENCE, info / "licenses" / "LICENSE")
     python = f"{torch.tag[2]}.{torch.tag[3:]}"

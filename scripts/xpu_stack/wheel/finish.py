@@ -45,7 +45,6 @@ def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[st
 
 
 def run_wheel(*words: str | Path, env: dict[str, str] | None = None) -> None:
-    """Runs the tool that unpacks and packs wheels."""
     result = shell.run([sys.executable, "-m", "wheel", *words], env=env, check=False)
     if result.code:
         raise BuildError(
@@ -57,7 +56,6 @@ def run_wheel(*words: str | Path, env: dict[str, str] | None = None) -> None:
 
 
 def _write_version(path: Path, identity: Identity) -> None:
-    """PyTorch's version.py, with what the build was made from."""
     lines = [f"{name} = {value!r}\n" for name, value in identity.facts.items()]
     names = ", ".join(repr(name) for name in identity.facts)
     text = path.read_text()
@@ -98,7 +96,6 @@ def _write_licences(site: Path, info: Path, compiled_in: Iterable[str]) -> None:
 
 
 def _copyright(package: str) -> Path | None:
-    """A package's licence file."""
     path = Path("/usr/share/doc") / package / "copyright"
     return path if path.exists() else None
 

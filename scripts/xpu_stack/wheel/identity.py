@@ -12,8 +12,6 @@ DIGITS = 12  # of the series hash in the version
 
 @dataclass(frozen=True)
 class Identity:
-    """What one wheel is made from."""
-
     release: str  # 1.13.1
     base: str  # the commit that the series stands on
     provider: str  # where the base came from, with its checksum
@@ -47,7 +45,6 @@ def of(work: Workspace, stage: str, mode: Mode) -> Identity:
 
 
 def series_hash(work: Workspace, stage: str) -> str:
-    """Of all that the changes up to a stage are made from."""
     sum = hashlib.sha256()
     for change in work.series.changes(stage):
         sum.update(f"{change.id} {change.source_digest}\n".encode())

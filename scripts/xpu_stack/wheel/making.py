@@ -57,5 +57,4 @@ def make(order: Order) -> Path:
 
 
 def wheels(work: Workspace) -> Path:
-    """The folder of finished wheels."""
     return work.layout.state / "wheels"

@@ -28,7 +28,6 @@ class Order:
 
 
 def pack(order: Order) -> Path:
-    """The finished wheel, in the order's folder."""
     raw = setuppy.bdist_wheel(order.source, order.env, emptied(order.folder / "raw"))
     base = BaseSettings.of(order.work.base)
     compiled_in = base.wheel.compiled_in
@@ -39,7 +38,6 @@ def pack(order: Order) -> Path:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder, with nothing in it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -15,7 +15,6 @@ from xpu_stack.wheel.identity import Identity
 
 
 def environment(work: Workspace, identity: Identity) -> dict[str, str]:
-    """The environment for setup.py."""
     requirements = [*BaseSettings.of(work.base).wheel.requires, *runtime("wheel")]
     return {
         "PYTORCH_BUILD_VERSION": identity.version,

@@ -19,7 +19,6 @@ _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
 
 
 def prepare(work: Workspace, mode: Mode) -> Path:
-    """The tree, at the commit of the checkout."""
     checkout = work.repository
     folder = folder_of(work, mode) / "src"
     commit = checkout.line("rev-parse", "HEAD")

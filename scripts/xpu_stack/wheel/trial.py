@@ -31,8 +31,6 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
 @dataclass
 class Trial(Environment):
-    """An environment that the wheel is installed into."""
-
     work: Workspace
     identity: Identity
     wheel: Path

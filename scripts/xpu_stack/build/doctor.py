@@ -80,10 +80,10 @@ def _distribution(base: Base) -> Finding:
 
 
 def _programs() -> Iterator[Finding]:
-    for name, package in (("git", "git"), ("g++", "g++"), ("ccache", "ccache"), ("make", "make")):
+    for name in ("git", "g++", "ccache", "make"):  # each in a package of this name
         path = shutil.which(name)
         if path is None:
-            yield Finding(name, "not found", False, packages.install_command([package]))
+            yield Finding(name, "not found", False, packages.install_command([name]))
         else:
             version = shell.run([name, "--version"], check=False).text.splitlines()[:1]
             yield Finding(name, version[0] if version else path, True)

@@ -8,7 +8,7 @@ from xpu_stack.build.configuration import Mode
 from xpu_stack.build.results import Outcome, Record, Results
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import moves, stack
-from xpu_stack.core.move.stack import Applied, Stack
+from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.system import commands
@@ -124,7 +124,8 @@ def _other(commit: Commit, change: str | None = None) -> OtherCommit:
 
 def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStatus]:
     applied = there.by_change
-    state = _State.of(work, there)
+    outdated, dropped = applying.outdated(work, there), work.dropped
+    left = (moves.applied(work.repository) or ()) if there.applied else ()  # by the last move
     tip = results.get(work.repository.tree_of("HEAD"))
     entries = pull_requests.Record.load(work.layout, work.base.name).entries
     found = []
@@ -133,12 +134,18 @@ def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStat
         record = results.get(one.commit.tree) if one else Record()
         if one and record.tests is None and one.commit.id != there.tip:
             record = tip  # of the whole stack above it
+        if one is None:
+            state = "taken out" if change.id in left else _NOT_APPLIED
+            state = "skipped" if change.id in dropped else state
+        else:
+            state = "older" if change.id in outdated else _APPLIED
+            state = state if one.as_made else "changed by hand"
         found.append(
             ChangeStatus(
                 change.id,
                 change.text.title,
                 one.commit.author if one else work.series.author_of(change),
-                state.of_change(change.id, one),
+                state,
                 one.commit.id if one else None,
                 record.built if one else None,
                 (record.tests or {}).get(change.id),
@@ -152,30 +159,6 @@ def _changes(work: Workspace, there: Stack, results: Results) -> list[ChangeStat
             )
         )
     return found
-
-
-@dataclass(frozen=True)
-class _State:
-    """What became of changes that are not just applied."""
-
-    outdated: frozenset[str]
-    dropped: frozenset[str]
-    left: frozenset[str]  # applied by the last move
-
-    @classmethod
-    def of(cls, work: Workspace, there: Stack) -> "_State":
-        left = moves.applied(work.repository) or frozenset()
-        dropped = work.dropped
-        return cls(applying.outdated(work, there), dropped, left if there.applied else frozenset())
-
-    def of_change(self, change: str, one: Applied | None) -> str:
-        if one is None:
-            if change in self.dropped:
-                return "skipped"
-            return "taken out" if change in self.left else _NOT_APPLIED
-        if not one.as_made:
-            return "changed by hand"
-        return "older" if change in self.outdated else _APPLIED
 
 
 # -- as a table ------------------------------------------------------------------

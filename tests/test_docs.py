@@ -7,6 +7,7 @@ editor, the tests do.
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 from project import CMAKE, ROOT, TEXT, Project, drift, git, release, write
+from real import Home
 from xpu_stack.build.packages import missing_apt
+from xpu_stack.core.edit import plan
 
 MISSING = missing_apt(["g++", "libgtest-dev"])
 
@@ -112,6 +115,36 @@ def test_a_fork(fork: Project) -> None:
     assert "# ours\n# xpu" in (fork.checkout / "c10/CMakeLists.txt").read_text()
     assert "stage 'device'" in guide.block("make undo")
     guide.ended()
+
+
+@pytest.mark.real
+def test_the_examples_of_a_fork_in_a_clean_clone(home: Home, tmp_path: Path) -> None:
+    """Word for word, on the project itself with both bases, neither of which is there."""
+    home = home.copied(tmp_path)
+    text = page("fork.md")
+    examples = re.findall(r"^\| `(make .*?)` \|", text, re.M)
+    assert {one.split()[1] for one in examples} == {*plan.VERBS} - {"edit"}
+
+    def run(example: str) -> None:
+        assert example in text
+        home.ok(*shlex.split(example)[1:])
+        for base in ("v1.13.1", "v2.13"):
+            assert "are in order" in home.ok("check", f"BASE={base}")
+
+    home.ok("apply")
+    # the first is not in v2.13's tree
+    for name in ("detail/XPUHooksInterface.cpp", "xpu/XPUContext.cpp"):
+        path = home.checkout / "aten/src/ATen" / name
+        path.write_text(f"// As our fork has it.\n{path.read_text()}")
+        run("make edit CHANGE=device/aten")
+        assert len(git(home.project, "status", "--porcelain", "-uall").splitlines()) == 1
+        git(home.project, "commit", "-qam", "Edited")
+    for example in examples:
+        run(example)
+        if " drop " not in example and " undrop " not in example:
+            assert git(home.project, "status", "--porcelain")
+            home.ok("undo")
+        assert (" drop " in example) == bool(git(home.project, "status", "--porcelain")), example
 
 
 TREE = """\

@@ -324,7 +324,7 @@ def test_a_change_is_reshaped_on_both(carried: Project) -> None:
     in_order(carried)
     words = ("--change", "device/all", "--into", "stream/stream")
     ended = carried.run("fold", *words, source=False)
-    assert "error: This does not fit device/all on the base far." in ended.err
+    assert "error: The base far is not available here." in ended.err
 
 
 def test_new_files_that_the_fork_has_or_wants_elsewhere(fork: Project) -> None:

@@ -1,6 +1,7 @@
 """A base that is an installed package: the checkout has the payload alone."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,81 @@ def test_the_same_files_give_the_same_commits_and_review_shows_them(
     assert git(project.checkout, "rev-parse", "HEAD") == tip
     ok(project, "review", "--out", str(tmp_path / "pages"))
     assert (tmp_path / "pages" / "index.html").exists()
+
+
+def test_a_change_that_is_for_the_base_again(project: Project) -> None:
+    ok(project, "apply")
+    base = WHEEL_BASE.replace("without:\n  - aten_xpu/device/aten\n", "")
+    write(project.folder, {"patches/v2.13/base.yaml": base})
+    ok(project, "apply")
+    assert project.log()[:3] == ["Add streams", "Add hooks", "Add devices"]
+    write(project.folder, {"patches/v2.13/base.yaml": WHEEL_BASE})
+    ok(project, "apply")
+    assert project.log()[:2] == ["Add streams", "Add devices"]
+
+
+RESHAPED = {
+    "an edit of what it lacks": ("edit", "device/aten"),
+    "an edit of what it has": ("edit", "stream/stream"),
+    "a fold": ("fold", "stream/stream"),
+    "a fold of what it lacks": ("fold", "device/aten"),
+    "a split": ("split", "device/runtime", "c10/xpu/CMakeLists.txt"),
+    "a split of what it lacks": ("split", "device/aten", "aten/Hooks.cpp"),
+    "a split of what it alone has": ("split", "device/runtime", "c10/xpu/Own.cpp"),
+    "a split of a change that it alone has": ("split", "stream/more", "more/b.cpp"),
+}
+
+
+@pytest.mark.parametrize("case", RESHAPED)
+def test_a_change_is_reshaped_on_both_from_a_clean_clone(project: Project, case: str) -> None:
+    """With a file and a patch of its own; what a base has as a whole stays as it is."""
+    verb, change, *names = RESHAPED[case]
+    series = (project.folder / "patches/series.yaml").read_text()
+    patch = (
+        "diff --git a/c10/xpu/Device.cpp b/c10/xpu/Device.cpp\n--- a/c10/xpu/Device.cpp\n"
+        "+++ b/c10/xpu/Device.cpp\n@@ -1 +1,2 @@\n int device;\n+int own;\n"
+    )
+    more = "      - name: more\n        files: [c10_xpu/stream/more]\n"
+    write(
+        project.folder,
+        {
+            "patches/series.yaml": series + more,
+            "patches/texts/stream/more.md": TEXT.format(title="Add more"),
+            f"{VARIANTS}/c10/xpu/Own.cpp": "int own;\n",
+            "patches/v2.13/payload/c10_xpu/stream/more/a.cpp": "int a;\n",
+            "patches/v2.13/payload/c10_xpu/stream/more/b.cpp": "int b;\n",
+            "patches/v2.13/stream/stream.patch": patch,
+        },
+    )
+    ok(project, "apply")
+    ok(project, "export")  # the patch in export's own form
+    wheel = files(project)
+    shutil.rmtree(project.checkout)
+    release, project.checkout = project.checkout, project.folder.parent / "pytorch"
+    project.ok("apply")
+    project.ok("export")
+    before = files(project)
+    if verb == "edit":
+        edited = {"aten/Hooks.cpp": "int better;\n"}
+        edited |= {"c10/xpu/Stream.cpp": "int streams;\n"} if change == "stream/stream" else {}
+        write(project.checkout, {name: edited[name] for name in [*edited][-1:]})
+        before = files(project)
+        wheel |= {name: text for name, text in before.items() if name == "c10/xpu/Stream.cpp"}
+    words = ["--change", change]
+    if verb == "split":
+        words += ["--files", names[0], "--name", f"{change.partition('/')[0]}/new"]
+        words += ["--title", "Add a part"]
+    project.ok(verb, *words)
+    assert files(project) == before
+    assert "0 file(s) of the series differ" in project.ok("export")
+    project.checkout = release
+    assert "are in order" in ok(project, "check")
+    ok(project, "apply")
+    assert files(project) == wheel
+    if verb == "split":
+        shown = ok(project, "show", "--change", f"{change.partition('/')[0]}/new")
+        lacks = case == "a split of what it lacks"
+        assert (f"b/{names[0]}" in shown) != lacks
 
 
 @pytest.mark.parametrize("verb", ["submit", "mail", "wheel", "rebase"])

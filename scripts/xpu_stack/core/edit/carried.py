@@ -4,17 +4,19 @@ The patches and variants of bases that are like another one, see Note [What a ba
 shares] (base.py), resolutions, and pull requests.
 """
 
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.bases.export_base import Source
-from xpu_stack.core.edit.shape import Shape, by_hand
+from xpu_stack.core.edit.plan import Given
+from xpu_stack.core.edit.shape import Shape
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.move.workspace import Workspace
@@ -84,6 +86,20 @@ class OwnFiles:
                     found.append(Source(path, file.content, file.mode, names[change], there))
         return [*found, self._base_file(names)]
 
+    def split_off(self, change: str, chosen: Callable[[str], bool], name: str) -> list[Source]:
+        """What a new change takes of a change: files that other bases lack, and all that move."""
+        found = []
+        for kept_at, path in self._variants.items():
+            home, _, target = kept_at.split("/", 2)
+            there = f"{home}/{name.partition('/')[0]}/{target}"
+            shared = os.path.lexists(self.layout.repository / kept_at)
+            mine = self._owners[kept_at] == change and chosen(target)
+            if mine and not (shared and there == kept_at):
+                file, new = PayloadFile(path, "", ""), self.layout.variants(self.base.name) / there
+                found.append(Source(path, None, kept_at=kept_at))
+                found.append(Source(new, file.content, file.mode, name, there))
+        return found
+
     def restored(self, drop: Rewrite, change: str) -> dict[Path, Source]:
         """The files that a drop of the change took, and that are as it left them."""
         found, top = {}, self.layout.variants(self.base.name)
@@ -133,7 +149,7 @@ class OwnFiles:
 
 def of_bases(work: Workspace, shape: Shape, drop: Rewrite | None) -> dict[Path, Source]:
     """The files of bases that are like another one. drop: what took a change that is back."""
-    found = dict[Path, Source]()
+    found = split_off(work, shape.given)
     for own in OwnFiles.of_all(work.layout):
         found |= {one.path: one for one in own.carried(shape.names, shape.gone)}
         if drop is not None:
@@ -141,21 +157,32 @@ def of_bases(work: Workspace, shape: Shape, drop: Rewrite | None) -> dict[Path, 
     return found
 
 
+def split_off(work: Workspace, given: Given) -> dict[Path, Source]:
+    """The files that the base described in full lacks, and that a new change takes."""
+    if given.request.verb != "split":
+        return {}
+    change, name = given.request.change, given.option("NAME")
+    return {
+        one.path: one
+        for own in OwnFiles.of_all(work.layout)
+        for one in own.split_off(change, given.chosen, name)
+    }
+
+
 def refitted(
     work: Workspace, own: OwnFiles, shape: Shape, contents: Mapping[Path, Content]
 ) -> dict[Path, Content]:
-    """The patches of such a base that are to be others; none if its commit is not at hand."""
+    """The files of such a base that are to be others; none if it is neither here nor needed."""
     there, commit = applying.of_base(work, own.base.name), own.base.git.commit
-    known = commit and work.repository.commit_id(commit)
-    if known or (work.layout.checkout(own.base.name) / ".git").exists():
-        with trial(there, Rewrite({}, contents)) as tried:
-            return Shape(there, shape.given, None).refitted(tried)
     request = shape.given.request
-    if request.verb in ("fold", "split", "edit"):
-        for change in {request.change, shape.names.get(request.change, "")} - {""}:
-            if own.has_of(change):
-                raise by_hand(own.base.name, change, "its files differ there")
-    return {}
+    changes = {request.change, shape.names.get(request.change, "")} - {""}
+    torn = request.verb in ("fold", "split", "edit") and any(own.has_of(one) for one in changes)
+    known = own.base.package or (commit and work.repository.commit_id(commit))
+    here = known or (work.layout.checkout(own.base.name) / ".git").exists()
+    if not here and not torn:
+        return {}
+    with trial(there, Rewrite({}, contents)) as tried:
+        return Shape(there, shape.given, None).refitted(tried)
 
 
 def keyed_by_change(work: Workspace, shape: Shape, drop: Rewrite | None) -> dict[Path, Content]:
@@ -198,5 +225,5 @@ def trial(work: Workspace, edit: Rewrite) -> Iterator[Workspace]:
             if content is not None:
                 transaction.put(copy, *content)
         layout = Layout(folder, work.layout.state)
-        series = Series.load(layout, work.base.name)
-        yield replace(work, layout=layout, series=series)
+        base = Base.load(layout, work.base.name)
+        yield replace(work, layout=layout, base=base, series=Series.load(layout, base.name))

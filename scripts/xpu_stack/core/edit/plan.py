@@ -50,11 +50,25 @@ Plan = list[Piece]
 
 @dataclass(frozen=True)
 class Given:
-    """What a plan is made from. extra: the commits that an undrop or an edit brings in."""
+    """What a plan is made from.
+
+    extra: the commits that an undrop or an edit brings in. partly: the base may lack some
+    of the files, or all, that a change has on another one.
+    """
 
     repository: Repository
     request: Request
     extra: tuple[Commit, ...] = ()
+    partly: bool = False
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """What FILES= has, and the path in the base's tree that it means."""
+        names = self.option("FILES").replace(",", " ").split()
+        return {name: _target(name, self.request.change.partition("/")[0]) for name in names}
+
+    def chosen(self, path: str) -> bool:
+        return any(_is_below(path, one) for one in self.patterns.values())
 
     def option(self, name: str) -> str:
         return self.request.options.get(name, "")
@@ -159,13 +173,12 @@ def _chosen(given: Given, whole: Piece, diff: Diff) -> set[str]:
     files = {entry.path for entry in given.repository.diff(diff.before, diff.commit.tree)}
     told = sorted(files)[:_SHOWN] + (["..."] if len(files) > _SHOWN else [])
     chosen: set[str] = set()
-    for name in given.option("FILES").replace(",", " ").split():
-        pattern = _target(name, whole.stage)
+    for name, pattern in given.patterns.items():
         found = {one for one in files if _is_below(one, pattern)}
-        if not found:
+        if not found and not given.partly:
             raise _refused(f"{whole.id} has no file '{name}'.", f"its files are: {', '.join(told)}")
         chosen |= found
-    if not chosen or chosen == files:
+    if chosen in (set(), files) and not given.partly:
         what = "all files" if chosen else "no file"
         raise _refused(
             f"FILES= names {what} of {whole.id}.",

@@ -51,6 +51,7 @@ def run(work: Workspace, request: Request) -> Rewrite:
     given = Given(repository, request, _extra(work, there, request, taken))
     with progress(None, str(_operation(request))):
         root = _root(work)
+        given = replace(given, partly=bool(carried.split_off(work, given)))
         shape = Shape(root, given, there.base if root is work else None)
         others = [Shape(one, given, None) for one in _other_bases(root)]
         contents: dict[Path, Content] = {}
@@ -207,12 +208,13 @@ def _followed(work: Workspace, tried: Workspace, after: Plan, request: Request) 
     """Where the checkout is to be: at the changes that it had, as they are now."""
     there, skipped = stack.read(work.repository), work.dropped
     without = frozenset(one.id for one in after if one.origin in skipped)
+    dropped = without - tried.series.without
     if not there.applied:
-        return replace(moves.current(tried.repository), dropped=tuple(sorted(without)))
+        return replace(moves.current(tried.repository), dropped=tuple(sorted(dropped)))
     goal = Goal(_top(there, after, skipped), without, request=request)
     made = applying.expected(tried, there.base, goal)
     return State.of_stack(
-        tried.repository, applying.carried(tried, there, there.base, made), without
+        tried.repository, applying.carried(tried, there, there.base, made), dropped
     )
 
 

@@ -15,12 +15,12 @@ from xpu_stack.core.move.workspace import Goal, Workspace
 from xpu_stack.core.resolve import conflicts
 from xpu_stack.core.resolve.merging import Misfit, Stop, merge
 from xpu_stack.core.series.change import Change, ChangeText
-from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.series.series_file import SeriesFile
 from xpu_stack.core.system import commands, transaction
 from xpu_stack.core.system.errors import ConflictError, MissingError, SeriesError, ToolError
 from xpu_stack.core.system.files import Content
-from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.git import Commit, CommitId, File, TreeId
 from xpu_stack.core.system.objects import Blob
 from xpu_stack.core.system.settings import settings
 
@@ -44,6 +44,8 @@ class Shape:
             )
         self._old = self._commits(below)
         self.before = plan.of_commits(work.repository, self._old)
+        if self._other_base:
+            self.given = replace(given, partly=True, extra=self._own_part())
         self.after = self._reshaped()
         self._new = self._laid(below)
 
@@ -54,6 +56,22 @@ class Shape:
             if self._other_base:
                 error.why = f"on the base {self._other_base}: {error.why}"
             raise
+
+    def _own_part(self) -> tuple[Commit, ...]:
+        """What is brought in, without edits of what the base lacks."""
+        repository, series, extra = self.work.repository, self.work.series, self.given.extra
+        if self.given.request.verb != "edit":
+            return extra
+        entries = repository.diff(extra[0].parents[0], extra[0].id)
+        there = repository.files(self._old[-1].id, [one.path for one in entries])
+        lacks = self.given.request.change in series.without
+        left = {
+            one.path: File(one.old_mode, one.old)
+            for one in entries
+            if lacks or (self.work.base.package and one.old_mode and one.path not in there)
+        }
+        tree = repository.with_files(extra[0].tree, left)
+        return (repository.scratch_commit(tree, extra[0].parents, "edits\n"),)
 
     def _commits(self, ground: CommitId) -> list[Commit]:
         """The series' commits; a change that is not for the base has an empty one."""
@@ -176,22 +194,40 @@ class Shape:
         return {path: one.file for path, one in self.sources.items()}
 
     def refitted(self, tried: Workspace) -> dict[Path, Content]:
-        """The base's own patches by which the edited series gives the commits. tried: has it."""
-        builder = Builder(tried.repository, tried.series, lambda: None)
-        name, top, found = tried.base.name, tried.layout.repository, dict[Path, Content]()
+        """The base's own files by which the edited series gives the commits. tried: has it."""
+        repository, layout, name = tried.repository, tried.layout, tried.base.name
+        found = dict[Path, Content]()
+        for change, commit in self._laid_otherwise(tried):
+            there = repository.files(commit.id, [file.target for file in change.files])
+            payload = Builder(repository, tried.series, lambda: None).payload(change)
+            for file in change.files:
+                new = there.get(file.target, payload[file.target])
+                if new != payload[file.target]:  # a variant: other bases have the shared file
+                    path = layout.variants(name) / file.kept_at
+                    found[path] = new.mode, Blob(repository.objects, new.blob)
+            patch = repository.patches([commit.id])[commit.id]
+            if patch or change.patch is not None:
+                found[layout.patch(name, change.id)] = 0o100644, patch
+        for path, content in found.items():
+            path.unlink(missing_ok=True)
+            if content is not None:
+                transaction.put(path, *content)
+        again = replace(tried, series=Series.load(layout, name))
+        for change, _ in self._laid_otherwise(again):
+            raise by_hand(name, change.id, "its files would differ there")
+        top = self.work.layout.repository
+        return {top / path.relative_to(layout.repository): found[path] for path in found}
+
+    def _laid_otherwise(self, tried: Workspace) -> list[tuple[Change, Commit]]:
+        """The commits that a series does not give as it is."""
+        builder, found = Builder(tried.repository, tried.series, lambda: None), []
         for commit in self._new:
-            change = tried.series.by_id[_id_of(commit)]
-            absent = change.id in tried.series.without
-            own = tried.layout.patch(name, change.id)
-            below = commit.parents[0]
-            laid = builder.lay_directly(below, change) if not absent else None
-            if (own.exists() or laid != commit.tree) and not absent:
-                patch = tried.repository.patches([commit.id])[commit.id]
-                transaction.put(own, 0o100644, patch)
-                found[self.work.layout.repository / own.relative_to(top)] = (0o100644, patch)
-                laid = builder.lay_directly(below, replace(change, patch=own if patch else None))
-            if (laid or tried.repository.tree_of(below)) != commit.tree:
-                raise by_hand(name, change.id, "its files would differ there")
+            change, below = tried.series.by_id[_id_of(commit)], commit.parents[0]
+            laid: TreeId | None = tried.repository.tree_of(below)
+            if change.id not in tried.series.without:
+                laid = builder.lay_directly(below, change, exact=True)
+            if laid != commit.tree:
+                found.append((change, commit))
         return found
 
     @property

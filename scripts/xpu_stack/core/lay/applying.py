@@ -61,7 +61,8 @@ def reach(work: Workspace, goal: Goal, verb: str) -> bool:
     if base != there.base:
         _refuse_left_behind(work, there, base)
     made = expected(work, base, goal)
-    after = moves.State.of_stack(repository, carried(work, there, base, made), goal.dropped)
+    skipped = goal.dropped - work.series.without  # what is not for the base may be later
+    after = moves.State.of_stack(repository, carried(work, there, base, made), skipped)
     operation = moves.Operation(verb, goal.onto or goal.stage)
     if after == moves.current(repository):
         if moves.applied(repository) not in (None, there.by_change.keys()):
@@ -146,7 +147,7 @@ def adopt(work: Workspace, edit: TreeId | None, operation: moves.Operation) -> N
     made = expected(work, there.base, goal)
     tip = carried(work, there, there.base, made)
     if edit is not None or made[-1] != there.tip:
-        after = moves.State.of_stack(work.repository, tip, goal.dropped)
+        after = moves.State.of_stack(work.repository, tip, goal.dropped - work.series.without)
         moves.move(work.repository, operation, after, edit, files=False)
 
 

@@ -108,14 +108,15 @@ class Builder:
 
         exact: where the files that it edits are those that it was made for.
         """
-        files = self._payload(change)
+        files = self.payload(change)
         if not self._free_for(tip, files):
             return None
         if change.patch is None:
             return self.repository.with_files(tip, files)
         return patches.applied(self.repository, tip, change.patch, files=files, exact=exact)[0]
 
-    def _payload(self, change: Change) -> dict[str, File]:
+    def payload(self, change: Change) -> dict[str, File]:
+        """Its new files as the base has them."""
         blobs = self.repository.store([file.source for file in change.files])
         pairs = zip(change.files, blobs, strict=True)
         return {file.target: File(file.mode, blob) for file, blob in pairs}
@@ -179,7 +180,7 @@ class Builder:
 
     def _why_not(self, tip: str, change: Change) -> str:
         """What git says when the change is laid on `tip`."""
-        files = self._payload(change)
+        files = self.payload(change)
         if not self._free_for(tip, files):
             return "files of the same names are there, with other content"
         if change.patch is None:

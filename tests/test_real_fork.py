@@ -49,13 +49,13 @@ def drifted(home: Home, fork: Path) -> None:
     git(fork, "switch", "-q", "xpu-stack")
 
 
-def resolve(home: Home, name: str, answer: str) -> None:
-    """`answer` says what is in place of the conflict, from (ours) and (theirs)."""
+def resolve(home: Home, name: str, resolution: str) -> None:
+    """`resolution` says what is in place of the conflict, from (ours) and (theirs)."""
     (conflict,) = home.folder.glob("work/fork-*/conflict")
     text = (conflict / name).read_text()
     sides = re.compile(r"<{7} .*?\n(?P<ours>.*?)={7}\n(?P<theirs>.*?)>{7} .*?\n", re.S)
     assert len(sides.findall(text)) == 1
-    (conflict / name).write_text(sides.sub(answer, text))
+    (conflict / name).write_text(sides.sub(resolution, text))
     git(conflict, "add", name)
 
 

@@ -1,4 +1,4 @@
-"""A conflict is resolved once; the answer is kept with the series, and can be taken back."""
+"""A conflict is resolved once; the resolution is kept with the series, and can be taken back."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from project import CONTEXT, Project, drift, git, write
 
 LONG = CONTEXT.replace("int member_5;", "long member_5;")
-ANSWER = LONG.replace("long member_5;", "long member_5; int xpu;")
+RESOLVED = LONG.replace("long member_5;", "long member_5; int xpu;")
 
 
 def worktree(fork: Project) -> Path:
@@ -15,7 +15,7 @@ def worktree(fork: Project) -> Path:
     return found
 
 
-def answer(fork: Project, files: dict[str, str], *words: str) -> str:
+def resolve(fork: Project, files: dict[str, str], *words: str) -> str:
     write(worktree(fork), files)
     git(worktree(fork), "add", "-A")
     return fork.ok("continue", *words)
@@ -44,25 +44,25 @@ def ids(fork: Project) -> list[str]:
 
 def test_an_unrelated_commit_does_not_bring_it_back(fork: Project) -> None:
     conflict(fork)
-    answer(fork, {"aten/Context.h": ANSWER})
+    resolve(fork, {"aten/Context.h": RESOLVED})
     on_a_newer_base(fork, "other.txt", "unrelated\n")
     (id_,) = ids(fork)
     out = fork.ok("apply")
     assert f"device/aten: the conflict in aten/Context.h is resolved by {id_}" in out
-    assert read(fork) == ANSWER
+    assert read(fork) == RESOLVED
 
 
 def test_other_lines_of_the_file_do_not_bring_it_back(fork: Project) -> None:
     conflict(fork)
-    answer(fork, {"aten/Context.h": ANSWER})
+    resolve(fork, {"aten/Context.h": RESOLVED})
     on_a_newer_base(fork, "aten/Context.h", f"{LONG}int more;\n")
     fork.ok("apply")
-    assert read(fork) == f"{ANSWER}int more;\n"
+    assert read(fork) == f"{RESOLVED}int more;\n"
 
 
 def test_a_colleague_has_it_with_the_series(fork: Project, tmp_path: Path) -> None:
     conflict(fork)
-    answer(fork, {"aten/Context.h": ANSWER})
+    resolve(fork, {"aten/Context.h": RESOLVED})
     git(tmp_path, "clone", "-q", "--branch", "main", str(fork.checkout), "theirs")
     theirs = Project(fork.folder, tmp_path / "theirs")
     theirs.ok("apply")
@@ -72,7 +72,7 @@ def test_a_colleague_has_it_with_the_series(fork: Project, tmp_path: Path) -> No
 def test_git_itself_understands_it(fork: Project, tmp_path: Path) -> None:
     conflict(fork)
     marked = (worktree(fork) / "aten/Context.h").read_text()
-    answer(fork, {"aten/Context.h": ANSWER})
+    resolve(fork, {"aten/Context.h": RESOLVED})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     git(scratch, "init", "-q")
@@ -84,12 +84,12 @@ def test_git_itself_understands_it(fork: Project, tmp_path: Path) -> None:
     write(scratch, {"listed": listed})
     git(scratch, "-c", "alias.take=!git update-index --index-info < listed", "take")
     git(scratch, "-c", "rerere.enabled=true", "rerere")
-    assert (scratch / "aten/Context.h").read_text() == ANSWER
+    assert (scratch / "aten/Context.h").read_text() == RESOLVED
 
 
 def test_a_wrong_one_is_seen_and_forgotten(fork: Project) -> None:
     conflict(fork)
-    out = answer(fork, {"aten/Context.h": LONG.replace("long member_5;", "wrong member_5;")})
+    out = resolve(fork, {"aten/Context.h": LONG.replace("long member_5;", "wrong member_5;")})
     (id_,) = ids(fork)
     assert f"kept with the series: {id_}  device/aten  aten/Context.h" in out
     shown = fork.ok("resolutions", "--show", id_[:6], source=False)
@@ -98,17 +98,17 @@ def test_a_wrong_one_is_seen_and_forgotten(fork: Project) -> None:
     assert ids(fork) == []
     assert not (fork.folder / "patches/v1.13.1/resolutions").exists()
     assert fork.run("apply").code == 5
-    answer(fork, {"aten/Context.h": ANSWER})
-    assert read(fork) == ANSWER
+    resolve(fork, {"aten/Context.h": RESOLVED})
+    assert read(fork) == RESOLVED
 
 
 def test_one_that_is_edited_is_used_as_it_is_then(fork: Project) -> None:
     conflict(fork)
-    answer(fork, {"aten/Context.h": ANSWER.replace("int xpu;", "int xpo;")})
+    resolve(fork, {"aten/Context.h": RESOLVED.replace("int xpu;", "int xpo;")})
     (kept,) = (fork.folder / "patches/v1.13.1/resolutions").glob("*/postimage")
-    kept.write_text(ANSWER)
+    kept.write_text(RESOLVED)
     fork.ok("apply")
-    assert read(fork) == ANSWER
+    assert read(fork) == RESOLVED
 
 
 def test_an_id_that_is_not_there(fork: Project) -> None:
@@ -118,7 +118,7 @@ def test_an_id_that_is_not_there(fork: Project) -> None:
 
 
 @pytest.mark.parametrize("how", ["reset", "ours"])
-def test_an_answer_without_the_change_is_not_kept(fork: Project, how: str) -> None:
+def test_a_resolution_without_the_change_is_not_kept(fork: Project, how: str) -> None:
     """All that is left is the base's: that is what DROP= is for."""
     conflict(fork)
     work = worktree(fork)
@@ -134,14 +134,14 @@ def test_an_answer_without_the_change_is_not_kept(fork: Project, how: str) -> No
     assert "DROP=device/aten" in ended.err
     assert ids(fork) == []
     # the files of the conflict are still there
-    answer(fork, {"aten/Context.h": ANSWER, "aten/Hooks.cpp": "int hooks;\n"})
-    assert read(fork) == ANSWER
+    resolve(fork, {"aten/Context.h": RESOLVED, "aten/Hooks.cpp": "int hooks;\n"})
+    assert read(fork) == RESOLVED
 
 
 def test_a_part_that_is_left_out_is_said(fork: Project) -> None:
-    """And when the base has the rest, too, it is said that the answer is why nothing is left."""
+    """And when the base has the rest, too, it is said that the resolution is why nothing is left."""
     conflict(fork)
-    out = answer(fork, {"aten/Context.h": LONG})
+    out = resolve(fork, {"aten/Context.h": LONG})
     assert "aten/Context.h is as in the base: what device/aten edits in it is left out" in out
     on_a_newer_base(fork, "aten/Hooks.cpp", "int hooks;\n")
     ended = fork.run("apply")
@@ -153,7 +153,7 @@ def test_a_part_that_is_left_out_is_said(fork: Project) -> None:
     assert "does not fit the base" in fork.run("apply").err
 
 
-def test_an_answer_with_nothing_of_either_side_must_be_meant(fork: Project) -> None:
+def test_a_resolution_with_nothing_of_either_side_must_be_meant(fork: Project) -> None:
     conflict(fork)
     work = worktree(fork)
     marked = (work / "aten/Context.h").read_text()
@@ -179,7 +179,7 @@ def test_a_file_that_the_base_has_deleted(fork: Project) -> None:
     assert fork.run("apply").code == 5
     git(worktree(fork), "rm", "-q", "aten/Context.h")
     moved = "void m5();\nint xpu;\n"
-    answer(fork, {"aten/Moved.h": moved})
+    resolve(fork, {"aten/Moved.h": moved})
     (id_,) = ids(fork)
     shown = fork.ok("resolutions", "--show", id_, source=False)
     assert "aten/Context.h is removed" in shown
@@ -197,7 +197,7 @@ def test_a_file_that_is_kept_though_the_base_has_deleted_it(fork: Project) -> No
     git(fork.checkout, "rm", "-q", "aten/Context.h")
     git(fork.checkout, "commit", "-qm", "Gone")
     assert fork.run("apply").code == 5
-    answer(fork, {"aten/Context.h": "int xpu;\n"})
+    resolve(fork, {"aten/Context.h": "int xpu;\n"})
     on_a_newer_base(fork, "other.txt", "unrelated\n")
     fork.ok("apply")
     assert read(fork) == "int xpu;\n"
@@ -212,26 +212,26 @@ def test_only_what_is_not_known_is_asked(fork: Project) -> None:
         },
     )
     conflict(fork)
-    answer(fork, {"aten/Context.h": ANSWER})
+    resolve(fork, {"aten/Context.h": RESOLVED})
     on_a_newer_base(fork, "other.txt", "drifted\n")
     ended = fork.run("apply")
     assert ended.code == 5
     assert "other.txt:1-5" in ended.err
     assert "aten/Context.h:" not in ended.err
-    assert (worktree(fork) / "aten/Context.h").read_text() == ANSWER
-    answer(fork, {"other.txt": "drifted xpu\n"})
-    assert read(fork) == ANSWER
+    assert (worktree(fork) / "aten/Context.h").read_text() == RESOLVED
+    resolve(fork, {"other.txt": "drifted xpu\n"})
+    assert read(fork) == RESOLVED
     assert read(fork, "other.txt") == "drifted xpu\n"
     assert len(ids(fork)) == 2
 
 
-def test_the_same_lines_in_two_files_and_two_answers(fork: Project) -> None:
+def test_the_same_lines_in_two_files_and_two_resolutions(fork: Project) -> None:
     write(fork.folder, {"aten_xpu/device/aten/Other.cpp": "int hooks;\n"})
     drift(fork, "aten/Hooks.cpp", "long hooks;\n")
     drift(fork, "aten/Other.cpp", "long hooks;\n")
     assert fork.run("apply").code == 5
     both = {"aten/Hooks.cpp": "int hooks; // first\n", "aten/Other.cpp": "int hooks; // second\n"}
-    answer(fork, both)
+    resolve(fork, both)
     assert {name: read(fork, name) for name in both} == both
     on_a_newer_base(fork, "other.txt", "unrelated\n")
     fork.ok("apply")
@@ -240,7 +240,7 @@ def test_the_same_lines_in_two_files_and_two_answers(fork: Project) -> None:
 
 def test_a_series_that_cannot_be_written_keeps_the_conflict(fork: Project) -> None:
     conflict(fork)
-    write(worktree(fork), {"aten/Context.h": ANSWER})
+    write(worktree(fork), {"aten/Context.h": RESOLVED})
     git(worktree(fork), "add", "-A")
     blocked = fork.folder / "patches/v1.13.1/resolutions"
     blocked.write_text("in the way\n")
@@ -248,4 +248,4 @@ def test_a_series_that_cannot_be_written_keeps_the_conflict(fork: Project) -> No
     assert "waits to be resolved" in fork.run("apply").err
     blocked.unlink()
     fork.ok("continue")
-    assert read(fork) == ANSWER
+    assert read(fork) == RESOLVED

@@ -217,7 +217,9 @@ def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
     assert patches.applied(repository, repository.with_files(empty, kept | other), patch)[0] is None
 
 
-def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_answer(project: Project) -> None:
+def test_an_edit_where_a_conflict_has_no_files_is_a_part_of_the_resolution(
+    project: Project,
+) -> None:
     write(project.checkout, {"far/away.txt": "far\n"})
     release(project)
     drift(project, "aten/Context.h", "int drifted;\n")

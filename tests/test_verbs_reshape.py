@@ -168,7 +168,7 @@ def test_a_change_that_needs_the_dropped_one_is_a_conflict(applied: Project) -> 
     in_order(applied, "device/aten", "stream/stream")
     assert "c10_xpu/stream/c10/xpu/Device.cpp" in kept(applied)
     assert not (applied.folder / "patches/v1.13.1/resolutions").exists()
-    assert not (applied.checkout / ".git/xpu-stack/answers").exists()
+    assert not (applied.checkout / ".git/xpu-stack/resolutions").exists()
     undone(applied)
     assert all_of(applied) == before
 

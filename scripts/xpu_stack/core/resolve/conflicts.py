@@ -48,7 +48,11 @@ def of_edit(repository: Repository) -> Resolutions:
 
     The change and the series are other ones then: the conflict will not come back.
     """
-    return Resolutions(repository, repository.own_folder / "answers")
+    folder = repository.own_folder / "resolutions"
+    before = folder.with_name("answers")  # as the folder was called
+    if before.exists() and not folder.exists():
+        before.rename(folder)
+    return Resolutions(repository, folder)
 
 
 def forget_resolutions(repository: Repository) -> None:

@@ -55,14 +55,10 @@ def _state(work: Workspace) -> str:
 
 def python(this: Build, words: tuple[str, ...]) -> int:
     """Runs the build's Python; its exit code, or 128 and the signal's number."""
-    return _run(this, [str(this.python), *words])
+    return hand_over([str(this.python), *words], env=runtime.python_environment(this))
 
 
 def shell(this: Build) -> int:
     """Runs the person's shell, in which `python` imports the package that was built."""
-    return _run(this, [os.environ.get("SHELL") or "/bin/sh"])
-
-
-def _run(this: Build, command: list[str]) -> int:
-    """Runs a program on the person's own terminal."""
+    command = [os.environ.get("SHELL") or "/bin/sh"]
     return hand_over(command, env=runtime.python_environment(this))

@@ -60,7 +60,11 @@ def _show_it_in_commands(
     _: click.Context, option: click.Parameter, value: str | None
 ) -> str | None:
     if value is not None and value != option.default:
-        takes = [name for name, verb in cli.commands.items() if _takes(verb, option)]
+        takes = [
+            name
+            for name, verb in cli.commands.items()
+            if option.name in [one.name for one in verb.params]
+        ]
         assert option.name is not None
         # make reads a path from the project's folder
         from_here = option.name == "pytorch_src" and Path.cwd() != REPOSITORY
@@ -102,10 +106,6 @@ def _base(context: click.Context, option: click.Parameter, value: str) -> str:
         )
     _show_it_in_commands(context, option, value)
     return value
-
-
-def _takes(verb: click.Command, option: click.Parameter) -> bool:
-    return any(one.name == option.name for one in verb.params)
 
 
 _STAGE = click.Option(

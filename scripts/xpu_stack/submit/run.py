@@ -18,7 +18,7 @@ from xpu_stack.core.system.git import CommitId, TreeId
 from xpu_stack.report.publisher import Publisher
 from xpu_stack.report.pull_requests import Entry
 from xpu_stack.submit.account import Account
-from xpu_stack.submit.github import FAILURES, GitHub, PullRequest
+from xpu_stack.submit.github import FAILURES, GitHub
 from xpu_stack.submit.plan import Item, Plan
 from xpu_stack.submit.scratch import Scratch, interrupted
 from xpu_stack.submit.texts import Text
@@ -42,37 +42,29 @@ def chain(plan: Plan, base: CommitId, publisher: Publisher, scratch: Scratch) ->
     """The commits with ghstack's trailers where there is a pull request; the tip."""
     tip = base
     for item in plan.items:
-        message = item.commit.message
-        if item.pull_request is not None:
-            assert item.source_id is not None
-            message = _with_trailers(message, item.source_id, item.pull_request)
-        tip = publisher.commit(scratch.repository, item.commit, tip, message)
+        tip = publisher.commit(scratch.repository, item.commit, tip, _with_trailers(item))
     return tip
 
 
-def _with_trailers(message: str, source_id: TreeId, pull_request: PullRequest) -> str:
-    lines = [f"ghstack-source-id: {source_id}", f"Pull-Request: {pull_request.url}"]
+def _with_trailers(item: Item) -> str:
+    message = item.commit.message
+    if item.pull_request is None:
+        return message
+    lines = [f"ghstack-source-id: {item.source_id}", f"Pull-Request: {item.pull_request.url}"]
     return str(ghstack.trailers.interpret_trailers(message.rstrip(), lines)) + "\n"
 
 
 def finish(plan: Plan, base: CommitId, publisher: Publisher, scratch: Scratch) -> None:
     """Pushes the `orig` branch that an interrupted run did not; ghstack needs it."""
-    specs = [
-        f"{_orig(item, base, publisher, scratch)}:refs/heads/"
-        + item.pull_request.head.removesuffix("/head")
-        + "/orig"
-        for item in plan.items
-        if item.unfinished and item.pull_request is not None
-    ]
+    specs = []
+    for item in plan.items:
+        if item.unfinished and item.pull_request is not None:
+            message, tree = _with_trailers(item), item.source_id
+            orig = publisher.commit(scratch.repository, item.commit, base, message, tree)
+            branch = item.pull_request.head.removesuffix("/head")
+            specs.append(f"{orig}:refs/heads/{branch}/orig")
     if specs:
         scratch.push(specs=specs)
-
-
-def _orig(item: Item, base: CommitId, publisher: Publisher, scratch: Scratch) -> CommitId:
-    assert item.pull_request is not None
-    assert item.source_id is not None
-    message = _with_trailers(item.commit.message, item.source_id, item.pull_request)
-    return publisher.commit(scratch.repository, item.commit, base, message, item.source_id)
 
 
 async def write_texts(plan: Plan, github: GitHub) -> None:

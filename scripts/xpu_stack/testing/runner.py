@@ -262,18 +262,15 @@ def _write_process_failures(folder: Path, tests: list[str]) -> None:
     for name in tests:
         path = folder / f"{name}.xml"
         told = path.exists() and any(case.how == "failed" for case in cases(path))
-        if not path.exists() or (name in failed and not told):
-            _write_crash(path, name, failed.get(name))
-
-
-def _write_crash(path: Path, name: str, ended: ElementTree.Element | None) -> None:
-    suite = ElementTree.Element("testsuite", name=name)
-    case = ElementTree.SubElement(suite, "testcase", name="process")
-    failure = ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
-    if ended is not None:
-        lines = (ended.findtext("system-out") or "").splitlines()
-        failure.text = "\n".join(lines[-_SHOWN:])
-    ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
+        if path.exists() and (told or name not in failed):
+            continue
+        suite = ElementTree.Element("testsuite", name=name)
+        case = ElementTree.SubElement(suite, "testcase", name="process")
+        failure = ElementTree.SubElement(case, "failure", message=f"{name} ended badly")
+        if name in failed:
+            lines = (failed[name].findtext("system-out") or "").splitlines()
+            failure.text = "\n".join(lines[-_SHOWN:])
+        ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
 def _count(folder: Path, owners: dict[str, str], outcomes: dict[str, Outcome]) -> None:

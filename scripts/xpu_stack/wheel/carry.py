@@ -31,23 +31,32 @@ def repair(
     """A wheel that carries what it needs, but for what is found elsewhere."""
     excluded = [word for name in elsewhere for word in ("--exclude", name)]
     command = [sys.executable, "-m", "auditwheel", "-v", "repair", *excluded]
-    told: list[str] = []
-    with progress(None, "collecting the libraries that the wheel needs") as bar:
-
-        def line(text: str) -> None:
-            told.append(text)
-            bar.step()
-
-        code = shell.follow([*command, "--wheel-dir", into, wheel], line, env=env)
-    made = sorted(into.glob("*.whl"))
-    if code or len(made) != 1:
+    what = "collecting the libraries that the wheel needs"
+    made, told = one_made([*command, "--wheel-dir", into, wheel], into, what, env)
+    if made is None:
         raise BuildError(
             "The libraries that the wheel needs could not be collected.",
             why=(told or ["auditwheel said nothing"])[-1].strip()[:300],
             next=f"{commands.make('doctor')} # what is installed, and what is missing",
             detail="\n".join(told[-20:]),
         )
-    return made[0]
+    return made
+
+
+def one_made(
+    command: list[str | Path], into: Path, what: str, env: dict[str, str], cwd: Path | None = None
+) -> tuple[Path | None, list[str]]:
+    """The one wheel that a program makes in an empty folder, and what it said."""
+    told: list[str] = []
+    with progress(None, what) as bar:
+
+        def line(text: str) -> None:
+            told.append(text)
+            bar.step()
+
+        code = shell.follow(command, line, cwd=cwd, env=env)
+    made = sorted(into.glob("*.whl"))
+    return (made[0] if not code and len(made) == 1 else None), told
 
 
 def own_name(carried: Path) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from xpu_stack.build import packages
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.system import shell
-from xpu_stack.core.system.console import log, progress
+from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import BuildError, UsageError
+from xpu_stack.wheel import carry
 from xpu_stack.wheel.identity import Identity
 
 
@@ -47,17 +47,10 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
     for made in (tree / "build").glob("*.linux-*"):
         shutil.rmtree(made)
     # "egg_info" among the words keeps setup.py from building what ninja has built.
-    command = [sys.executable, "setup.py", "egg_info", "bdist_wheel", "--dist-dir", str(into)]
-    told: list[str] = []
-    with progress(None, "running PyTorch's setup.py") as bar:
-
-        def line(text: str) -> None:
-            told.append(text)
-            bar.step()
-
-        code = shell.follow(command, line, cwd=tree, env=env)
-    found = sorted(into.glob("*.whl"))
-    if code or len(found) != 1:
+    words = ("setup.py", "egg_info", "bdist_wheel", "--dist-dir")
+    what = "running PyTorch's setup.py"
+    found, told = carry.one_made([sys.executable, *words, into], into, what, env, tree)
+    if found is None:
         errors = [text for text in told if "error" in text.lower()] or told
         raise BuildError(
             "PyTorch's setup.py made no wheel.",
@@ -65,5 +58,5 @@ def bdist_wheel(tree: Path, env: dict[str, str], into: Path) -> Path:
             next="fix it and run the same command again",
             detail="\n".join(told[-20:]),
         )
-    log.info("setup.py: %s", found[0].name)
-    return found[0]
+    log.info("setup.py: %s", found.name)
+    return found

@@ -14,7 +14,7 @@ import bootstrap
 from xpu_stack.build import packages
 from xpu_stack.build.base_settings import Package
 from xpu_stack.core.system import commands, shell
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError, UsageError
 from xpu_stack.core.system.layout import Layout
 
 _PROBE = """\
@@ -53,19 +53,17 @@ def need(layout: Layout, package: Package) -> Torch:
     python = _python(layout, package)
     torch = _at(python, package.name)
     if torch is None:
-        raise ToolError(
+        raise MissingError(
             f"TORCH={given or python} has no {package.name}.",
             why="it must be the folder of a Python environment, or its Python, "
             f"with {package.name} of {package.range}",
             next="unset TORCH # to use an environment of the tool's own",
-            code=ExitCode.MISSING,
         )
     if not _numbers(package.from_) <= _numbers(torch.version) < _numbers(package.below):
-        raise ToolError(
+        raise UsageError(
             f"{package.name} {torch.version} of TORCH={given or python} is not in the range.",
             why=f"the base is {package.name} of {package.range}",
             next="unset TORCH # to use an environment of the tool's own",
-            code=ExitCode.USAGE,
         )
     return torch
 
@@ -118,12 +116,11 @@ def _install(layout: Layout, package: Package) -> None:
     # the rest: of a build for this Python no hash may be known
     code = code or packages.pip(python, what, "--", *package.install, index=package.index)
     if code:
-        raise ToolError(
+        raise MissingError(
             f"{package.pin} could not be installed.",
             why=f"pip ended with {code}; {package.index} "
             "was asked too if pip's own indexes have no such version",
             next=commands.make("build", TORCH="<an environment that has it>"),
-            code=ExitCode.MISSING,
         )
     stamp.write_text(wanted)
     _asked.cache_clear()

@@ -13,7 +13,7 @@ import bootstrap
 
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import log, progress
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.core.system.layout import Layout
 
 REQUIREMENTS = Path(__file__).parents[2] / "requirements"
@@ -50,11 +50,10 @@ def need_beside(python: Path, name: str, folder: Path) -> bool:
     with files.folder(folder) as draft:
         words = ("--target", str(draft), *locked(requirements))
         if pip(python, f"installing the requirements of {name}", *words):
-            raise ToolError(
+            raise MissingError(
                 f"The requirements of {name} could not be installed.",
                 why=f"pip failed on {requirements.name}",
                 next=commands.line(python, "-m", "pip", "install", *names),
-                code=ExitCode.MISSING,
             )
         (draft / stamp.name).write_text(wanted)
     return True
@@ -132,11 +131,10 @@ def need_apt(names: Iterable[str], instead: str = "") -> None:
         return
     next = install_command(missing) + (f" # or: {instead}" if instead else "")
     if os.geteuid() != 0 or not has_apt():
-        raise ToolError(
+        raise MissingError(
             f"{len(missing)} package(s) of the distribution are missing.",
             why="only root can install them",
             next=next,
-            code=ExitCode.MISSING,
         )
     with progress(None, f"installing {len(missing)} packages of the distribution") as bar:
         update = shell.run([*_APT, "update"], check=False)
@@ -149,13 +147,12 @@ def need_apt(names: Iterable[str], instead: str = "") -> None:
         code = shell.follow(install, line, env={"DEBIAN_FRONTEND": "noninteractive"})
     still = missing_apt(missing)
     if code or still:
-        raise ToolError(
+        raise MissingError(
             "The distribution's packages could not be installed.",
             why=(update.complaint.splitlines() or [f"apt-get ended with {code}"])[-1]
             if update.code
             else f"missing still: {', '.join(still) or 'nothing'}; apt-get ended with {code}",
             next=next,
-            code=ExitCode.MISSING,
         )
 
 
@@ -204,11 +201,10 @@ def need_sycl(layout: Layout) -> Sycl:
     if found is not None:
         return found
     if os.environ.get("SYCL_ROOT"):
-        raise ToolError(
+        raise MissingError(
             f"SYCL_ROOT={os.environ['SYCL_ROOT']} has no SYCL runtime.",
             why="there must be lib/libsycl.so and include/sycl in it",
             next="unset SYCL_ROOT # to use the runtime from PyPI",
-            code=ExitCode.MISSING,
         )
     root = layout.sycl(sycl_version())
     what = f"installing the SYCL runtime {sycl_version()} (1.5 GB)"
@@ -218,10 +214,9 @@ def need_sycl(layout: Layout) -> Sycl:
             *_sycl_requirements(),
         )
         if code:
-            raise ToolError(
+            raise MissingError(
                 "The SYCL runtime could not be installed.",
                 why=f"pip ended with {code}",
                 next=f"{commands.make('doctor')} # or set SYCL_ROOT to a oneAPI installation",
-                code=ExitCode.MISSING,
             )
     return Sycl(root, sycl_version(), "PyPI")

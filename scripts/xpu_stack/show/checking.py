@@ -55,13 +55,8 @@ def check(work: Workspace, base: CommitId) -> int:
 def as_json(base: str, changes: int | None, problems: list[tuple[str, str]]) -> dict[str, Any]:
     """What `make check JSON=1` prints. changes: None where the series is not valid."""
     listed = [{"place": place, "problem": problem} for place, problem in problems]
-    return {
-        "version": 1,
-        "base": base,
-        "valid": changes is not None,
-        "changes": changes,
-        "problems": listed,
-    }
+    valid = changes is not None
+    return {"version": 1, "base": base, "valid": valid, "changes": changes, "problems": listed}
 
 
 def _name(work: Workspace, path: Path) -> str:
@@ -74,21 +69,16 @@ def _check_written(work: Workspace) -> None:
     left: list[tuple[str, str]] = []
     for stage in work.series.stages:
         if stage.summary == SUMMARY:
-            left.append(
-                (stage.changes[0].place, f"the summary of '{stage.name}' is not written yet")
-            )
+            problem = f"the summary of '{stage.name}' is not written yet"
+            left.append((stage.changes[0].place, problem))
         for change in stage.changes:
             line = unwritten(change.text)
             if line is not None:
                 text = f"patches/texts/{change.stage}/{change.name}.md:{line}"
                 left.append((text, f"{change.id}: its text is not written yet"))
             if not change.is_begun and change.id not in work.series.without:
-                left.append(
-                    (
-                        change.place,
-                        f"{change.id} is empty: amend its commit, {commands.make('export')}",
-                    )
-                )
+                problem = f"{change.id} is empty: amend its commit, {commands.make('export')}"
+                left.append((change.place, problem))
     if left:
         error = SeriesError(*left[0])
         error.problems = left

@@ -32,13 +32,10 @@ def as_json(repository: Repository) -> dict[str, object]:
     """The operations for `--json`, newest first."""
     done, undone = moves.history(repository)
     listed = [*((one, True) for one in reversed(undone)), *((one, False) for one in done)]
-    return {
-        "version": 1,
-        "moves": [_told(repository, one, is_undone=state) for one, state in listed],
-    }
+    return {"version": 1, "moves": [_told(repository, one, state) for one, state in listed]}
 
 
-def _told(repository: Repository, one: Move, *, is_undone: bool) -> dict[str, object]:
+def _told(repository: Repository, one: Move, is_undone: bool) -> dict[str, object]:
     when = datetime.fromtimestamp(one.when, timezone.utc).isoformat() if one.when else None
     files = repository.files(one.edit) if one.edit else {}
     return {

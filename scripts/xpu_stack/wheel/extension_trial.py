@@ -16,7 +16,7 @@ from xpu_stack.build.installed_torch import Torch
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import ExitCode, ToolError
+from xpu_stack.core.system.errors import MissingError
 from xpu_stack.wheel import carry, examples, extension
 from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
 
@@ -35,11 +35,10 @@ def run(work: Workspace) -> None:
     torch = installed_torch.need(work.layout, package)
     wheel = extension.wheel(work, package, torch)
     if wheel is None:
-        raise ToolError(
+        raise MissingError(
             "There is no wheel of the series as it is now.",
             why=f"it would be {extension.name(work, package, torch)}-….whl",
             next=commands.make("extension", BASE=work.base.name),
-            code=ExitCode.MISSING,
         )
     with TemporaryDirectory(prefix="torch-extension-") as folder:
         this = Environment(Path(folder))

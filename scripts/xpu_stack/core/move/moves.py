@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.journal import RefUpdate
-from xpu_stack.core.move.switch import Switch
+from xpu_stack.core.move.switch import RefUpdate, Switch
 from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
 from xpu_stack.core.system.settings import settings
 

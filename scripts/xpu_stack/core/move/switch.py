@@ -25,13 +25,14 @@ the next command finds the journal and finishes the move before anything else.
 
 import contextlib
 import filecmp
+import json
 import os
 import shutil
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from xpu_stack.core.move.journal import Journal, Place, RefUpdate
 from xpu_stack.core.system import commands, critical, files, shell
 from xpu_stack.core.system.console import log
 from xpu_stack.core.system.errors import ToolError
@@ -46,6 +47,41 @@ _ROOM = 1 << 18  # bytes kept free for git's own small files in step 4
 _WAIT = 3.0  # seconds that another program may hold the index
 
 
+class RefUpdate(NamedTuple):
+    """A ref's new value and its old one; ZERO: it is not there."""
+
+    ref: str
+    new: str
+    old: str
+
+
+class Place(NamedTuple):
+    """Where a checkout is. head: the branch that HEAD is on; "": none."""
+
+    commit: str
+    head: str
+
+
+class Journal(NamedTuple):
+    """A move, as its journal has it in JSON."""
+
+    old: Place
+    new: Place
+    reason: str
+    refs: list[RefUpdate]
+    files: list[Renamed]
+
+    @classmethod
+    def of(cls, told: list[Any]) -> "Journal":
+        old, new, reason, refs, files = told
+        refs, files = [RefUpdate(*one) for one in refs], [Renamed(*one) for one in files]
+        return cls(Place(*old), Place(*new), reason, refs, files)
+
+    def reversed(self) -> "Journal":
+        refs = [RefUpdate(update.ref, update.old, update.new) for update in self.refs]
+        return self._replace(old=self.new, new=self.old, refs=refs)
+
+
 class Switch:
     """The moves of one checkout."""
 
@@ -53,7 +89,9 @@ class Switch:
         self._repository = repository
         self.folder = repository.own_folder
         self._stage = self.folder / "switch"
-        self._files = self._on_its_disk()
+        # contents wait on the disk of the files: a linked worktree may be on another than its git
+        same = repository.folder.stat().st_dev == repository.git_dir.stat().st_dev
+        self._files = self._stage if same else repository.folder / f".{settings().name}-switch"
         self._journal = self.folder / "journal.json"
         self._lock = repository.git_dir / "index.lock"
         self._index = repository.git_dir / "index"
@@ -110,21 +148,14 @@ class Switch:
             plan.files.extend(
                 Renamed(e.path, e.old_mode, e.new_mode) for e in files if e.path not in there
             )
-            self._renames(plan).refuse_unwritable("The checkout")
+            Renames(self._repository.folder, self._files, plan.files).refuse_unwritable(
+                "The checkout"
+            )
             self._set_off(plan)
         except BaseException:
             self._leave()
             raise
         self._perform(plan)
-
-    def _renames(self, plan: Journal) -> Renames:
-        return Renames(self._repository.folder, self._files, plan.files)
-
-    def _on_its_disk(self) -> Path:
-        """Where contents wait: a linked worktree may be on another file system than its git."""
-        folder = self._repository.folder
-        same = folder.stat().st_dev == self._repository.git_dir.stat().st_dev
-        return self._stage if same else folder / f".{settings().name}-switch"
 
     def _take_lock(self) -> None:
         """Takes git's lock of the index; another program's goes by itself, or not."""
@@ -162,17 +193,14 @@ class Switch:
     def _refuse_collisions(self, entries: list[Entry], there: set[str]) -> None:
         going = {Path(entry.path) for entry in entries if not entry.new_mode}
         for entry in entries:
-            if entry.old_mode or entry.path in there:
-                continue
-            shown = self._in_the_way(Path(entry.path), going)
-            if shown is None:
-                continue
-            path = self._repository.folder / shown
-            raise ToolError(
-                f"An untracked file is in the way: {shown}",
-                why="the move puts a file there, and yours would be lost",
-                next=commands.line("mv", path, f"{path}.mine"),
-            )
+            new = not entry.old_mode and entry.path not in there
+            if new and (shown := self._in_the_way(Path(entry.path), going)):
+                path = self._repository.folder / shown
+                raise ToolError(
+                    f"An untracked file is in the way: {shown}",
+                    why="the move puts a file there, and yours would be lost",
+                    next=commands.line("mv", path, f"{path}.mine"),
+                )
 
     def _in_the_way(self, target: Path, going: set[Path]) -> Path | None:
         """What stands at `target`, or where it needs a folder; None: nothing that stays."""
@@ -181,16 +209,11 @@ class Switch:
             if path.is_symlink() or path.is_file():
                 return None if up in going else up
         path = self._repository.folder / target
-        if path.is_dir() and not path.is_symlink():
-            return self._stays_in(target, going)
-        return target if path.is_symlink() or path.exists() else None
-
-    def _stays_in(self, folder: Path, going: set[Path]) -> Path | None:
-        for path in (self._repository.folder / folder).rglob("*"):
-            name = path.relative_to(self._repository.folder)
-            if (path.is_symlink() or not path.is_dir()) and name not in going:
-                return name
-        return None
+        if path.is_symlink() or not path.is_dir():
+            return target if os.path.lexists(path) else None
+        files = (one for one in path.rglob("*") if one.is_symlink() or not one.is_dir())
+        names = (one.relative_to(self._repository.folder) for one in files)
+        return next((name for name in names if name not in going), None)
 
     def _as_they_will_be(self, entries: list[Entry]) -> set[str]:
         """The edited files that have their new content already, as after an export."""
@@ -256,7 +279,7 @@ class Switch:
     def _set_off(self, plan: Journal) -> None:
         with self._writing():
             draft = self._stage / "journal.json"
-            draft.write_text(plan.text)
+            draft.write_text(json.dumps(plan))
             self._sync(draft)
             (self._stage / "room").unlink()
             draft.rename(self._journal)
@@ -273,7 +296,7 @@ class Switch:
             "GIT_WORK_TREE": str(folder),
             "GIT_INDEX_FILE": str(contents),
         }
-        asked = b"".join(os.fsencode(path) + b"\0" for path in wanted)
+        asked = os.fsencode("".join(f"{path}\0" for path in wanted))
         words = ("-c", "checkout.workers=0", "checkout-index", "-z", "--stdin")
         self._repository.run(*words, input=asked, env=env, cwd=folder)
         for path in wanted:
@@ -296,14 +319,9 @@ class Switch:
                 self._repository.run("update-index", f"--{bit}", "--", entry.path, env=env)
 
     def _put(self, index: Path, entries: list[Entry]) -> None:
-        lines = b"".join(
-            f"{entry.new_mode:06o} {entry.new if entry.new_mode else ZERO}\t".encode()
-            + os.fsencode(entry.path)
-            + b"\0"
-            for entry in entries
-        )
-        env = {"GIT_INDEX_FILE": str(index)}
-        self._repository.run("update-index", "-z", "--index-info", input=lines, env=env)
+        lines = "".join(f"{e.new_mode:06o} {e.new}\t{e.path}\0" for e in entries)
+        words, env = ("update-index", "-z", "--index-info"), {"GIT_INDEX_FILE": str(index)}
+        self._repository.run(*words, input=os.fsencode(lines), env=env)
 
     def _sync(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -313,7 +331,22 @@ class Switch:
 
     def _perform(self, plan: Journal) -> None:
         """Step 4; may be repeated from any point of itself."""
-        error = forward_or_back(self._stage, lambda: self._forward(plan), lambda: self._back(plan))
+        renames = Renames(self._repository.folder, self._files, plan.files)
+
+        def forward() -> None:
+            fault("locked")
+            renames.forward()
+            self._put_index(self._stage / "index")
+            fault("index")
+            self._move_refs(plan)
+            fault("refs")
+
+        def back() -> None:
+            self._move_refs(plan.reversed())
+            renames.back()
+            self._put_index(self._stage / "index.old")
+
+        error = forward_or_back(self._stage, forward, back)
         self._journal.unlink()
         self._leave()
         if error:
@@ -322,19 +355,6 @@ class Switch:
                 why=reason(error),
                 next="fix that, then run the same command again",
             )
-
-    def _forward(self, plan: Journal) -> None:
-        fault("locked")
-        self._renames(plan).forward()
-        self._put_index(self._stage / "index")
-        fault("index")
-        self._move_refs(plan)
-        fault("refs")
-
-    def _back(self, plan: Journal) -> None:
-        self._move_refs(plan.reversed())
-        self._renames(plan).back()
-        self._put_index(self._stage / "index.old")
 
     def _put_index(self, prepared: Path) -> None:
         if prepared.exists():

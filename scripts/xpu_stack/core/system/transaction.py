@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from xpu_stack.core.system import commands, critical, lock
 from xpu_stack.core.system.console import log, say
@@ -30,8 +31,7 @@ from xpu_stack.core.system.shell import CommandFailed
 _held: set[Path] = set()  # locks of series that this run has
 
 
-@dataclass(frozen=True)
-class Renamed:
+class Renamed(NamedTuple):
     """A file to be renamed out or in; mode 0: there is none."""
 
     path: str  # in the root
@@ -191,8 +191,7 @@ def write(layout: Layout, contents: Mapping[Path, Content]) -> None:
                     put(stage / "new" / name, *wanted)
             stage.mkdir(parents=True, exist_ok=True)
             (stage / "forward").touch()
-            journal = json.dumps([[file.path, file.old_mode, file.new_mode] for file in files])
-            write_file(stage / "draft", journal)
+            write_file(stage / "draft", json.dumps(files))
         except OSError as error:
             shutil.rmtree(stage, ignore_errors=True)
             raise _failed(error) from error

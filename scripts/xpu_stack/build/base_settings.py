@@ -100,7 +100,7 @@ class BaseSettings:
             check_sha256(given["full"]["headers"])
         return cls(
             given["apt"].into(tuple[str, ...]),
-            given["cmake"].text_map(),
+            given["cmake"].into(dict[str, str]),
             given["full"].into(Full),
             given["wheel"].into(Wheel),
             given["prebuilt"].into(Prebuilt),

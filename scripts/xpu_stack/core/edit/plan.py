@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from xpu_stack.core.move.workspace import Request
+from xpu_stack.core.series.base import is_below
 from xpu_stack.core.series.change import TITLE_LIMIT, joined, own_text, split_id, trailers
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands
@@ -150,22 +151,17 @@ def _split(given: Given, plan: Plan) -> Plan:
             "The title is too long or empty.", f"it may have up to {TITLE_LIMIT} characters"
         )
     (diff,) = whole.diffs
-    first = bool(given.option("BEFORE"))
-    middle = _halfway(given, diff, _chosen(given, whole, diff), first=first)
+    first, chosen = bool(given.option("BEFORE")), _chosen(given, whole, diff)
+    # between the halves: with the chosen files only, or without them
+    edits = given.repository.diff(diff.before, diff.commit.tree)
+    taken = {one.path: one.file for one in edits if (one.path in chosen) == first}
+    tree = given.repository.with_files(diff.before, taken)
+    middle = given.repository.scratch_commit(tree, diff.commit.parents, "half\n")
     text = title + "\n" + whole.text.partition("\n")[2]
     halves = (Diff(middle, diff.before),), (replace(diff, before=middle.tree),)
     own, other = halves if first else halves[::-1]
     new, rest = Piece(name, text, own, whole.id), replace(whole, diffs=other)
     return [*plan[:number], *((new, rest) if first else (rest, new)), *plan[number + 1 :]]
-
-
-def _halfway(given: Given, diff: Diff, chosen: set[str], *, first: bool) -> Commit:
-    """The commit between the halves: with the chosen files only, or without them."""
-    repository, whole = given.repository, diff.commit
-    edits = repository.diff(diff.before, whole.tree)
-    taken = {one.path: one.file for one in edits if (one.path in chosen) == first}
-    tree = repository.with_files(diff.before, taken)
-    return repository.scratch_commit(tree, whole.parents, "half\n")
 
 
 def _chosen(given: Given, whole: Piece, diff: Diff) -> set[str]:
@@ -195,7 +191,7 @@ def _target(name: str, stage: str) -> str:
 
 
 def _is_below(path: str, pattern: str) -> bool:
-    return path == pattern or path.startswith(f"{pattern}/") or fnmatchcase(path, pattern)
+    return is_below(path, pattern) or fnmatchcase(path, pattern)
 
 
 def _move(given: Given, plan: Plan) -> Plan:

@@ -17,7 +17,7 @@ the beginning, with the resolution.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from xpu_stack.core.edit import carried, export
@@ -54,11 +54,9 @@ def run(work: Workspace, request: Request) -> Rewrite:
         given = replace(given, partly=bool(carried.split_off(work, given)))
         shape = Shape(root, given, there.base if root is work else None)
         others = [Shape(one, given, None) for one in _other_bases(root)]
-        contents: dict[Path, Content] = {}
-        for one in others:
-            contents |= one.contents
         sources = shape.sources | carried.of_bases(work, shape, drop)
-        contents |= {path: one.file for path, one in sources.items()}
+        everywhere = chain(*(one.sources.values() for one in others), sources.values())
+        contents = {source.path: source.file for source in everywhere}
         contents |= carried.keyed_by_change(work, shape, drop)
         contents |= shape.series_file(sources, drop)
         if taken is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from xpu_stack.core.bases import providers
 from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import plan, sources
-from xpu_stack.core.edit.plan import Diff, Given, Piece, Plan
+from xpu_stack.core.edit.plan import Diff, Given, Plan
 from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.move.rewrite import Rewrite
 from xpu_stack.core.move.workspace import Goal, Workspace
@@ -46,16 +46,13 @@ class Shape:
         self.before = plan.of_commits(work.repository, self._old)
         if self._other_base:
             self.given = replace(given, partly=True, extra=self._own_part())
-        self.after = self._reshaped()
-        self._new = self._laid(below)
-
-    def _reshaped(self) -> Plan:
         try:
-            return plan.reshaped(self.given, self.before)
+            self.after = plan.reshaped(self.given, self.before)
         except ToolError as error:
             if self._other_base:
                 error.why = f"on the base {self._other_base}: {error.why}"
             raise
+        self._new = self._laid(below)
 
     def _own_part(self) -> tuple[Commit, ...]:
         """What is brought in, without edits of what the base lacks."""
@@ -164,18 +161,10 @@ class Shape:
     @cached_property
     def _changed(self) -> list[Commit]:
         """The commits of changes that are not as they were."""
-        old = {
-            piece.id: (piece, commit) for piece, commit in zip(self.before, self._old, strict=True)
-        }
-        return [
-            commit
-            for piece, commit in zip(self.after, self._new, strict=True)
-            if piece.id not in old or not self._is_same(*old[piece.id], piece, commit)
-        ]
-
-    def _is_same(self, was: Piece, old: Commit, now: Piece, new: Commit) -> bool:
-        edits_of = self.work.repository.edits_of
-        return was.text == now.text and edits_of(old) == edits_of(new)
+        edits_of, pairs = self.work.repository.edits_of, zip(self.before, self._old, strict=True)
+        old = {piece.id: (piece.text, edits_of(commit)) for piece, commit in pairs}
+        new = zip(self.after, self._new, strict=True)
+        return [one for piece, one in new if old.get(piece.id) != (piece.text, edits_of(one))]
 
     @cached_property
     def sources(self) -> dict[Path, Source]:
@@ -188,10 +177,6 @@ class Shape:
                 for path in sources.files_of(self.work, change, everywhere=change.id not in ids):
                     found.setdefault(path, Source(path, None))
         return found
-
-    @property
-    def contents(self) -> dict[Path, Content]:
-        return {path: one.file for path, one in self.sources.items()}
 
     def refitted(self, tried: Workspace) -> dict[Path, Content]:
         """The base's own files by which the edited series gives the commits. tried: has it."""

@@ -84,11 +84,6 @@ def check_sha256(node: Node) -> None:
         raise node["sha256"].error("'sha256' must be 64 hexadecimal digits")
 
 
-def texts(node: Node, key: str) -> tuple[str, ...]:
-    """A list that may be left out."""
-    return tuple(node[key].texts()) if key in node else ()
-
-
 @dataclass(frozen=True)
 class Differences:
     """What a base has in place of what is shared, see Note [What a base shares]."""
@@ -118,8 +113,8 @@ class Differences:
     def read(cls, node: Node) -> "Differences":
         return cls(
             node["like"].text() if "like" in node else "",
-            frozenset(texts(node, "without")),
-            node["moved"].text_map() if "moved" in node else {},
+            frozenset(node["without"].into(tuple[str, ...]) if "without" in node else ()),
+            node["moved"].into(dict[str, str]) if "moved" in node else {},
             "package" in node,
         )
 

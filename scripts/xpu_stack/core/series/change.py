@@ -168,13 +168,8 @@ def _check_sections(lines: list[str], shown: str) -> None:
         )
 
 
-def digest(text: str, tree: TreeId, author: str) -> str:
-    return hashlib.sha256(f"{text}\0{tree}\0{author}".encode()).hexdigest()
-
-
-def _digest_without_author(text: str, tree: TreeId) -> str:
-    """As stacks have it that were applied before changes had authors."""
-    return hashlib.sha256(f"{text}\0{tree}".encode()).hexdigest()
+def digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -224,7 +219,7 @@ def is_as_made(commit: Commit) -> bool:
     found, text = trailers(commit.message), own_text(commit.message)
     return found is not None and found.digest in (
         digest(text, commit.tree, commit.author),
-        _digest_without_author(text, commit.tree),
+        digest(text, commit.tree),  # of a stack applied before changes had authors
     )
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from xpu_stack.core.system.commands import REPOSITORY
 from xpu_stack.core.system.yaml_file import Node
 
-_TEXTS = ("name", "project", "marker", "source", "state", "trailer")
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -20,7 +18,7 @@ class Settings:
     state: str
     trailer: str
     base: tuple[str, ...]
-    payload: dict[str, list[str]]
+    payload: dict[str, tuple[str, ...]]
 
     @property
     def email(self) -> str:
@@ -40,11 +38,4 @@ class Settings:
 
 @functools.cache
 def settings() -> Settings:
-    node = Node.load(REPOSITORY / "patches" / "stack.yaml", "patches/stack.yaml")
-    node.fields({*_TEXTS, "base", "payload"})
-    payload = node["payload"]
-    return Settings(
-        **{field: node[field].text() for field in _TEXTS},
-        base=tuple(node["base"].texts()),
-        payload={folder: payload[folder].texts() for folder in payload.value},
-    )
+    return Node.load(REPOSITORY / "patches" / "stack.yaml", "patches/stack.yaml").into(Settings)

@@ -68,12 +68,9 @@ def _value(loader: Any, node: Any) -> Any:
 class Node:
     """A value in a YAML file that knows where it stands."""
 
-    def __init__(self, value: Any, path: Path, shown: str, line: int, name: str) -> None:
+    def __init__(self, value: Any, shown: str, line: int, name: str) -> None:
         self.value = value
-        self.path = path
-        self._shown = shown
-        self._line = line
-        self._name = name
+        self._shown, self._line, self._name = shown, line, name
 
     @classmethod
     def load(cls, path: Path, shown: str) -> "Node":
@@ -87,7 +84,7 @@ class Node:
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise SeriesError(f"{shown}:{line}", str(error.problem)) from None
-        return cls(value, path, shown, 1, "the file")
+        return cls(value, shown, 1, "the file")
 
     @property
     def place(self) -> str:
@@ -97,7 +94,7 @@ class Node:
         return SeriesError(self.place, problem)
 
     def _child(self, value: Any, line: int, name: str) -> "Node":
-        return Node(value, self.path, self._shown, line + 1, name)
+        return Node(value, self._shown, line + 1, name)
 
     def fields(self, required: set[str], optional: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         """Checks that this is a mapping with these keys and no others."""
@@ -119,23 +116,16 @@ class Node:
     def items(self) -> "list[Node]":
         if not isinstance(self.value, Items):
             raise self.error(f"{self._name} must be a list")
+        pairs = enumerate(zip(self.value, self.value.lines, strict=True), start=1)
         return [
             self._child(value, line, f"item {number} of {self._name}")
-            for number, (value, line) in enumerate(
-                zip(self.value, self.value.lines, strict=True), start=1
-            )
+            for number, (value, line) in pairs
         ]
 
     def text(self) -> str:
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.error(f"{self._name} must be text, not {self.value!r}")
         return str(self.value)
-
-    def texts(self) -> list[str]:
-        return [item.text() for item in self.items()]
-
-    def text_map(self) -> dict[str, str]:
-        return self.into(dict[str, str])
 
     def into(self, kind: type[_T], **others: object) -> _T:
         """The value as this type: of texts, tuples, mappings and dataclasses of these.

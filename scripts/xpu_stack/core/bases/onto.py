@@ -52,8 +52,11 @@ def _of_folder(repository: Repository, folder: Path) -> CommitId:
     other = Repository(folder)
     if other.is_repository():
         return _fetched(repository, folder, "HEAD")
-    with progress(None, f"taking the files of {folder.name} in"):
-        return _imported(repository, folder)
+    # a tree that is no repository: the same commit for the same files
+    with progress(None, f"taking the files of {folder.name} in"), repository.index() as index:
+        index.take_in(folder)
+        tree, who = index.write(), Identity.tool(IMPORTED)
+        return repository.commit_tree(tree, [], "A tree without history\n", who)
 
 
 def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
@@ -71,15 +74,6 @@ def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
     # where the base can be fetched again, see export_base.py
     repository.run("config", f"{settings().name}.{commit}.url", str(folder), check=False)
     return commit
-
-
-def _imported(repository: Repository, folder: Path) -> CommitId:
-    """The commit of a tree that is no repository: the same for the same files."""
-    with repository.index() as index:
-        index.take_in(folder)
-        tree = index.write()
-    who = Identity.tool(IMPORTED)
-    return repository.commit_tree(tree, [], "A tree without history\n", who)
 
 
 def _of_package(layout: Layout, repository: Repository, version: str) -> CommitId:

@@ -212,15 +212,13 @@ def put_back(repository: Repository, to: State, entries: int) -> None:
     """Takes a row of moves back as if it had not been: the log is as long as before."""
     if current(repository) != to:
         move(repository, Operation("return"), to)
-    for _ in range(length(repository) - entries):
-        if entries:
-            # the ref, and what each entry says it was before, follow
-            newest = f"{stack.log(repository)}@{{0}}"
-            words = ("reflog", "delete", "--updateref", "--rewrite", newest)
-            repository.run(*words)
-        else:
-            repository.run("update-ref", "-d", stack.log(repository))
-            return
+    log, more = stack.log(repository), length(repository) - entries
+    if more > 0 and entries:
+        # the ref, and what each entry says it was before, follow
+        words = ("reflog", "delete", "--updateref", "--rewrite")
+        repository.run(*words, *[f"{log}@{{0}}"] * more)
+    elif more > 0:
+        repository.run("update-ref", "-d", log)
 
 
 def _record(repository: Repository, made: Move) -> CommitId:

@@ -98,7 +98,8 @@ def _is_for_a_change(commit: Commit) -> bool:
 
 def log_of(branch: str) -> str:
     """The ref that is the log of moves of a stack."""
-    return _log() if branch == settings().name else f"{_logs()}{branch}"
+    name = settings().name
+    return f"refs/{name}/moves" if branch == name else f"refs/{name}/stacks/{branch}"
 
 
 def log(repository: Repository) -> str:
@@ -108,11 +109,9 @@ def log(repository: Repository) -> str:
 
 def branches(repository: Repository) -> list[str]:
     """The branches of the repository that carry stacks."""
-    words = ("for-each-ref", "--format=%(refname)", _log(), _logs())
-    known = [
-        settings().name if log == _log() else log.removeprefix(_logs())
-        for log in repository.line(*words).split()
-    ]
+    name, others = settings().name, log_of("")
+    logs = repository.line("for-each-ref", "--format=%(refname)", log_of(name), others).split()
+    known = [one.removeprefix(others) if one.startswith(others) else name for one in logs]
     return [one for one in known if repository.commit_id(f"refs/heads/{one}")]
 
 
@@ -227,13 +226,3 @@ def refuse_operation(repository: Repository) -> None:
                 why=f"{repository.git_dir / name} is there",
                 next=f"{commands.git(repository.folder, words, '--continue')} # or --abort",
             )
-
-
-def _log() -> str:
-    """The moves of the branch that has the tool's name."""
-    return f"refs/{settings().name}/moves"
-
-
-def _logs() -> str:
-    """Those of other branches."""
-    return f"refs/{settings().name}/stacks/"

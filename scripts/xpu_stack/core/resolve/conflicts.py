@@ -170,12 +170,9 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
     # a person's own rerere would take the markers out of files that are still to be resolved
     words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
     work.run(*words, misfit.pristine, check=False)
-    there = repository.files(misfit.merged, list(misfit.resolved))
-    for path in misfit.resolved:
-        if path in there:
-            work.run("checkout", misfit.merged, "--", f":(literal){path}")
-        else:
-            work.run("rm", "--quiet", "--force", "--", f":(literal){path}")
+    if misfit.resolved:
+        paths = [f":(literal){path}" for path in misfit.resolved]
+        work.run("restore", f"--source={misfit.merged}", "--staged", "--worktree", "--", *paths)
 
 
 def _fill(work: Repository, onto: CommitId, paths: list[str]) -> None:
@@ -187,18 +184,6 @@ def _fill(work: Repository, onto: CommitId, paths: list[str]) -> None:
         listed[path.rpartition("/")[0] in folders] += os.fsencode(path) + b"\0"
     work.run("update-index", "--skip-worktree", "-z", "--stdin", input=listed[False])
     work.run("checkout-index", "--index", "-z", "--stdin", input=listed[True])
-
-
-def _take_in(work: Repository) -> None:
-    """Has git look at files that were not written, where a person has put them there."""
-    told = work.run("ls-files", "-t", "-z").output.split(b"\0")
-    there = [
-        one[2:]
-        for one in told
-        if one[:2] == b"S " and (work.folder / os.fsdecode(one[2:])).exists()
-    ]
-    taken = b"".join(path + b"\0" for path in there)
-    work.run("update-index", "--no-skip-worktree", "-z", "--stdin", input=taken)
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
@@ -317,8 +302,8 @@ def _resolved(waiting: Pending) -> TreeId:
             next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
             f"then: {commands.make('continue')}",
         )
-    _take_in(work)
-    work.run("add", "--update")
+    # git looks at a file that was not written, too, where a person has put it there
+    work.run("-c", "core.sparseCheckout=true", "add", "--update", "--sparse")
     return TreeId(work.line("write-tree"))
 
 

@@ -115,13 +115,10 @@ class Resolutions:
 
     def digest(self) -> str:
         sum = hashlib.sha256()
-        for path in self._files():
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             sum.update(f"{path.relative_to(self.folder)}\0".encode())
             sum.update(hashlib.sha256(path.read_bytes()).digest())
         return sum.hexdigest()
-
-    def _files(self) -> list[Path]:
-        return sorted(path for path in self.folder.rglob("*") if path.is_file())
 
     # -- replaying them --------------------------------------------------------
 

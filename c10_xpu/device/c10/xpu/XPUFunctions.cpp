@@ -86,7 +86,7 @@ std::string describeSearch(const std::string& mapping, const Devices& all) {
         device.get_platform().get_info<sycl::info::platform::name>() + "]";
   }
   if (mapping != "CPU") {
-    text += ". An NVIDIA card needs libcuda.so.1 and what ci/gpu/adapter makes";
+    text += ". An NVIDIA card needs libcuda.so.1 and libur_adapter_cuda.so.0";
   }
   const char* opencl = std::getenv("OCL_ICD_FILENAMES");
   return mapping == "GPU" ? text

@@ -36,10 +36,6 @@ void* bytesOf(const Storage& storage) {
   return storage.unsafeGetStorageImpl()->data_ptr().get();
 }
 
-void waitForCurrentStream() {
-  c10::xpu::impl::waitFor(c10::xpu::getCurrentXPUStream());
-}
-
 void dropOwner(void* owner) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(owner));
 }
@@ -315,12 +311,15 @@ HostCall::HostCall(DeviceIndex device, const char* name, bool pinned)
   if (device != c10::xpu::current_device()) {
     guard_.set_index(device);
   }
-  checkNotRecording(c10::xpu::getCurrentXPUStream(), name);
-  waitForCurrentStream();
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  checkNotRecording(stream, name);
+  c10::xpu::impl::waitFor(stream);
 }
 
 HostCall::Region& HostCall::regionOf(const Tensor& tensor) {
-  const auto span = spanOf(tensor);
+  // Of host memory the alias is of the whole storage.
+  const auto span =
+      host_memory_ ? std::pair<int64_t, int64_t>() : spanOf(tensor);
   for (auto& region : regions_) {
     if (region.device.is_alias_of(tensor.storage()) &&
         (host_memory_ || !region.host ||
@@ -399,7 +398,6 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
 
 Storage HostCall::newHostStorage(Region& region) {
   if (host_memory_) {
-    region.begin = 0;
     return aliasOnHost(region.device);
   }
   const size_t nbytes = region.end - region.begin;

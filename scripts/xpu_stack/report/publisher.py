@@ -12,7 +12,7 @@ from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.change import own_text, split_signatures, trailers
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ExitCode, MissingError, ToolError
+from xpu_stack.core.system.errors import InvalidSeriesError, MissingError
 from xpu_stack.core.system.git import Commit, CommitId, Identity, Repository, TreeId
 
 
@@ -68,18 +68,16 @@ def _refuse_unreachable(commit: Commit, author: str) -> None:
     told = trailers(commit.message)
     assert told is not None
     if not authors.is_reachable(author):
-        raise ToolError(
+        raise InvalidSeriesError(
             f"The author of {told.change} has an address that cannot receive mail.",
             why=f"its commit {commit.id[:12]} is by {author}",
             next=f"correct the change's author in patches/series.yaml, then "
             f"{commands.make('apply')}",
-            code=ExitCode.SERIES,
         )
     for line in split_signatures(own_text(commit.message))[1].splitlines():
         if not authors.is_reachable(line.partition(": ")[2]):
-            raise ToolError(
+            raise InvalidSeriesError(
                 f"The text of {told.change} is signed with an address that cannot receive mail.",
                 why=f"patches/texts/{told.change}.md has the line '{line}'",
                 next=f"correct it there, then {commands.make('apply')}",
-                code=ExitCode.SERIES,
             )

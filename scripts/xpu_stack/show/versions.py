@@ -13,7 +13,7 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
-from xpu_stack.core.system.errors import ConflictError, ExitCode, SeriesError, ToolError, UsageError
+from xpu_stack.core.system.errors import ConflictError, InvalidSeriesError, SeriesError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.settings import settings
@@ -93,11 +93,10 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
         try:
             there = Version(work, commit, name, folder / commit).open()
         except SeriesError as error:
-            raise ToolError(
+            raise InvalidSeriesError(
                 f"The series of {name} cannot be read.",
                 why=f"{error.place}: {error.problem}",
                 next=f"{commands.make('review')} # or SINCE=<a later version>",
-                code=ExitCode.SERIES,
             ) from error
         ids = [change.id for change in there.series.all_changes()]
         changes = there.series.changes(top if top in ids else there.series.stage_names[-1])

@@ -1,7 +1,7 @@
 """What ONTO= names: the commit that a rebase puts the series on.
 
 A ref or commit of the checkout; the path of another checkout, or of a source
-tree that is no repository; or source-package:<version>, a release of
+tree without a repository; or source-package:<version>, a release of
 patches/drift.yaml. What is elsewhere is brought into the checkout's object
 database. Where a stack of the series is there, its base is meant.
 """
@@ -52,7 +52,7 @@ def _of_folder(repository: Repository, folder: Path) -> CommitId:
     other = Repository(folder)
     if other.is_repository():
         return _fetched(repository, folder, "HEAD")
-    # a tree that is no repository: the same commit for the same files
+    # not a repository: the same files give the same commit
     with progress(None, f"taking the files of {folder.name} in"), repository.index() as index:
         index.take_in(folder)
         tree, who = index.write(), Identity.tool(IMPORTED)

@@ -35,8 +35,8 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
 def shared(path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None]) -> Iterator[_T]:
     """Shares the lock file with other runs that only read; gives what `prepare` made.
 
-    prepare: is told whether this run has the lock alone, and may change what it guards.
-    Beside others it gives what is there, or None where that is not what it needs.
+    prepare: is told whether this run has the lock alone. If so, it may change what the
+    lock guards; if not, it returns what is there, or None if it needs something else.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -54,8 +54,7 @@ def shared(path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None
                         raise _refusal(path, what)
                     _sign(file, verb, alone=False)
                 else:
-                    warn(f"waiting for another run, which holds {path} ...")
-                    fcntl.flock(file, fcntl.LOCK_SH)
+                    _wait(file, path, fcntl.LOCK_SH)
         yield made
 
 
@@ -65,8 +64,7 @@ def awaited(path: Path, verb: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         if not _try(file):
-            warn(f"waiting for another run, which holds {path} ...")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _wait(file, path, fcntl.LOCK_EX)
         _sign(file, verb)
         yield
 
@@ -107,6 +105,11 @@ def _try(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _wait(file: IO[str], path: Path, kind: int) -> None:
+    warn(f"waiting for another run, which holds {path} ...")
+    fcntl.flock(file, kind)
 
 
 def _wait_or_refuse(file: IO[str], path: Path, what: str) -> None:

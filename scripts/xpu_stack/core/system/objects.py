@@ -197,7 +197,7 @@ class Objects:
 
     def diff(self, old: str, new: str) -> list[Entry]:
         """What differs between two trees, file by file, no renames."""
-        # what is no id comes back as it is, and "/" begins no name
+        # git echoes a line that is not an id, and no name begins with "/"
         self._differ.tell(f"{old} {new}\n/\n".encode())
         self._differ.line()  # the ids
         told = b"\0" + self._differ.line()

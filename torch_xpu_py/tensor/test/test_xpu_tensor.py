@@ -258,7 +258,7 @@ class TestCopies(TestCase):
         self.assertEqual(total, 190)
 
 
-# With PyTorch 1.13, there is no work to keep a stream busy with.
+# PyTorch 1.13 has no _xpu_sleep to keep a stream busy.
 BUSY = (False, True) if hasattr(torch._C, "_xpu_sleep") else (False,)
 
 

@@ -380,7 +380,7 @@ int XPUStream::priority() const {
     return priorityAt(place);
   }
   namespace ext = sycl::ext::oneapi::property::queue;
-  const auto& external = queue(); // raises for an id that is no stream's
+  const auto& external = queue(); // raises if no stream has the id
   return external.has_property<ext::priority_high>() ? -1
       : external.has_property<ext::priority_low>()   ? 1
                                                      : 0;

@@ -104,8 +104,8 @@ class C10_XPU_API XPUStream {
   /// The queue, to submit work to; it is made now if this is the stream's first
   /// use. query and synchronize take longer from then on, see
   /// Note [Work of a stream]. The reference stays valid until the process ends
-  /// (an external queue's: as long as its owner keeps it). Raises if the id or
-  /// the device is no stream's.
+  /// (an external queue's: as long as its owner keeps it). Raises if no stream
+  /// has the id or the device.
   sycl::queue& queue() const;
 
   Stream unwrap() const {

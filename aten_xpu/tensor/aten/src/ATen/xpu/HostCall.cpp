@@ -67,6 +67,16 @@ Storage aliasOnHost(const Storage& storage) {
       storage.nbytes(), share(storage, Device(kCPU)), c10::GetCPUAllocator());
 }
 
+/// Copies `nbytes` in all on the current stream, and waits for that.
+template <typename Submit>
+void copyNow(uint64_t nbytes, const Submit& submit) {
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  const detail::RecordWork record(
+      detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
+  c10::xpu::impl::launch(stream, submit);
+  c10::xpu::impl::waitFor(stream);
+}
+
 /// Whether one byte has several elements.
 bool isPacked(const Tensor& tensor) {
   const auto type = tensor.scalar_type();
@@ -75,9 +85,8 @@ bool isPacked(const Tensor& tensor) {
 
 /// The bytes of its storage that a tensor uses, from the first to the last.
 std::pair<int64_t, int64_t> spanOf(const Tensor& tensor) {
-  const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
   if (tensor.is_nested() || isPacked(tensor)) {
-    return {0, nbytes};
+    return {0, static_cast<int64_t>(tensor.storage().nbytes())};
   }
   const auto itemsize = static_cast<int64_t>(tensor.dtype().itemsize());
   const int64_t begin = tensor.storage_offset() * itemsize;
@@ -343,13 +352,9 @@ void HostCall::copy(void* to, const void* from, size_t nbytes) {
   if (nbytes == 0 || !from) { // a ZeroTensor has no memory
     return;
   }
-  const auto stream = c10::xpu::getCurrentXPUStream();
-  const detail::RecordWork record(
-      detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
-  c10::xpu::impl::launch(stream, [&](sycl::queue& queue) {
+  copyNow(nbytes, [&](sycl::queue& queue) {
     return C10_XPU_CHECK(queue.memcpy(to, from, nbytes));
   });
-  c10::xpu::impl::waitFor(stream);
   bytes_copied_ += nbytes;
 }
 
@@ -374,10 +379,7 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
   const auto pieces = piecesOf(host);
   const auto nbytes =
       int64_t(pieces.offsets.size()) * pieces.rows * pieces.width;
-  const auto stream = c10::xpu::getCurrentXPUStream();
-  const detail::RecordWork record(
-      detail::RecordWork::By::Host, "Memcpy", stream, nbytes);
-  c10::xpu::impl::launch(stream, [&](sycl::queue& queue) {
+  copyNow(nbytes, [&](sycl::queue& queue) {
     sycl::event last; // the queue is in order
     for (const auto offset : pieces.offsets) {
       last = pieces.rows == 1 ? C10_XPU_CHECK(queue.memcpy(
@@ -392,7 +394,6 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
     }
     return last;
   });
-  c10::xpu::impl::waitFor(stream);
   bytes_copied_ += nbytes;
 }
 

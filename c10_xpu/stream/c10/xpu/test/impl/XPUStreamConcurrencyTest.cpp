@@ -299,7 +299,7 @@ TEST(XPUStreamConcurrencyTest, StreamsAreAsTheirModel) {
   EXPECT_EQ(wrong, 0);
 }
 
-// SYCL may deliver the errors of all queues to whoever asks first.
+// SYCL may deliver the errors of all queues to the first thread that asks.
 TEST(XPUStreamConcurrencyTest, AFailureIsRaisedByTheNextWait) {
   C10_XPU_NEEDS_DEVICES(1);
   std::atomic<int> missed{0};

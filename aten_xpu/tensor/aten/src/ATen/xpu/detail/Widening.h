@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace c10 {
 class OperatorHandle;
@@ -46,6 +47,12 @@ inline NarrowTypes narrowType(ScalarType type) {
       : type == kComplexHalf ? kNarrowComplexHalf
                              : kNoNarrowType;
 }
+
+/// Operators whose kernels for the CPU lack narrow types.
+struct LackingOps {
+  NarrowTypes types;
+  std::string_view ops; // each between spaces
+};
 
 /// The types that the CPU's kernels of an operator of aten lack.
 C10_EXPORT NarrowTypes typesThatCpuLacks(const std::string& op);

@@ -3,14 +3,8 @@
 #include <ATen/xpu/detail/Widening.h>
 
 #include <array>
-#include <string_view>
 
 namespace at::xpu::detail {
-
-struct LackingOps {
-  NarrowTypes types;
-  std::string_view ops;
-};
 
 /// The operators of aten whose kernels for the CPU lack narrow types in this
 /// release of PyTorch: all overloads, and without the underscore of those in

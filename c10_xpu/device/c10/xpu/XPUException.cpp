@@ -8,7 +8,7 @@
 
 namespace c10::xpu {
 
-static std::mutex gMutex;
+static std::mutex gErrorsMutex;
 // A line for each error. Never destroyed: work may fail while the process ends.
 static auto& gErrors = *new std::unordered_map<Stream, std::string>;
 static std::atomic<bool> gAny{false}; // whether there are some
@@ -20,7 +20,7 @@ void asyncHandler(sycl::exception_list errors) {
 void impl::keepAsyncErrors(const sycl::exception_list& errors, Stream stream) {
   const auto origin =
       stream.device_index() < 0 ? "external queue" : c10::str(stream);
-  std::lock_guard<std::mutex> lock(gMutex);
+  std::lock_guard<std::mutex> lock(gErrorsMutex);
   auto& text = gErrors[stream];
   for (const auto& error : errors) {
     text += "\n  " + origin + ": ";
@@ -40,7 +40,7 @@ void impl::raiseAsyncErrors(DeviceIndex device, optional<StreamId> stream) {
     return;
   }
   std::string text;
-  std::unique_lock<std::mutex> lock(gMutex);
+  std::unique_lock<std::mutex> lock(gErrorsMutex);
   for (auto it = gErrors.begin(); it != gErrors.end();) {
     const auto from = it->first.device_index();
     const bool due = stream ? from == device && it->first.id() == *stream

@@ -38,15 +38,15 @@ int gOrdinalsPerRoot = 1;
 int gCount = 0;
 auto& gNoDevice = *new std::string; // why there is none, if so
 
-std::recursive_mutex gMutex; // while the devices are enumerated
-auto& gMapping = *new std::string; // under gMutex; empty until it is chosen
+std::recursive_mutex gDevicesMutex; // while the devices are enumerated
+auto& gMapping = *new std::string; // under it; empty until it is chosen
 std::atomic<PointerOwnerLookup> gOwnerLookup{nullptr};
 std::atomic<SyncDebugMode> gSyncDebugMode{SyncDebugMode::L_DISABLED};
 
 /// The SYCL runtime's threads and locks do not survive a fork, and calls into
 /// it would hang. A thread that the child does not have may hold our own lock.
 void afterForkInChild() {
-  new (&gMutex) std::recursive_mutex;
+  new (&gDevicesMutex) std::recursive_mutex;
   if (known_count != kNotEnumerated) {
     known_count = kForked;
   }
@@ -159,7 +159,7 @@ int countDevices() {
       "Cannot use XPU in a forked subprocess of a process that has used it. "
       "To use XPU with multiprocessing, use the 'spawn' start method");
   TORCH_CHECK(gForkHandler == 0, "pthread_atfork failed");
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  std::lock_guard<std::recursive_mutex> lock(gDevicesMutex);
   if (known_count < 0) {
     const auto name = mapping();
     known_count = kStarted;
@@ -355,7 +355,7 @@ bool enable_peer_access(DeviceIndex device, DeviceIndex peer) {
   }
   // By roots. Not every adapter says clearly that access is enabled already.
   static auto& enabled = *new std::map<decltype(roots), bool>;
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  std::lock_guard<std::recursive_mutex> lock(gDevicesMutex);
   const auto [known, is_new] = enabled.try_emplace(roots, true);
   try {
     if (is_new) {
@@ -414,7 +414,7 @@ bool is_device_pool_initialized() {
 
 void set_mapping(const std::string& name) {
   checkedMapping(name, "set_mapping");
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  std::lock_guard<std::recursive_mutex> lock(gDevicesMutex);
   TORCH_CHECK(
       known_count == kNotEnumerated || known_count == kStarted,
       c10::str("The XPU mapping cannot be set to ", name, " any more: the "),
@@ -424,7 +424,7 @@ void set_mapping(const std::string& name) {
 }
 
 std::string mapping() {
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  std::lock_guard<std::recursive_mutex> lock(gDevicesMutex);
   const char* name = std::getenv("TORCH_XPU_MAPPING");
   return !gMapping.empty() ? gMapping
       : name               ? checkedMapping(name, "TORCH_XPU_MAPPING")

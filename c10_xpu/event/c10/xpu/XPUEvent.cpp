@@ -87,7 +87,7 @@ sycl::event submitBarrier(XPUStream stream) {
       [](sycl::queue& queue) {
         return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
       },
-      /*is_marker=*/true);
+      impl::Submitted::Marker);
 }
 
 std::atomic<uintptr_t> gLastName{0};
@@ -172,7 +172,7 @@ XPUEvent::Recorded XPUEvent::submitTimed(XPUStream stream) {
             [](sycl::queue& queue) {
               return C10_XPU_CHECK(ext::submit_profiling_tag(queue));
             },
-            /*is_marker=*/true),
+            impl::Submitted::Marker),
         nullopt};
   }
   auto work = submitBarrier(stream);
@@ -236,9 +236,12 @@ void XPUEvent::block(XPUStream stream) const {
     const bool held = !at_device;
     const sycl::event event = recorded_->last();
     lock.unlock();
-    impl::launch(stream, [&](sycl::queue& queue) {
-      return impl::submitBarrierAfter(queue, event, held);
-    });
+    impl::launch(
+        stream,
+        [&](sycl::queue& queue) {
+          return impl::submitBarrierAfter(queue, event, held);
+        },
+        impl::Submitted::WaitForEvent);
   }
   trace(&Hooks::trace_gpu_event_wait, name_, nameOf(stream));
 }

@@ -89,7 +89,7 @@ struct ExternalQueue {
   std::shared_ptr<Work> work;
 };
 
-std::mutex gMutex; // over the map, which is never destroyed
+std::mutex gExternalMutex; // over the map, which is never destroyed
 auto& gExternal = *new std::unordered_map<XPUStream, ExternalQueue>;
 std::atomic<bool> gAnyExternal{false};
 
@@ -187,7 +187,7 @@ std::vector<std::pair<sycl::queue, std::shared_ptr<Work>>> externalQueues(
     DeviceIndex device) {
   std::vector<std::pair<sycl::queue, std::shared_ptr<Work>>> queues;
   if (gAnyExternal.load(std::memory_order_relaxed)) {
-    std::lock_guard<std::mutex> lock(gMutex);
+    std::lock_guard<std::mutex> lock(gExternalMutex);
     for (const auto& [stream, external] : gExternal) {
       auto queue = external.queue.try_lock();
       if (queue && stream.device_index() == device) {
@@ -204,7 +204,7 @@ std::shared_ptr<Work> usedWork(DeviceIndex device, StreamId id) {
     // an own queue is never destroyed, so that this counts no reference
     return {std::shared_ptr<Work>(), place->load(std::memory_order_acquire)};
   }
-  std::lock_guard<std::mutex> lock(gMutex);
+  std::lock_guard<std::mutex> lock(gExternalMutex);
   const auto found = gExternal.find(streamOf(device, id));
   return found != gExternal.end() ? found->second.work : externalWork(id);
 }
@@ -297,19 +297,15 @@ void raiseErrorsOf(DeviceIndex device, StreamId id) {
   }
 }
 
-namespace {
-
-bool isRecording(const sycl::queue& queue) {
+static bool isRecording(const sycl::queue& queue) {
   return C10_XPU_CHECK(queue.ext_oneapi_get_state()) ==
       sycl::ext::oneapi::experimental::queue_state::recording;
 }
 
-} // namespace
-
 sycl::event launch(
     const XPUStream& stream,
     c10::function_ref<sycl::event(sycl::queue&)> submit,
-    bool is_marker) {
+    Submitted what) {
   Work* own = ownWork(stream.device_index(), stream.id());
   sycl::queue& queue = own ? *own->queue : externalQueue(stream.id());
   std::unique_lock<std::mutex> lock;
@@ -318,13 +314,14 @@ sycl::event launch(
     own->last.reset(); // there is none if `submit` raises
     // Before it is submitted, since the work itself may let others ask.
     const auto launched = ++own->launched;
-    if (!is_marker) {
+    if (what != Submitted::Marker) {
       own->needed.store(launched, std::memory_order_release);
     }
   }
   auto event = submit(queue);
   if (lock) {
-    if (C10_LIKELY(!isRecording(queue))) { // that event is never complete
+    if (what != Submitted::WaitForEvent &&
+        C10_LIKELY(!isRecording(queue))) { // that event is never complete
       own->last = event;
     }
     lock.unlock();
@@ -400,7 +397,7 @@ XPUStream XPUStream::unpack3(
       ": it must be xpu");
   const XPUStream stream = streamOf(device_index, stream_id);
   if (!findPlace(device_index, stream_id)) {
-    std::lock_guard<std::mutex> lock(gMutex);
+    std::lock_guard<std::mutex> lock(gExternalMutex);
     const auto found = gExternal.find(stream);
     TORCH_CHECK(
         found != gExternal.end() && found->second.queue.try_lock(),
@@ -441,7 +438,7 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
       "ordinal of its device, or make it on c10::xpu::get_raw_device(ordinal)");
   const auto id = static_cast<StreamId>(reinterpret_cast<intptr_t>(queue));
   const XPUStream stream = streamOf(device, id);
-  std::lock_guard<std::mutex> lock(gMutex);
+  std::lock_guard<std::mutex> lock(gExternalMutex);
   // Of all queues that were at an address, only the latest is a stream.
   for (auto it = gExternal.begin(); it != gExternal.end();) {
     const bool stays = it->first.id() != id && it->second.queue.try_lock();

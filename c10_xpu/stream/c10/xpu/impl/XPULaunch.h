@@ -18,12 +18,16 @@ namespace c10::xpu::impl {
 // the last launch is, which is cheaper to ask than the queue.
 //
 // The marker of an event has no results: code that reads results does not wait
-// for it, but XPUStream::query() and synchronize() do.
+// for it, but XPUStream::query() and synchronize() do. A barrier that waits for
+// an event may be complete before earlier work is, as on OpenCL: its event is
+// not kept, and the queue is asked instead.
 //
 // A queue that was handed out, by XPUStream::queue() or as a native handle, can
 // get work at any time that the stream does not see. From then on the queue
 // itself is asked, see Note [Asking whether a queue is idle]. So is that of an
 // external stream.
+
+enum class Submitted { Work, Marker, WaitForEvent };
 
 /// Submits work to a stream: `submit` gives it to the queue and returns its
 /// event. It runs under a lock of the stream, so it must not use the stream in
@@ -31,7 +35,7 @@ namespace c10::xpu::impl {
 C10_XPU_API sycl::event launch(
     const XPUStream& stream,
     c10::function_ref<sycl::event(sycl::queue&)> submit,
-    bool is_marker = false);
+    Submitted what = Submitted::Work);
 
 /// XPUStream::queue() without handing it out: for calls that submit no work.
 C10_XPU_API sycl::queue& queueOf(const XPUStream& stream);

@@ -14,10 +14,8 @@
 #include <c10/util/irange.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 
 namespace at::xpu {
@@ -31,24 +29,6 @@ using detail::forEachTensor;
 using detail::mapTensors;
 using detail::NarrowTypes;
 using torch::jit::Stack;
-
-enum class Mode { Silent, Warn, Error };
-
-Mode mode() {
-  static const Mode mode = [] {
-    const char* const value = std::getenv("TORCH_XPU_FALLBACK");
-    const std::string name = value ? value : "";
-    TORCH_CHECK(
-        name.empty() || name == "warn" || name == "error",
-        "TORCH_XPU_FALLBACK is '",
-        name,
-        "': it must be 'warn' or 'error', or not be set");
-    return name == "warn" ? Mode::Warn
-        : name == "error" ? Mode::Error
-                          : Mode::Silent;
-  }();
-  return mode;
-}
 
 /// Raises for a generator of another type of device, as CUDA does.
 void checkGenerator(const IValue& given, DeviceType expected) {
@@ -136,19 +116,6 @@ IValue hostGenerator(const IValue& given, DeviceIndex device) {
   return at::detail::createCPUGenerator(seed ^ (seed >> 31));
 }
 
-void tell(const FallbackOperator& op) {
-  if (C10_LIKELY(mode() == Mode::Silent)) {
-    return;
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      mode() != Mode::Error,
-      op.name,
-      " has no kernel for XPU, and TORCH_XPU_FALLBACK=error forbids the CPU's");
-  if (op.counter.calls.load(std::memory_order_relaxed) == 0) {
-    TORCH_WARN(op.name, " has no kernel for XPU: the CPU's is used");
-  }
-}
-
 /// `run` calls the operator with the arguments on the stack, which are on the
 /// CPU. It gets what is known of the operator, and which narrow types they
 /// have.
@@ -161,7 +128,7 @@ void runOnHost(
   detail::registerFallbacks();
   const auto known = detail::findFallbackOperator(handle);
   const auto& op = *known;
-  tell(op);
+  op.tell();
   const size_t first = stack->size() - op.written.size();
   const auto device = deviceOf(op, *stack, first);
   c10::xpu::warn_or_error_on_sync();

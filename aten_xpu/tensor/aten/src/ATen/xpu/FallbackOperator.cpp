@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +12,24 @@
 namespace at::xpu::detail {
 
 namespace {
+
+enum class Mode { Silent, Warn, Error };
+
+Mode mode() {
+  static const Mode mode = [] {
+    const char* const value = std::getenv("TORCH_XPU_FALLBACK");
+    const std::string name = value ? value : "";
+    TORCH_CHECK(
+        name.empty() || name == "warn" || name == "error",
+        "TORCH_XPU_FALLBACK is '",
+        name,
+        "': it must be 'warn' or 'error', or not be set");
+    return name == "warn" ? Mode::Warn
+        : name == "error" ? Mode::Error
+                          : Mode::Silent;
+  }();
+  return mode;
+}
 
 // Note [Writes without a mark]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -98,6 +117,19 @@ FallbackOperator::FallbackOperator(const c10::OperatorHandle& handle)
   in_table = plain.rfind("aten::", 0) == 0;
   if (in_table) {
     lacks = typesThatCpuLacks(plain);
+  }
+}
+
+void FallbackOperator::tell() const {
+  if (C10_LIKELY(mode() == Mode::Silent)) {
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      mode() != Mode::Error,
+      name,
+      " has no kernel for XPU, and TORCH_XPU_FALLBACK=error forbids the CPU's");
+  if (counter.calls.load(std::memory_order_relaxed) == 0) {
+    TORCH_WARN(name, " has no kernel for XPU: the CPU's is used");
   }
 }
 

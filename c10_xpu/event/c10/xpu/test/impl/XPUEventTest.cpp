@@ -4,6 +4,8 @@
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUEvent.h>
 #include <c10/xpu/XPUException.h>
+#include <c10/xpu/impl/XPUBarrier.h>
+#include <c10/xpu/impl/XPULaunch.h>
 
 #include <algorithm>
 #include <array>
@@ -316,6 +318,35 @@ TEST(XPUEventTest, BlockDoesNotWait) {
   EXPECT_TRUE(event.query());
   event.block(third); // is complete
   EXPECT_TRUE(third.query());
+}
+
+// The barrier may be complete before the stream's own work is. See
+// Note [Work of a stream]
+TEST(XPUEventTest, ABlockedStreamIsBusyUntilItsOwnWorkHasEnded) {
+  C10_XPU_NEEDS_DEVICES(1);
+  const XPUStream stream = getStreamFromPool();
+  const XPUStream other = getStreamFromPool();
+  Ints memory(0, 1 << 22);
+  const std::vector<std::function<void()>> waits = {
+      [&] { impl::waitFor(stream); },
+      [&] { stream.synchronize(); },
+      [&] {
+        while (!stream.query()) {
+          std::this_thread::yield();
+        }
+      }};
+  for (const auto& wait : waits) {
+    for (const auto& recorded : {stream, other}) {
+      XPUEvent event;
+      event.record(recorded);
+      const auto work = impl::launch(stream, [&](sycl::queue& queue) {
+        return queue.memset(memory.get(), 1, memory.bytes());
+      });
+      event.block(stream);
+      wait();
+      EXPECT_TRUE(impl::isComplete(work));
+    }
+  }
 }
 
 TEST(XPUEventTest, BlockOrdersAcrossDevices) {

@@ -160,7 +160,7 @@ TEST(XPUStreamErrorTest, AnIdleStreamIsAskedOnlyIfItsQueueWasHandedOut) {
   impl::launch(
       stream,
       [](sycl::queue& queue) { return queue.ext_oneapi_submit_barrier(); },
-      /*is_marker=*/true);
+      impl::Submitted::Marker);
   {
     Fault any("");
     impl::waitFor(stream);

@@ -28,6 +28,9 @@ FallbackCounter& fallbackCounter(const std::string& name);
 struct FallbackOperator {
   explicit FallbackOperator(const c10::OperatorHandle& handle);
 
+  /// Warns or raises as TORCH_XPU_FALLBACK says, see Note [Fallback].
+  void tell() const;
+
   const std::string name; // such as aten::add.out
   // By argument.
   std::vector<bool> written;

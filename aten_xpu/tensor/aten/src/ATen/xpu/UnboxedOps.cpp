@@ -1,0 +1,94 @@
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/FallbackOperator.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <utility>
+
+// Operators that models call often on small tensors, where a boxed call would
+// be a large part of the time. On host memory they do what the fallback does,
+// unboxed; all else they leave to the fallback.
+
+namespace at::xpu {
+
+namespace {
+
+/// Looks at all arguments of a call.
+struct Arguments {
+  c10::optional<Device> device;
+  /// Whether its tensors are on one XPU device, but for scalars of the CPU, and
+  /// have types that every kernel of the CPU takes.
+  bool plain = true;
+
+  void look(const Tensor& tensor) {
+    if (tensor.is_cpu() && tensor.dim() == 0) {
+      return;
+    }
+    plain &= tensor.is_xpu() && tensor.layout() == kStrided &&
+        detail::narrowType(tensor.scalar_type()) == detail::kNoNarrowType &&
+        (!device || tensor.device() == *device);
+    device = tensor.device();
+  }
+  void look(const Scalar& /*scalar*/) {}
+};
+
+Tensor toHost(HostCall& call, const Tensor& tensor) {
+  return call.borrow(tensor);
+}
+
+Scalar toHost(HostCall& /*call*/, const Scalar& scalar) {
+  return scalar;
+}
+
+/// An operator whose result shares no memory with its arguments.
+template <class Op, class Schema = typename Op::schema>
+struct Unboxed;
+
+template <class Op, class... Args>
+struct Unboxed<Op, Tensor(Args...)> {
+  static Tensor call(Args... args) {
+    Arguments arguments;
+    (arguments.look(args), ...);
+    if (!arguments.plain || !arguments.device ||
+        !isHostMemory(arguments.device->index())) {
+      return OnHost<Op>::call(args...);
+    }
+    static const auto& op =
+        *new auto(detail::findFallbackOperator( // never destroyed
+            c10::Dispatcher::singleton().findSchemaOrThrow(
+                Op::name, Op::overload_name)));
+    op->tell();
+    c10::xpu::warn_or_error_on_sync();
+    HostCall host(arguments.device->index(), op->name.c_str());
+    Tensor result;
+    {
+      const detail::RecordWork record(
+          detail::RecordWork::By::Host,
+          op->name,
+          c10::xpu::getCurrentXPUStream());
+      result = Op::redispatch(
+          c10::DispatchKeySet(c10::DispatchKey::CPU), toHost(host, args)...);
+    }
+    result = host.toDevice(result);
+    op->counter.calls.fetch_add(1, std::memory_order_relaxed);
+    return result;
+  }
+};
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl("add.Tensor", &Unboxed<at::_ops::add_Tensor>::call);
+  m.impl("sub.Tensor", &Unboxed<at::_ops::sub_Tensor>::call);
+  m.impl("mul.Tensor", &Unboxed<at::_ops::mul_Tensor>::call);
+  m.impl("div.Tensor", &Unboxed<at::_ops::div_Tensor>::call);
+  m.impl("relu", &Unboxed<at::_ops::relu>::call);
+  m.impl("mm", &Unboxed<at::_ops::mm>::call);
+  m.impl("addmm", &Unboxed<at::_ops::addmm>::call);
+}
+
+} // namespace at::xpu

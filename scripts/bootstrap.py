@@ -8,7 +8,11 @@ environment's Python with the requirements of the checks, e.g.
 environment cannot be made, else those of what is run.
 """
 
+import fcntl
+import hashlib
+import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -23,51 +27,30 @@ def stop(what: str, why: str, next: str) -> NoReturn:
 
 
 def run(what: str, command: list[str], log: Path) -> bool:
-    import subprocess
-
     print(f"{what} ...", file=sys.stderr, flush=True)
     with log.open("ab") as file:
         return subprocess.call(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file) == 0
 
 
-def install_venv_module(log: Path) -> None:
-    """Debian keeps venv in a package of its own."""
-    import shutil
-
-    package = f"python3.{sys.version_info.minor}-venv"
-    command = f"apt-get update && apt-get install -y --no-install-recommends {package}"
-    if not shutil.which("apt-get") or os.geteuid() != 0:
-        stop(
-            "The Python environment cannot be made.",
-            f"{sys.executable} has no ensurepip",
-            f"sudo sh -c '{command}'",
-        )
-    if not run(f"installing {package}", ["sh", "-c", command], log):
-        stop("The Python environment cannot be made.", f"apt-get failed, see {log}", command)
-
-
 def make(environment: Path, log: Path) -> None:
-    try:
-        import ensurepip  # noqa: F401
-    except ImportError:
-        install_venv_module(log)
     import shutil
 
+    if importlib.util.find_spec("ensurepip") is None:  # Debian keeps it in a package of its own
+        package = f"python3.{sys.version_info.minor}-venv"
+        command = f"apt-get update && apt-get install -y --no-install-recommends {package}"
+        if not shutil.which("apt-get") or os.geteuid() != 0:
+            stop(
+                "The Python environment cannot be made.",
+                f"{sys.executable} has no ensurepip",
+                f"sudo sh -c '{command}'",
+            )
+        if not run(f"installing {package}", ["sh", "-c", command], log):
+            stop("The Python environment cannot be made.", f"apt-get failed, see {log}", command)
     shutil.rmtree(environment, ignore_errors=True)
     # not the one of the environment itself, which has just gone
     python = getattr(sys, "_base_executable", sys.executable)
     if not run("making the Python environment", [python, "-m", "venv", str(environment)], log):
         stop("The Python environment cannot be made.", f"venv failed, see {log}", f"less {log}")
-
-
-def install(environment: Path, requirements: Path, log: Path) -> None:
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--no-input"]
-    pip += ["--require-hashes", "--requirement", str(requirements)]
-    if not run(f"installing the requirements of {requirements.stem}", pip, log):
-        stop(
-            "The tool's requirements cannot be installed.", f"pip failed, see {log}", f"less {log}"
-        )
 
 
 def pins(requirements: Path) -> bytes:
@@ -82,16 +65,12 @@ def ensure(state: Path, name: str) -> bool:
     environment = state / "env"
     requirements = SCRIPTS / "requirements" / f"{name}.txt"
     stamp = environment / f"xpu-stack.{requirements.name}"
-    import hashlib
-
     wanted = hashlib.sha256(pins(requirements) + sys.version.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return True
     state.mkdir(parents=True, exist_ok=True)
     (state / "logs").mkdir(mode=0o700, exist_ok=True)
     log = state / "logs" / "bootstrap.log"
-    import fcntl
-
     # Two first commands at once: the second waits, and finds all done.
     with (state / "bootstrap.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -99,7 +78,15 @@ def ensure(state: Path, name: str) -> bool:
             return False
         if name == "tool":
             make(environment, log)
-        install(environment, requirements, log)
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        pip += ["--disable-pip-version-check", "--no-input"]
+        pip += ["--require-hashes", "--requirement", str(requirements)]
+        if not run(f"installing the requirements of {name}", pip, log):
+            stop(
+                "The tool's requirements cannot be installed.",
+                f"pip failed, see {log}",
+                f"less {log}",
+            )
         stamp.write_text(wanted)
     return False
 

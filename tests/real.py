@@ -26,6 +26,24 @@ class Home:
         git(project, "commit", "-qm", "The series")
         return Home(self.folder, project)
 
+    def start_over(self) -> None:
+        """The checkouts are as they were fetched, without a stack."""
+        shutil.rmtree(self.folder / "work", ignore_errors=True)
+        for checkout in self.folder.glob("pytorch-*"):
+            git(checkout, "checkout", "-qf", "base")
+            git(checkout, "clean", "-qfd")
+            git(checkout, "worktree", "prune")
+            for ref in git(checkout, "for-each-ref", "--format=%(refname)").split():
+                if ref != "refs/heads/base":
+                    git(checkout, "update-ref", "-d", ref)
+        if not self.checkout.exists():
+            self.ok("apply", "STAGE=base")
+
+    def in_order(self, *others: str) -> None:
+        """The series is valid, on both bases."""
+        for base in ("v1.13.1", "v2.13", *others):
+            assert "are in order" in self.ok("check", f"BASE={base}")
+
     def make(self, *words: str) -> "subprocess.CompletedProcess[str]":
         kept = {
             key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "STAGE")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from xpu_stack.build import packages
 from xpu_stack.build.abi_check import Proof, compare, judge
-from xpu_stack.build.configured_tree import Tree
+from xpu_stack.build.trees import Tree
 from xpu_stack.core.system.errors import ToolError
 
 HEADER = """\

@@ -121,7 +121,7 @@ def test_any_name_can_be_written(tmp_path: Path, name: str) -> None:
     path.write_text(SERIES)
     for author in (f"{name} <a@example.com>", ADA):
         file = SeriesFile.read(path)
-        file.credit("device/aten", author)
+        file.put("device/aten", "author", author)
         path.write_text(file.text)
         text = path.read_text()
     assert text == SERIES.replace(ATEN, f"{ATEN}        author: {ADA}\n")

@@ -438,6 +438,20 @@ def test_a_test_that_hangs_is_ended_and_counted(calc: Project, home: Path) -> No
     assert "CPU: calc_test: calc_test.process" in ended.err  # the first of its configurations
 
 
+def test_tests_take_no_part_in_the_jobs_of_a_make_above(calc: Project, home: Path) -> None:
+    start = git(calc.folder, "rev-parse", "HEAD").strip()
+    test = calc.folder / "c10_xpu/first/test/calc_test.cpp"
+    asks = 'TEST(CalcTest, Alone) { EXPECT_STREQ(std::getenv("MAKEFLAGS"), ""); }\n'
+    test.write_text(f"#include <cstdlib>\n{TEST}{asks}")
+    try:
+        calc.ok(
+            *("test", "--mode", "full", "--stage", "first"),
+            env={**environment(home), "MAKEFLAGS": " -j2 --jobserver-auth=fifo:/nowhere"},
+        )
+    finally:
+        git(calc.folder, "reset", "-q", "--hard", start)
+
+
 # -- the search ------------------------------------------------------------------
 
 
@@ -452,9 +466,9 @@ def test_the_search_finds_the_first_failure_or_says_how_near_it_came(data: st.Da
         asked.append(number)
         return None if number in unfit else number < broke
 
-    found = search(0, last, passes)
-    assert found.good < broke <= found.bad
-    assert all(number in unfit for number in range(found.good + 1, found.bad))
+    good, bad = search(0, last, passes)
+    assert good < broke <= bad
+    assert all(number in unfit for number in range(good + 1, bad))
     assert len(asked) == len(set(asked))
     if not unfit:
         assert len(asked) <= last.bit_length()

@@ -130,6 +130,6 @@ def test_along_the_versions_of_the_series(project: Project) -> None:
 
 
 def test_the_page(project: Project) -> None:
-    guide = Guide("bisect.md", project)
+    guide = Guide.small("bisect.md", project)
     assert "was broken by stream/stream" in guide.block("make bisect")
     guide.ended()

@@ -1,6 +1,6 @@
 """How long a long build will still take."""
 
-from xpu_stack.build.build_time import Pace, minutes
+from xpu_stack.build.cmake import Pace, minutes
 
 
 def test_goes_by_the_steps_so_far() -> None:

@@ -1,16 +1,17 @@
 """How PyTorch's own tests on a device are judged and told."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.testing import device_tests
-from xpu_stack.testing.device_tests import Selection, judge, markdown, publish
-from xpu_stack.testing.junit import Case, cases
+from xpu_stack.core.system.pages import put_between
+from xpu_stack.testing import own_tests
+from xpu_stack.testing.own_tests import OnDevice, Selection, judge_device, markdown
+from xpu_stack.testing.runner import Case, cases
 
 CPU = Case("test_a", "TestViewCPU", "test_one_cpu_float32", "passed")
 XPU = Case("test_a", "TestViewXPU", "test_one_xpu_float32", "passed")
@@ -22,9 +23,8 @@ def ends(case: Case, how: str, reason: str = "") -> Case:
 
 
 def test_only_tests_of_the_device_count() -> None:
-    table = judge([CPU, XPU, Case("test_a", "TestOther", "test_x", "failed")], "xpu", {})
-    assert table.total == {"passed": 1}
-    assert not table.problems
+    other = Case("test_a", "TestOther", "test_x", "failed")
+    assert judge_device([CPU, XPU, other], "xpu", {}) == ([(XPU, "passed", "")], [])
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_only_tests_of_the_device_count() -> None:
 def test_each_way_to_end(
     cpu: str, xpu: str, expected: dict[str, str], kind: str, problem: str | None
 ) -> None:
-    table = judge([ends(CPU, cpu), ends(XPU, xpu)], "xpu", expected)
-    assert table.total == {kind: 1}
-    assert table.problems == ([problem] if problem else [])
+    judged, problems = judge_device([ends(CPU, cpu), ends(XPU, xpu)], "xpu", expected)
+    assert [found for _, found, _ in judged] == [kind]
+    assert problems == ([problem] if problem else [])
 
 
 def test_files_that_compare_with_the_cpu_themselves() -> None:
@@ -54,9 +54,9 @@ def test_files_that_compare_with_the_cpu_themselves() -> None:
         Case("test_b", "TestForward", "test_c", "skipped", "expected failure: not yet"),
         Case("test_b", "TestForward", "test_d", "skipped", "no samples"),
     ]
-    table = judge(ended, "xpu", {})
-    assert table.problems == ["test_b.TestForward.test_a"]
-    text = markdown(table)
+    judged, problems = judge_device(ended, "xpu", {})
+    assert problems == ["test_b.TestForward.test_a"]
+    text = markdown(judged)
     assert "Of 3 tests that pass on the CPU, 1 pass: 33.33 %." in text
     assert "| test_b | TestForward | 1 | 1 | 1 | 1 |" in text
     assert "| all |  | 1 | 1 | 1 | 1 |" in text
@@ -82,23 +82,18 @@ def test_junit_is_read(tmp_path: Path) -> None:
 def test_both_modes_are_run_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(_: object, names: tuple[str, ...], environment: dict[str, str], suffix: str) -> Path:
+    def run(_: object, _files: object, environment: dict[str, str], _suffix: str) -> list[Case]:
         copied = environment.get("TORCH_XPU_HOST_MEMORY") == "0"
-        ends = "<failure/>" if copied else ""
-        (tmp_path / suffix).mkdir()
-        (tmp_path / suffix / f"{names[0]}.xml").write_text(
-            f'<testsuite><testcase classname="TestForward" name="test_a">{ends}</testcase></testsuite>'
-        )
-        return tmp_path / suffix
+        return [Case("test_b", "TestForward", "test_a", "failed" if copied else "passed")]
 
-    selection = Selection(("test_b",), {}, {}, {})
-    monkeypatch.setattr("xpu_stack.testing.pytorch_tests.junit_of", run)
-    monkeypatch.setattr(Selection, "load", lambda _: selection)
+    selection = OnDevice(("test_b.py",), {}, {}, {})
+    monkeypatch.setattr("xpu_stack.testing.own_tests._ended", run)
+    monkeypatch.setattr(Selection, "load", lambda _: Selection((), device=selection))
     page = tmp_path / "operators.md"
     page.write_text("<!-- v1: begin -->\n<!-- v1: end -->\n")
     this = SimpleNamespace(work=SimpleNamespace(base=SimpleNamespace(name="v1")))
     with pytest.raises(ToolError, match="1 of PyTorch's own tests fail on xpu") as refused:
-        device_tests.run(this, "xpu", tmp_path)  # type: ignore[arg-type]
+        own_tests.run_device(this, "xpu", tmp_path)  # type: ignore[arg-type]
     assert refused.value.why == "Copied: test_b.TestForward.test_a"
     host, copied = page.read_text().split("### Copied")
     assert "### Host memory" in host
@@ -106,21 +101,47 @@ def test_both_modes_are_run_and_told(
     assert "0 pass: 0.00 %" in copied
 
     selection.fail_copied["*.test_a"] = "a reason"
-    shutil.rmtree(tmp_path / "own-tests-xpu")
-    shutil.rmtree(tmp_path / "own-tests-xpu-copied")
-    device_tests.run(this, "xpu", None)  # type: ignore[arg-type]
+    own_tests.run_device(this, "xpu", None)  # type: ignore[arg-type]
     assert "- 1: a reason" in capsys.readouterr().out
+
+
+def test_the_tests_of_the_cpu_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    only = "PYTORCH_TESTING_DEVICE_ONLY_FOR"
+
+    def run(_: object, _files: object, environment: dict[str, str], _suffix: str) -> list[Case]:
+        return [
+            Case("test_a", f"TestView{device.upper()}", f"test_{device}", "failed")
+            for device in environment[only].split(",")
+        ]
+
+    selection = OnDevice(("test_a.py",), {only: "cpu,xpu"}, {}, {})
+    monkeypatch.setattr("xpu_stack.testing.own_tests._ended", run)
+    monkeypatch.setattr(Selection, "load", lambda _: Selection((), device=selection))
+    shown: list[list[str]] = []
+    judged = own_tests.judge_device
+
+    def judge(*told: Any) -> object:
+        found = judged(*told)
+        shown.append([kind for _, kind, _ in found[0]])
+        return found
+
+    monkeypatch.setattr(own_tests, "judge_device", judge)
+    this = SimpleNamespace(work=SimpleNamespace(base=SimpleNamespace(name="v1")))
+    own_tests.run_device(this, "xpu", None)  # type: ignore[arg-type]
+    assert shown == [["skipped"]] * 2
 
 
 def test_the_page_has_the_table_of_each_base(tmp_path: Path) -> None:
     page = tmp_path / "operators.md"
     page.write_text("A\n<!-- v1: begin -->\nold\n<!-- v1: end -->\nB\n")
-    publish("new\n", "v1", page)
+    put_between("<!-- v1: begin -->", "<!-- v1: end -->", "new\n", page)
     assert page.read_text() == "A\n<!-- v1: begin -->\nnew\n<!-- v1: end -->\nB\n"
 
 
 @pytest.mark.parametrize("base", ["v1.13.1", "v2.13"])
 def test_the_selections_of_the_project_are_read(base: str) -> None:
     layout = Layout.current()
-    assert Selection.load(Base.load(layout, base)).names
+    selection = Selection.load(Base.load(layout, base)).device
+    assert selection
+    assert selection.files
     assert f"<!-- {base}: begin -->" in (layout.repository / "docs" / "operators.md").read_text()

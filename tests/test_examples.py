@@ -8,8 +8,8 @@ from project import ROOT, Project, write
 from workspace import workspace
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.yaml_file import Node
-from xpu_stack.wheel import examples
-from xpu_stack.wheel.environment import Environment
+from xpu_stack.wheel import trial
+from xpu_stack.wheel.trial import Environment
 
 LIST = """\
 stage: stream
@@ -46,7 +46,7 @@ def run(project: Project, files: dict[str, str], stage: str = "stream") -> Here:
     write(project.folder, {f"examples/{name}": text for name, text in given.items()})
     this = Here(project.folder)
     with workspace(project) as work:
-        examples.run(this, work, stage)
+        trial.run_examples(this, work, stage)
     return this
 
 
@@ -108,7 +108,7 @@ def test_an_earlier_stage_runs_none(project: Project, capfd: pytest.CaptureFixtu
 
 def test_all_are_listed_and_have_their_output() -> None:
     folder = ROOT / "examples"
-    listed = Node.load(folder / "list.yaml", examples.LIST).into(examples.Examples)
+    listed = Node.load(folder / "list.yaml", trial.LIST).into(trial.Examples)
     names = [one.name for one in listed.programs]
     assert {name.split()[0] for name in names} == {path.stem for path in folder.glob("*.py")}
     recorded = {path.stem for path in folder.glob("output/*.txt")}

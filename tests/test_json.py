@@ -7,7 +7,6 @@ import subprocess
 from typing import Any
 
 from project import ROOT, Project, drift, git, release, write
-from xpu_stack.report.status import OtherCommit, PullRequest
 
 COMMITS = ("foreign[]", "unknown[]")  # documented with those above the stack
 
@@ -76,8 +75,6 @@ def test_status(project: Project) -> None:
     shown = {one for one in shown if not one.startswith(tuple(f"{name}." for name in COMMITS))}
     groups = {one.removesuffix("[]") for one in shown if one in ("changes[]", "problems[]")}
     assert shown - {f"{one}[]" for one in groups} == documented("make status JSON=1")
-    assert {f"above[].{one}" for one in OtherCommit.__dataclass_fields__} <= shown
-    assert {f"changes[].pull_request.{one}" for one in PullRequest.__dataclass_fields__} <= shown
 
 
 def test_check(project: Project) -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from xpu_stack.build import ninja
+from xpu_stack.build import cmake
 from xpu_stack.core.system.errors import ExitCode, ToolError
 
 
@@ -10,7 +10,7 @@ def failing(folder: Path, output: str) -> ToolError:
     rule = "rule cxx\n  command = echo 'x.cpp:1:2: error: redefinition of f' && false\n"
     (folder / "build.ninja").write_text(f"{rule}build {output}: cxx\n")
     with pytest.raises(ToolError) as raised:
-        ninja.build(folder, [output], {}, 1)
+        cmake.build(folder, [output], {})
     return raised.value
 
 

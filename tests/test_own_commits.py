@@ -182,3 +182,7 @@ def test_the_encoding_of_a_message_is_kept(mine: Project) -> None:
     mine.ok("apply", "--stage", "device")
     head = git(mine.checkout, "log", "-1", "--format=%e %s", "--encoding=UTF-8")
     assert head == "ISO-8859-1 Caf\xe9\n"
+    with workspace(mine) as work:
+        id_ = work.repository.commit_id("HEAD")
+        assert id_ is not None
+        assert work.repository.commit(id_).message == "Caf\xe9\n"

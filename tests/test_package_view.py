@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from project import Project, write
 from workspace import workspace
-from xpu_stack.build import interpreter, package_view
+from xpu_stack.build import build as building
 from xpu_stack.build.configuration import Build, Mode, Sanitizer
 from xpu_stack.build.packages import Sycl
 
@@ -40,17 +40,17 @@ def trees(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def links(build: Path) -> set[str]:
-    site = package_view.folder(build)
+    site = build / "site"
     return {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_symlink()}
 
 
 def test_the_package_is_sources_libraries_and_extensions(trees: tuple[Path, Path]) -> None:
-    package_view.refresh(*trees)
+    building.link_package(*trees)
     assert links(trees[1]) == {
         "torch/__init__.py",
         "torch/version.py",
-        "torch/_C/__init__.pyi",
-        "torch/nn/lib/kept.py",
+        "torch/_C",
+        "torch/nn",
         "torch/lib/libtorch_python.so",
         "torch/bin/torch_shm_manager",
         "torch/_C.cpython-311-x86_64-linux-gnu.so",
@@ -60,12 +60,24 @@ def test_the_package_is_sources_libraries_and_extensions(trees: tuple[Path, Path
 
 def test_it_follows_files_that_come_and_go(trees: tuple[Path, Path]) -> None:
     checkout, build = trees
-    package_view.refresh(checkout, build)
+    building.link_package(checkout, build)
+    assert (build / "site/torch/nn/lib/kept.py").exists()
     before = links(build)
     write(checkout, {"torch/xpu/__init__.py": ""})
     (checkout / "torch" / "nn" / "lib" / "kept.py").unlink()
-    package_view.refresh(checkout, build)
-    assert links(build) == (before | {"torch/xpu/__init__.py"}) - {"torch/nn/lib/kept.py"}
+    (checkout / "torch" / "version.py").unlink()
+    building.link_package(checkout, build)
+    assert links(build) == (before | {"torch/xpu"}) - {"torch/version.py"}
+    assert (build / "site/torch/xpu/__init__.py").exists()
+    assert not (build / "site/torch/nn/lib/kept.py").exists()
+
+
+def test_a_view_whose_folders_were_real_is_replaced(trees: tuple[Path, Path]) -> None:
+    checkout, build = trees
+    write(build, {"site/torch/nn/gone.py": "", "site/torch/gone/__init__.py": ""})
+    building.link_package(checkout, build)
+    assert (build / "site/torch/nn/lib/kept.py").exists()
+    assert not (build / "site/torch/gone").exists()
 
 
 @pytest.fixture
@@ -73,14 +85,14 @@ def built(project: Project, trees: tuple[Path, Path]) -> Build:
     (project.folder / ".xpu").mkdir()
     (project.folder / ".xpu" / "env").symlink_to(sys.prefix)
     checkout, build = trees
-    package_view.refresh(checkout, build)
+    building.link_package(checkout, build)
     sycl = Sycl(build / "sycl", "0", "this test")
     with workspace(project) as work:
         return Build(work, Mode.FAST, Sanitizer.NONE, build, sycl, {})
 
 
 def printed(this: Build, capfd: pytest.CaptureFixture[str], code: str) -> str:
-    assert interpreter.python(this, ("-c", code)) == 0
+    assert building.run_python(this, ("-c", code)) == 0
     return capfd.readouterr().out
 
 
@@ -105,7 +117,7 @@ def test_python_leaves_nothing_in_the_checkout(
     [("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9)],
 )
 def test_how_the_program_ends_is_passed_on(built: Build, code: str, ended: int) -> None:
-    assert interpreter.python(built, ("-c", code)) == ended
+    assert building.run_python(built, ("-c", code)) == ended
 
 
 def test_the_programs_variables_reach_it_and_sycl_is_found_first(
@@ -125,5 +137,5 @@ def test_the_shell_finds_the_python_that_imports_the_package(
     script.write_text('#!/bin/sh\npython -c "import torch; print(torch.version)"\nexit 5\n')
     script.chmod(0o755)
     monkeypatch.setenv("SHELL", str(script))
-    assert interpreter.shell(built) == 5
+    assert building.run_shell(built) == 5
     assert capfd.readouterr().out == "1\n"

@@ -11,9 +11,10 @@ from xpu_stack.build.configuration import Build, Mode, Sanitizer
 from xpu_stack.build.packages import Sycl
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.testing import python_tests, single_test
-from xpu_stack.testing.runner import CONFIGURATIONS, run_one
-from xpu_stack.testing.single_test import Verdict
+from xpu_stack.testing import judges, python_tests
+from xpu_stack.testing.judges import Verdict
+from xpu_stack.testing.python_tests import Run
+from xpu_stack.testing.runner import run_one
 
 TESTS = """
 import os
@@ -79,7 +80,7 @@ def test_each_test_is_told_of_also_one_that_ends_its_process(
     with workspace(project) as work, progress(1, "testing") as bar:
         this = built(work, tmp_path)
         mapping = {"TORCH_XPU_MAPPING": "CPU"}
-        output = python_tests.run(this, mapping, ["test_sample"], tmp_path, bar)
+        output = python_tests.run(Run(this, mapping, tmp_path, bar), ["test_sample"])
     cases = {
         case.get("name"): [child.tag for child in case]
         for case in ElementTree.parse(tmp_path / "test_sample.xml").iter("testcase")
@@ -122,7 +123,7 @@ def test_a_report_that_pytest_did_not_finish_is_none(project: Project, tmp_path:
     with workspace(project) as work, progress(1, "testing") as bar:
         this = built(work, tmp_path)
         with pytest.raises(ToolError, match=r"pytest could not run test_sample\.py"):
-            python_tests.run(this, {}, ["test_sample"], tmp_path, bar)
+            python_tests.run(Run(this, {}, tmp_path, bar), ["test_sample"])
     assert not (tmp_path / "test_sample.xml").exists()
 
 
@@ -145,13 +146,13 @@ def test_one_test_alone(
     write(project.folder, {"aten_xpu/device/test/test_sample.py": "# of the change device/aten\n"})
     text = TESTS.replace("{sycl}", str(tmp_path / "sycl"))
     write(project.checkout, {"test/test_sample.py": text})
-    runs = [one for one in CONFIGURATIONS if one.name == "CPU"]
+    runs = ["CPU"]
     with workspace(project) as work:
-        test = single_test.find(name, list(work.series.all_changes()), list)
+        test = judges.find(name, list(work.series.all_changes()), list)
         assert test.change == "device/aten"
         this = built(work, tmp_path)
         run_one(this, test.program, test.cases, runs, tmp_path / "alone", python=True)
-    seen = single_test.read(test, [tmp_path / "alone"], runs)
+    seen = judges.read(test, [tmp_path / "alone"], runs)
     assert seen is not None
     assert seen.verdict is verdict
     assert says in seen.output
@@ -159,4 +160,4 @@ def test_one_test_alone(
 
 def test_a_file_that_the_series_does_not_have(project: Project) -> None:
     with workspace(project) as work, pytest.raises(ToolError, match=r"has no test 'test_no\.py'"):
-        single_test.find("test_no.py", list(work.series.all_changes()), list)
+        judges.find("test_no.py", list(work.series.all_changes()), list)

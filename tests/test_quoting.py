@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from project import ROOT
-from xpu_stack.build import interpreter
-from xpu_stack.cli import cli, running
+from xpu_stack.cli import building, cli
 from xpu_stack.core.system.errors import ToolError
 
 VARIABLES = ("FILE", "CODE", "ARGS", "STAGE")
@@ -79,8 +78,8 @@ def given(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> tuple[str, ...]:
     def run(*rest: object) -> None:
         rest[-1](None)  # type: ignore[operator]
 
-    monkeypatch.setattr(interpreter, "python", python)
-    monkeypatch.setattr(running, "_run", run)
+    monkeypatch.setattr("xpu_stack.build.build.run_python", python)
+    monkeypatch.setattr(building, "_run", run)
     cli(words, standalone_mode=False)
     (one,) = found
     return one

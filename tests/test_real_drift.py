@@ -5,7 +5,7 @@ import re
 import pytest
 from project import ROOT, git
 from real import Home
-from xpu_stack.core.bases import onto
+from xpu_stack.core.bases import providers
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.errors import ExitCode, ToolError
 from xpu_stack.core.system.git import Repository
@@ -33,7 +33,7 @@ def drifted(home: Home) -> Home:
     home.ok("apply")
     state = Layout(ROOT, home.folder)
     try:
-        onto.resolve(state, Repository(home.checkout), ONTO)
+        providers.resolve(state, Repository(home.checkout), ONTO)
     except ToolError as error:
         if error.code != ExitCode.MISSING:
             raise

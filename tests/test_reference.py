@@ -4,7 +4,7 @@ import re
 
 import pytest
 from project import ROOT
-from xpu_stack.cli import cli, error_list, reference
+from xpu_stack.cli import cli, reference
 from xpu_stack.cli.options import DEFAULT_BASE
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system.errors import ExitCode
@@ -48,7 +48,7 @@ def test_help_is_whole_on_every_terminal(width: int) -> None:
 
 
 def test_an_error_is_listed_with_its_words() -> None:
-    found = {one.what: one for one in error_list.collect(ROOT / "scripts")}
+    found = {one.what: one for one in reference.collect(ROOT / "scripts")}
     refused = found["The checkout has changes that are not committed."]
     assert refused.next == "git -C <folder> stash"
     assert refused.code is ExitCode.REFUSED
@@ -62,14 +62,14 @@ def test_no_error_is_left_out() -> None:
     """As many as are raised: none has words that cannot be told from the source."""
     for path in (ROOT / "scripts" / "xpu_stack").rglob("*.py"):
         if path.name not in ("errors.py", "messages.py") and "raise ToolError(" in path.read_text():
-            assert error_list.of_file(path), path
+            assert reference.of_file(path), path
 
 
 def test_the_messages_that_are_explained_are_the_tools_own() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
     known = [
         ".+".join(map(re.escape, re.split(r"<[^>]*>|…", one.what)))
-        for one in error_list.collect(ROOT / "scripts")
+        for one in reference.collect(ROOT / "scripts")
     ]
     told = re.findall(r'^\*\*"(.+?)"\*\*', text, re.M)
     assert told

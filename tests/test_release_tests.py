@@ -7,8 +7,8 @@ from project import ROOT
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.testing.junit import Case, cases
-from xpu_stack.testing.release_tests import PAGE, Selection, judge, page
+from xpu_stack.testing.own_tests import PAGE, Selection, judge_listed, page
+from xpu_stack.testing.runner import Case, cases
 
 ENDED = {
     "T.test_a": Case("x", "T", "test_a", "passed"),
@@ -30,7 +30,7 @@ def test_the_results_are_read(tmp_path: Path) -> None:
 
 
 def test_what_fails_as_listed_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
-    judge(ENDED, {"T.test_b": "red"})
+    judge_listed(ENDED, {"T.test_b": "red"})
     assert "3 of PyTorch's own tests end as listed: 1 passed, 1 failed, 1 skipped" in (
         capsys.readouterr().out
     )
@@ -47,12 +47,12 @@ def test_what_fails_as_listed_is_fine(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_each_difference_is_refused(fails: dict[str, str], told: str) -> None:
     with pytest.raises(ToolError) as refusal:
-        judge(ENDED, fails)
+        judge_listed(ENDED, fails)
     assert refusal.value.why == told
 
 
 def test_the_page() -> None:
-    selection = Selection("1.0", ("test/test_x.py",), {"it is red": ("T.test_b",)})
+    selection = Selection(("test/test_x.py",), release="1.0", fails={"it is red": ("T.test_b",)})
     made = page(selection, {"test/test_x.py": ENDED})
     assert "| `test/test_x.py` | 1 | 1 | 1 |" in made
     assert "## What fails\n\nIt is red (1):\n\n- `T.test_b`\n" in made

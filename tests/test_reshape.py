@@ -7,7 +7,6 @@ from expecttest import assert_expected_inline
 from project import SERIES, Project, git, write
 from test_export import changed, kept, settled
 from xpu_stack.core.series.series_file import SeriesFile
-from xpu_stack.core.system.errors import ToolError
 
 STREAM = "c10_xpu/stream/c10/xpu/Stream.cpp"
 
@@ -448,7 +447,7 @@ def read(tmp_path: Path, text: str) -> SeriesFile:
 @pytest.mark.parametrize("text", [SERIES, COMMENTED])
 def test_what_is_not_edited_stays(tmp_path: Path, text: str) -> None:
     file = read(tmp_path, text)
-    file.arrange(file.ids)
+    file.arrange(file.changes)
     assert file.text == text
 
 
@@ -492,16 +491,36 @@ stages:
     )
 
 
-def test_a_list_of_files_with_comments_is_left_to_the_person(tmp_path: Path) -> None:
-    file = read(tmp_path, COMMENTED.replace("- c10_xpu/device", "- c10_xpu/device # all"))
-    before = file.text
-    with pytest.raises(ToolError, match="cannot be edited"):
-        file.settle({"c10_xpu/other": "device/runtime", "aten_xpu/device/y": "device/aten"})
-    assert file.text == before
+def test_comments_of_a_list_of_files_stay(tmp_path: Path) -> None:
+    text = COMMENTED.replace("- c10_xpu/device", "# these\n    - c10_xpu/device # all")
+    file = read(tmp_path, text)
+    file.settle({"c10_xpu/other": "device/runtime", "aten_xpu/device/y": "device/aten"})
+    assert file.text == text.replace("c10_xpu/device #", "c10_xpu/other #")
+
+
+def test_a_change_that_begins_with_its_files(tmp_path: Path) -> None:
+    text = "stages:\n- name: a\n  summary: b\n  changes:\n  - files: [x/a/d]  # all\n    name: c\n"
+    file = read(tmp_path, text)
+    file.put("a/c", "files", {})
+    assert file.text == text.replace("files: [x/a/d]  # all\n    ", "")
+
+
+def test_a_change_in_braces(tmp_path: Path) -> None:
+    text = "stages:\n- name: a\n  summary: b\n  changes:\n  - {name: c, files: [x/a/d]} # c\n"
+    file = read(tmp_path, text)
+    file.rename("a/c", "b/d")
+    file.arrange(["b/d"])
+    file.put("b/d", "author", "A: <a@b>")
+    file.settle({"x/b/d, e": "b/d"})
+    assert file.text == text.replace("name: a", "name: b").replace(
+        "{name: c, files: [x/a/d]}", '{name: d, files: [x/b], author: "A: <a@b>"}'
+    )
+    file.put("b/d", "author", "")
+    file.put("b/d", "files", {})
+    assert file.text.endswith("  - {name: d} # c\n")
 
 
 def test_a_list_of_files_at_the_depth_of_its_key(tmp_path: Path) -> None:
     file = read(tmp_path, COMMENTED)
     file.settle({"c10_xpu/other": "device/runtime", "aten_xpu/device/y": "device/aten"})
-    old = "    files:\n    - c10_xpu/device\n"
-    assert file.text == COMMENTED.replace(old, "    files: [c10_xpu/other]\n")
+    assert file.text == COMMENTED.replace("- c10_xpu/device", "- c10_xpu/other")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from project import CONTEXT, Project, drift, git, write
+from xpu_stack.core.resolve.merging import marked
 
+# a heading of seven letters has a line as git's marker
+HEADED = b"<<<<<<< ours\nA\n=======\nStreams\n=======\nB\n>>>>>>> theirs\n"
 LONG = CONTEXT.replace("int member_5;", "long member_5;")
 RESOLVED = LONG.replace("long member_5;", "long member_5; int xpu;")
 
@@ -40,6 +43,10 @@ def read(fork: Project, name: str = "aten/Context.h") -> str:
 def ids(fork: Project) -> list[str]:
     lines = fork.ok("resolutions", source=False).splitlines()
     return [line.split()[0] for line in lines[:-1]]
+
+
+def test_a_line_of_the_change_is_not_taken_for_a_marker() -> None:
+    assert marked(HEADED + b"=======\n" + HEADED) == [(1, 3, 7), (9, 11, 15)]
 
 
 def test_an_unrelated_commit_does_not_bring_it_back(fork: Project) -> None:

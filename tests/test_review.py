@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from project import TEXT, Project, git, write
 from workspace import workspace
 from xpu_stack import review
-from xpu_stack.build.configuration import Mode, results_of
-from xpu_stack.build.results import Outcome, Record
+from xpu_stack.bench.figures import _ROWS, Figure, Row, Side, Spread
+from xpu_stack.build.configuration import Mode, Outcome, Record, results_of
 from xpu_stack.core.move import stack
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.review.diff import differing
@@ -49,7 +49,7 @@ def test_a_change_builds_on_what_it_edits_and_includes(project: Project) -> None
     )
     project.ok("apply")
     found = facts(project)
-    uses = {page.id: {use.change: use.reasons for use in page.uses} for page in found.pages}
+    uses = {page.id: page.uses for page in found.pages}
     assert uses == {
         "device/runtime": {},
         "device/aten": {},
@@ -58,7 +58,7 @@ def test_a_change_builds_on_what_it_edits_and_includes(project: Project) -> None
             "device/aten": ("includes aten/src/ATen/xpu/Hooks.h",),
         },
     }
-    assert found.page("device/runtime").used_by == ("stream/stream",)
+    assert found.page("device/runtime").used_by == ["stream/stream"]
 
 
 def test_python_builds_on_the_bindings_that_it_uses(project: Project) -> None:
@@ -74,11 +74,9 @@ def test_python_builds_on_the_bindings_that_it_uses(project: Project) -> None:
     used = "torch._C._xpu_init()\ntorch._C._old()\nx = torch._C._own\ny: torch._C._XpuEvent\n"
     write(project.folder, {"c10_xpu/stream/torch/xpu.py": used})
     project.ok("apply")
-    (use,) = [
-        use for use in facts(project).page("stream/stream").uses if use.change != "device/runtime"
-    ]
-    assert use.change == "device/aten"
-    assert use.reasons == ("uses torch._C._xpu_init", "uses torch._C._XpuEvent")
+    uses = facts(project).page("stream/stream").uses
+    assert uses.keys() == {"device/runtime", "device/aten"}
+    assert uses["device/aten"] == ("uses torch._C._xpu_init", "uses torch._C._XpuEvent")
 
 
 # -- since an earlier version -------------------------------------------------------
@@ -207,21 +205,20 @@ def test_evidence_is_of_the_tree_it_names(project: Project, tmp_path: Path) -> N
     assert "| fast |" in (out / "markdown/stream-stream.md").read_text()
 
 
-def test_measurements_are_shown_with_the_tree_they_are_of(project: Project, tmp_path: Path) -> None:
+def test_measurements_are_shown_with_the_tree_they_are_of(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row("device.call", "a call | of <ours>", cpu="<= 1.1 of raw")
+    monkeypatch.setitem(_ROWS, row.id, row)
     project.ok("apply")
     with workspace(project) as work:
         folder = work.layout.for_checkout(project.checkout)
         tree = stack.read(work.repository).applied[1].commit.tree
-    figure = {
-        "id": "device.call",
-        "title": "a call | of <ours>",
-        "unit": "ns",
-        "verdict": "missed",
-        "sides": [
-            {"value": {"median": 2500.0}, "ratio": {"median": 1.25}},
-            {"value": {"median": 2000.0}, "ratio": None},
-        ],
-    }
+    sides = [
+        Side("", Spread(*[2500.0] * 5), Spread(*[1.25] * 5)),
+        Side("raw", Spread(*[2000.0] * 5), None),
+    ]
+    figure = Figure("device.call", sides, 9, 0).to_json()
     run = {"tree": tree, "mode": "fast", "machine": "2 x CPU", "quick": True, "figures": [figure]}
     for name, content in {
         "bench-fast": json.dumps(run),
@@ -230,7 +227,7 @@ def test_measurements_are_shown_with_the_tree_they_are_of(project: Project, tmp_
     }.items():
         write(folder, {f"{name}/results.json": content})
     found = facts(project)
-    assert [(change, one.tree) for change, one in found.measured] == [("device/aten", tree)]
+    assert [(one.top, one.tree) for one in found.measured] == [("device/aten", tree)]
     out = pages(project, tmp_path / "review")
     text = (out / "index.html").read_text()
     assert "Benchmark of the stack up to device/aten" in text
@@ -238,7 +235,7 @@ def test_measurements_are_shown_with_the_tree_they_are_of(project: Project, tmp_
     shown = "Benchmark of the stage, of the stack up to device/aten"
     assert shown in (out / "device-runtime.html").read_text()
     assert shown not in (out / "stream-stream.html").read_text()
-    row = "| a call \\| of &lt;ours> | 2.5 us | 2 us | 1.25 | missed |"
+    row = "| a call \\| of &lt;ours> | 2.50 us | 2.00 us | 1.25 | missed |"
     assert row in (out / "markdown/index.md").read_text()
 
 
@@ -411,6 +408,7 @@ def test_what_cannot_be_seen_is_shown(project: Project, tmp_path: Path) -> None:
         assert "As [U+202E][U+2066][U+200B] is." in text
         line = "int a; // [U+202E][U+2066][U+200B][U+001B][U+0007]"
         assert line in re.sub("<[^>]*>", "", text)
+        assert re.search(r"[>`]c10/xpu/a\[U\+202E\]\[U\+2066\]\[U\+200B\]\\033\\a\.cpp[<`]", text)
 
 
 def test_markdown_tables_hold_any_name(project: Project, tmp_path: Path) -> None:
@@ -451,7 +449,7 @@ def test_the_words_that_differ() -> None:
 def test_words_are_marked_where_a_line_is_an_edit_of_another(project: Project) -> None:
     project.ok("apply")
     page = facts(project).page("device/aten")
-    lines = [line for file in page.files for hunk in file.hunks for line in hunk.lines]
+    lines = [line for file in page.files for line in file.lines]
     marked = [line.text[start:end] for line in lines for start, end in line.words]
     assert marked == [" int xpu;"]
 

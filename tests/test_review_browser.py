@@ -8,8 +8,7 @@ from browser import Browser, chromium
 from project import Project, git
 from test_review import edit, pages
 from workspace import workspace
-from xpu_stack.build.configuration import Mode, results_of
-from xpu_stack.build.results import Outcome, Record
+from xpu_stack.build.configuration import Mode, Outcome, Record, results_of
 from xpu_stack.core.move import stack
 
 NAMES = ["index", "device-runtime", "device-aten", "stream-stream"]

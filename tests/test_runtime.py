@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from xpu_stack.build import runtime
+from xpu_stack.build import configuration
 from xpu_stack.build.configuration import Build, Mode, Sanitizer
 from xpu_stack.build.packages import Sycl
 
@@ -17,8 +17,8 @@ def test_a_program_finds_the_cpu_device_of_the_sycl_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OCL_ICD_FILENAMES", raising=False)
-    environment = runtime.program_environment(built(tmp_path))
+    environment = configuration.program_environment(built(tmp_path))
     assert environment["OCL_ICD_FILENAMES"] == f"{tmp_path}/lib/libintelocl.so"
     assert environment["LD_LIBRARY_PATH"].startswith(f"{tmp_path}/lib")
     monkeypatch.setenv("OCL_ICD_FILENAMES", "mine")
-    assert runtime.program_environment(built(tmp_path))["OCL_ICD_FILENAMES"] == "mine"
+    assert configuration.program_environment(built(tmp_path))["OCL_ICD_FILENAMES"] == "mine"

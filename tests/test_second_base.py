@@ -327,6 +327,46 @@ def test_a_change_is_reshaped_on_both(carried: Project) -> None:
     assert "error: The base far is not available here." in ended.err
 
 
+def test_a_split_into_another_stage_fits_both(carried: Project) -> None:
+    """With a variant, a file that the fork lacks, and the whole patch."""
+    write(
+        carried.folder,
+        {f"aten_xpu/device/aten/{name}.cpp": f"int {name};\n" for name in ("More", "Rest")},
+    )
+    text = kept(carried)["patches/fork/base.yaml"].decode()
+    text += "without:\n  - aten_xpu/device/aten/More.cpp\n"
+    write(carried.folder, {"patches/fork/base.yaml": text})
+    carried.ok("apply", "--base", "fork")
+    before = kept(carried)
+    files = ("--files", "aten/*Context.h aten/More.cpp aten/Hooks.cpp")
+    name = ("--name", "hooks/hooks", "--title", "Add hooks")
+    carried.ok("split", "--change", "device/aten", *files, *name, "--base", "fork")
+    own = "patches/fork/payload/aten_xpu"
+    assert changed(carried, before) == {
+        "aten_xpu/device/aten/Hooks.cpp",
+        "aten_xpu/device/aten/More.cpp",
+        "aten_xpu/hooks/aten/Hooks.cpp",
+        "aten_xpu/hooks/aten/More.cpp",
+        "patches/fork/base.yaml",
+        "patches/fork/device/aten.patch",
+        "patches/fork/hooks/hooks.patch",
+        f"{own}/device/aten/Hooks.cpp",
+        f"{own}/hooks/aten/Hooks.cpp",
+        "patches/series.yaml",
+        "patches/texts/hooks/hooks.md",
+        "patches/v1.13.1/device/aten.patch",
+        "patches/v1.13.1/hooks/hooks.patch",
+    }
+    files_now = kept(carried)
+    assert files_now["patches/fork/base.yaml"].decode() == text.replace(
+        "device/aten/M", "hooks/aten/M"
+    )
+    assert not {"patches/fork/device/aten.patch", f"{own}/device/aten/Hooks.cpp"} & files_now.keys()
+    in_order(carried)
+    carried.ok("undo", "--base", "fork")
+    assert changed(carried, before) == set()
+
+
 def test_new_files_that_the_fork_has_or_wants_elsewhere(fork: Project) -> None:
     release = tree(fork)
     git(fork.checkout, "switch", "-q", "main")
@@ -399,7 +439,7 @@ def test_an_export_that_is_killed(fork: Project) -> None:
         "patches/fork/device/aten.patch",
         "patches/fork/payload/aten_xpu/device/aten/Hooks.cpp",
     }
-    for point in ("gone", "file 1", "move", "index", "refs"):
+    for point in ("gone", "file 1", "The checkout", "index", "refs"):
         write(fork.checkout, {"aten/Hooks.cpp": "int ours;\n"})
         start(fork, "export", "--base", "fork", fault=point).communicate()
         fork.run("status")  # the next run finishes it

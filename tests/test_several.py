@@ -10,7 +10,9 @@ import pytest
 from project import CMAKE, Project, drift, git, write
 from test_docs import Guide
 from test_export import kept
-from xpu_stack.build import build as building
+from workspace import workspace
+from xpu_stack.build import stand_ins
+from xpu_stack.build.configuration import Mode
 from xpu_stack.core.system.git import Repository
 
 
@@ -238,7 +240,7 @@ def test_killed_in_a_worktree(two: tuple[Project, Project]) -> None:
 
 
 def test_the_page(project: Project) -> None:
-    guide = Guide("several-stacks.md", project)
+    guide = Guide.small("several-stacks.md", project)
     project.ok("apply")
     assert "2 change(s)" in guide.block("make apply")
     assert branch(project) == "experiment"
@@ -256,5 +258,9 @@ def test_a_stand_in_of_one_worktree_is_real_in_another(project: Project, tmp_pat
     other = linked(project, tmp_path / "other")
     write(project.checkout, {name: "a stand-in\n", ".git/info/exclude": f"/{name}\n"})
     write(other.checkout, {name: "real\n", "third_party/library/.git": "gitdir: elsewhere\n"})
-    assert not building._is_real(Repository(project.checkout), name)
-    assert building._is_real(Repository(other.checkout), name)
+    write(project.folder, {f"patches/v1.13.1/stand-ins/{name}": "another\n"})
+    with workspace(project) as work:
+        for one in (project, other):
+            stand_ins.place(work, Mode.FAST, Repository(one.checkout))
+    assert (project.checkout / name).read_text() == "another\n"
+    assert (other.checkout / name).read_text() == "real\n"

@@ -55,7 +55,7 @@ def test_the_tool_is_compiled_once(project: Project, tmp_path: Path) -> None:
     """Also where PYTHONDONTWRITEBYTECODE is set, as in many containers."""
     told = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
     project.ok("--help", source=False, env=told)
-    assert list((tmp_path / "compiled").rglob("xpu_stack/cli/moving.*.pyc"))
+    assert list((tmp_path / "compiled").rglob("xpu_stack/cli/changing.*.pyc"))
 
 
 def test_apply_starts_few_processes(project: Project) -> None:
@@ -106,9 +106,10 @@ def test_a_large_file_is_edited_in_little_memory_and_time(project: Project) -> N
                     file.write(b"%d" % number + noise + verb.encode())
         words = ("--change", "stream/stream") if verb == "edit" else ()
         sizes: list[int] = []
+        hashing = cpu_seconds(lambda: git(project.checkout, "hash-object", str(large)))
         taken = cpu_seconds(lambda: sizes.append(peak(project, verb, *words)))  # noqa: B023
         assert sizes[0] < 100 << 10, verb  # KB
-        assert taken < 10, verb
+        assert taken < 14 * hashing, verb
     kept = project.folder / "c10_xpu/stream/c10/xpu/Stream.cpp"
     assert filecmp.cmp(kept, large, shallow=False)
     assert git(project.checkout, "status", "--porcelain") == ""
@@ -138,12 +139,10 @@ def test_a_patch_of_the_file_that_is_there_needs_no_search(tmp_path: Path, name:
     trees = [repository.with_files(empty, {"a b/ü.txt": File(0o100644, one)}) for one in (old, new)]
     patch = tmp_path / "patch"
     patch.write_bytes(repository.patch(*trees, ["a b/ü.txt"]))
-    (edit,) = patches.edits(patch.read_bytes()) or ()
-    assert edit.of(before) == after
-    assert patches.applied(repository, trees[0], patch) == (trees[1], "")
+    assert patches.applied(repository, trees[0], patch, exact=True) == (trees[1], "")
     # without the ids git searches, and finds the same
     patch.write_bytes(b"".join(x for x in patch.read_bytes().splitlines(True) if x[:5] != b"index"))
-    assert patches.edits(patch.read_bytes()) is None
+    assert set(patches.originals(patch.read_bytes()).values()) == {""}
     assert patches.applied(repository, trees[0], patch) == (trees[1], "")
 
 
@@ -155,13 +154,9 @@ def test_trees_are_those_that_git_makes(tmp_path: Path) -> None:
     modes = (0o100644, 0o100755, 0o120000, GITLINK)
     files = {name: File(modes[number % 4], blob) for number, name in enumerate(names)}
     odd = {"\udcff": File(0o100644, blob)}
-    with repository.index() as index:
-        lines = (
-            f"{file.mode:06o} {blob}\t".encode() + os.fsencode(name) + b"\0"
-            for name, file in {**files, **odd}.items()
-        )
-        index.run("update-index", "-z", "--index-info", input=b"".join(lines))
-        wanted = index.write()
+    repository.put_into(tmp_path / "index", {**files, **odd})
+    env = {"GIT_INDEX_FILE": str(tmp_path / "index")}
+    wanted = repository.run("write-tree", env=env).text.strip()
     some = repository.with_files(repository.empty_tree(), dict(list(files.items())[::-2]))
     assert repository.with_files(some, {**files, **odd}) == wanted
 
@@ -209,8 +204,7 @@ def test_a_patch_that_deletes_a_file_needs_no_search(tmp_path: Path) -> None:
     trees = [repository.with_files(empty, files) for files in (kept | gone, kept)]
     patch = tmp_path / "patch"
     patch.write_bytes(repository.patch(*trees, ["d"]))
-    (edit,) = patches.edits(patch.read_bytes()) or ()
-    assert edit.deletes
+    assert patches.applied(repository, trees[0], patch, exact=True) == (trees[1], "")
     after = repository.with_files(trees[1], own)
     assert patches.applied(repository, trees[0], patch, files=own) == (after, "")
     # of a file with other lines it is refused, as by git

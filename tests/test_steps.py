@@ -16,9 +16,9 @@ def steps(*commands: str) -> "subprocess.CompletedProcess[str]":
 
 def table(text: str) -> list[str]:
     """What the table says, without the times."""
-    lines = text.partition("seconds  step\n")[2].splitlines()
-    assert all(int(line[:6]) >= 0 for line in lines)
-    return [line[8:] for line in lines]
+    lines = text.partition("seconds    cpu  step\n")[2].splitlines()
+    assert all(int(line[:6]) >= 0 and int(line[6:13]) >= 0 for line in lines)
+    return [line[15:] for line in lines]
 
 
 def lane(text: str, name: str) -> list[str]:

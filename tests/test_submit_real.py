@@ -7,8 +7,7 @@ import pytest
 from project import ROOT, Project, git
 from upstream import Upstream
 from xpu_stack.core.series.series import Series
-from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.layout import Layout, settings
 
 pytestmark = pytest.mark.real
 

@@ -303,7 +303,7 @@ def test_two_pull_requests_of_one_change(submitted: Upstream) -> None:
 
 def test_another_branch_than_before(submitted: Upstream) -> None:
     with workspace(submitted.project) as work, pytest.raises(ToolError) as caught:
-        submit.submit(work, submitted.account(), submit.Request(branch="other"))
+        submit.submit(work, submit.Request(branch="other"), submitted.account())
     assert caught.value.what == "The stack was submitted for 'main'."
 
 
@@ -319,6 +319,19 @@ def test_no_configuration(upstream: Upstream, tmp_path: Path) -> None:
     assert "ghstack is not configured." in ended.err
     assert "lacks github_oauth, github_url, github_username in [ghstack]" in ended.err
     assert not missing.exists()
+    # with all else that is in the way
+    write(upstream.project.checkout, {"aten/Hooks.cpp": "int mine;\n"})
+    git(upstream.project.checkout, "config", "user.email", "person@nowhere.invalid")
+    ended = upstream.project.run(
+        "submit",
+        *("--dry-run", "--fork", "yours"),
+        env={"GHSTACKRC_PATH": str(missing), "PATH": "/usr/bin:/bin"},
+    )
+    assert ended.code == 4
+    assert "error: ghstack is not configured." in ended.err
+    assert "also: The checkout has changes that are not committed." in ended.err
+    assert "also: The checkout has no remote 'yours'." in ended.err
+    assert "also: Commits cannot be sent in your name." in ended.err
 
 
 def test_no_connection(upstream: Upstream, tmp_path: Path) -> None:
@@ -327,9 +340,14 @@ def test_no_connection(upstream: Upstream, tmp_path: Path) -> None:
         "[ghstack]\ngithub_url = github.com\ngithub_oauth = secret-token\n"
         f"github_username = {USER}\nproxy = http://127.0.0.1:9\n"
     )
+    write(upstream.project.checkout, {"aten/Hooks.cpp": "int mine;\n"})
+    ended = upstream.project.run("submit", "--dry-run", env={"GHSTACKRC_PATH": str(config)})
+    assert "error: The checkout has changes that are not committed." in ended.err
+    assert "also: GitHub gave no usable answer." in ended.err
+    git(upstream.project.checkout, "checkout", "-q", ".")
     ended = upstream.project.run("submit", "--dry-run", env={"GHSTACKRC_PATH": str(config)})
     assert ended.code == 4
-    assert "GitHub gave no usable answer." in ended.err
+    assert "error: GitHub gave no usable answer." in ended.err
     (log,) = (upstream.project.folder / ".xpu/logs").glob("submit.log")
     assert "secret-token" not in log.read_text() + ended.out + ended.err
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from xpu_stack.testing.test_cache import Passed
+from xpu_stack.core.system import files
+from xpu_stack.testing.runner import kept
 
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
@@ -45,20 +46,16 @@ class Three:
     def make(self) -> None:
         subprocess.run(["ninja", "-C", self.build], check=True, capture_output=True)
 
+    def kept(self, settings: str = "as always") -> dict[str, Path]:
+        return kept(self.build, PROGRAMS, settings, {})
+
     def all_pass(self) -> None:
-        passed = Passed(self.build, "as always")
-        for name in PROGRAMS:
-            junit = self.tree / "junit.xml"
-            junit.write_text(f"<testsuites name='{name}'/>")
-            passed.remember(name, junit)
+        for junit in self.kept().values():
+            files.write(junit, "")
 
     def known(self, settings: str = "as always") -> list[str]:
         """The programs that passed as they are now."""
-        passed = Passed(self.build, settings)
-        junit = self.tree / "recalled.xml"
-        found = [name for name in PROGRAMS if passed.recall(name, junit)]
-        assert not found or junit.read_text() == f"<testsuites name='{found[-1]}'/>"
-        return found
+        return [name for name, junit in self.kept(settings).items() if junit.exists()]
 
 
 @pytest.fixture

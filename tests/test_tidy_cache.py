@@ -3,10 +3,12 @@
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from xpu_stack.build import ninja
-from xpu_stack.testing.tidy_cache import Tidied
+from xpu_stack.build import cmake, packages
+from xpu_stack.testing.tidy import _tidy, marks_of
 
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
@@ -35,9 +37,8 @@ class Two:
         subprocess.run(command, check=True, capture_output=True)
         subprocess.run(["ninja", "-C", self.build], check=True, capture_output=True)
 
-    def keys(self, settings: str = "", headers: tuple[str, ...] = ()) -> list[str | None]:
-        tidied = Tidied(self.build, settings, [self.tree / name for name in headers])
-        found = tidied.keys(self.sources)
+    def keys(self, settings: str = "", headers: tuple[str, ...] = ()) -> list[Path | None]:
+        found = marks_of(self.build, self.sources, settings, [self.tree / name for name in headers])
         return [found.get(source) for source in self.sources]
 
 
@@ -85,20 +86,45 @@ def test_settings_and_the_command_decide_on_all(two: Two) -> None:
 
 def test_what_was_not_compiled_has_no_key(two: Two) -> None:
     before = two.keys()
-    ninja.clean(two.build, ["two"])
+    cmake.clean(two.build, ["two"])
     assert two.keys() == [None, None]
     two.make()
     assert two.keys() == before
 
 
-def test_only_what_was_remembered_is_known(two: Two) -> None:
-    one, other = two.keys()
-    tidied = Tidied(two.build, "", [])
-    tidied.remember(one)
-    tidied.remember(None)
-    again = Tidied(two.build, "", [])
-    assert again.knows(one)
-    assert not again.knows(other)
-    assert not again.knows(None)
-    assert again.compiles(two.sources[0])
-    assert not again.compiles(two.tree / "ours.h")
+def tidy(two: Two, sources: list[Path], headers: list[Path]) -> list[str]:
+    packages.need_python("clang")
+    checks = "Checks: '-*,modernize-use-nullptr'\nWarningsAsErrors: '*'\n"
+    (two.tree / ".clang-tidy").write_text(checks)
+    two.make()
+    repository = SimpleNamespace(folder=two.tree)
+    this: Any = SimpleNamespace(folder=two.build, work=SimpleNamespace(repository=repository))
+    return _tidy(this, sources, headers)
+
+
+def test_only_what_was_tidy_is_not_looked_at_again(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (two.tree / "two.cpp").write_text("int* two() { return 0; }\n")
+    for _ in range(2):
+        (said,) = tidy(two, [*two.sources, two.tree / "three.cpp"], [])
+        assert "use nullptr" in said
+    told = capsys.readouterr().out
+    assert told.count("1 sources were tidy before and have not changed") == 1
+    assert told.count("not compiled here, not tidied: three.cpp") == 2
+
+
+def test_headers_of_the_series_are_looked_at_and_others_are_not(two: Two) -> None:
+    new = ["c10/xpu/New.h", "aten/src/ATen/xpu/New.h", "torch/csrc/xpu/New.h"]
+    old = ["c10/Old.h", "c10/xpu/Old.h", "aten/src/ATen/Old.h"]
+    with (two.tree / "CMakeLists.txt").open("a") as file:
+        file.write("target_include_directories(two PRIVATE ${CMAKE_SOURCE_DIR} aten/src)\n")
+    names = [name.removeprefix("aten/src/") for name in (*new, *old)]
+    for number, name in enumerate((*new, *old)):
+        path = two.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"inline int* header{number}() {{ return 0; }}\n")
+    (two.tree / "two.cpp").write_text("".join(f"#include <{name}>\n" for name in names))
+    (said,) = tidy(two, two.sources, [two.tree / name for name in new])
+    assert all(f"/{name}:1:" in said for name in new)
+    assert not any(f"/{name}:1:" in said for name in old)

@@ -1,6 +1,7 @@
 """Drop, undrop, fold, split, move, rename and edit: series, checkout and log together."""
 
 import contextlib
+import difflib
 import os
 import random
 import shutil
@@ -10,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from expecttest import assert_expected_inline
-from project import BASE, SERIES, TEXT, Project, drift, git, write
+from project import BASE, CMAKE, CONTEXT, SERIES, TEXT, Project, drift, git, write
 from test_export import changed, kept
 from test_faults import all_of, settled, start, until
 from workspace import workspace
 from xpu_stack.core.bases import providers
-from xpu_stack.core.edit import export, reshape, undo
+from xpu_stack.core.edit import export, reshape
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Request
@@ -55,12 +56,12 @@ def do(project: Project, verb: str, change: str, **options: str) -> None:
 
 def undone(project: Project, steps: int = 1) -> None:
     with workspace(project) as work:
-        undo.undo(work, steps)
+        reshape.undo_or_redo(work, "undo", steps)
 
 
 def redone(project: Project, steps: int = 1) -> None:
     with workspace(project) as work:
-        undo.redo(work, steps)
+        reshape.undo_or_redo(work, "redo", steps)
 
 
 def go_on(project: Project) -> None:
@@ -115,6 +116,95 @@ def test_a_drop_and_its_way_back(applied: Project) -> None:
     with workspace(applied) as work:
         reshape.undrop(work, "device/aten")
     assert all_of(applied) == before, "the same series gives the same commits"
+
+
+def entwined(project: Project) -> None:
+    """Changes that edit what others bring, and one that only another base has."""
+    project.patch("device/aten", {"aten/Context.h": ("int member_5;", "int member_5; int xpu;")})
+    text = SERIES.replace("      - name: aten\n", "      - name: aten # hooks\n").replace(
+        "files: [c10_xpu/stream]\n",
+        "files: [c10_xpu/stream]\n      - name: only\n        files: ['aten_xpu/stream']\n"
+        "      # the last\n      - name: late\n",
+    )
+    context, cmake = CONTEXT.replace("member_9;", "member_nine;"), CMAKE.replace("30", "thirty")
+    patch = lines("aten/Context.h", CONTEXT.replace("_5;", "_5; int xpu;"), context)
+    patch += lines("c10/CMakeLists.txt", CMAKE.replace("20\n", "20\n# xpu\n"), cmake)
+    like = "name: fork\nlike: v1.13.1\ngit: {url: nowhere, commit: " + "a" * 40 + "}\n"
+    write(
+        project.folder,
+        {
+            "patches/series.yaml": text,
+            "patches/texts/stream/only.md": TEXT.format(title="Add only"),
+            "patches/texts/stream/late.md": TEXT.format(title="Add late"),
+            "patches/v1.13.1/stream/late.patch": patch,
+            "patches/fork/base.yaml": like,
+            "patches/fork/payload/aten_xpu/stream/aten/Only.cpp": "int only;\n",
+        },
+    )
+
+
+def lines(name: str, old: str, new: str) -> str:
+    """A patch without ids, as written by hand."""
+    before, after = old.splitlines(True), new.splitlines(True)
+    told = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", n=3)
+    return f"diff --git a/{name} b/{name}\n" + "".join(told)
+
+
+def test_a_drop_and_an_undrop_give_the_series_back(project: Project) -> None:
+    """All that the drop took from other changes, the order, the form of each file."""
+    entwined(project)
+    own = project.folder / ".xpu/pytorch-v1.13.1"
+    git(project.folder, "clone", "-q", str(project.checkout), str(own))
+    git(own, "branch", "base")
+    with workspace(project) as work:
+        applying.apply(work, "stream")
+        ids = list(work.series.by_id)
+    before = all_of(project)
+    for one in ids:
+        try:
+            do(project, "drop", one)
+        except ToolError as error:
+            # stream/only, which this base lacks, is not counted
+            what = "Change 2 of 3, stream/stream, does not fit this drop."
+            assert (one, error.what) == ("device/runtime", what)  # noqa: PT017
+            (conflict,) = project.folder.glob(".xpu/work/pytorch-*/conflict")
+            write(conflict, {"c10/xpu/Device.cpp": "int streams;\n"})
+            git(conflict, "add", "c10/xpu/Device.cpp")
+            go_on(project)
+        assert changed(project, before["series"])  # type: ignore[arg-type]
+        with workspace(project) as work:
+            reshape.undrop(work, one)
+        assert changed(project, before["series"]) == set(), one  # type: ignore[arg-type]
+        assert all_of(project) == before, one
+
+
+def test_an_undrop_keeps_what_was_done_since(project: Project) -> None:
+    entwined(project)
+    with workspace(project) as work:
+        applying.apply(work, "stream")
+    do(project, "drop", "device/aten")
+    assert "int xpu" not in kept(project)["patches/v1.13.1/stream/late.patch"].decode()
+    text = (project.checkout / "aten/Context.h").read_text()
+    write(project.checkout, {"aten/Context.h": text.replace("member_15;", "member_15; int late;")})
+    do(project, "edit", "stream/late")
+    do(project, "rename", "stream/only", TO="stream/other")
+    with workspace(project) as work:
+        reshape.undrop(work, "device/aten")
+    patch = kept(project)["patches/v1.13.1/stream/late.patch"].decode()
+    assert "-int member_5; int xpu;\n+int member_5;\n" in patch
+    assert "int late;" in patch
+    assert (project.checkout / "aten/Context.h").read_text() == text.replace(
+        "member_15;", "member_15; int late;"
+    )
+    with workspace(project) as work:
+        assert list(work.series.by_id) == [
+            "device/runtime",
+            "device/aten",
+            "stream/stream",
+            "stream/other",
+            "stream/late",
+        ]
+    assert "      - name: aten # hooks\n" in series(project)
 
 
 def test_a_stage_goes_with_its_last_change_and_comes_back_with_its_lines(applied: Project) -> None:
@@ -389,8 +479,8 @@ def test_an_edit_of_a_change_in_the_middle(applied: Project) -> None:
             "c10/xpu/New.cpp": "int new;\n",
         },
     )
-    untracked = applied.snapshot()
     git(applied.checkout, "add", "c10/xpu/New.cpp")
+    edited = applied.snapshot()
     write(applied.checkout, {"loose.txt": "not tracked\n"})
     do(applied, "edit", "device/runtime")
     assert (applied.checkout / "loose.txt").exists()
@@ -403,7 +493,7 @@ def test_an_edit_of_a_change_in_the_middle(applied: Project) -> None:
     in_order(applied, "device/runtime", "device/aten", "stream/stream")
     after = all_of(applied)
     undone(applied)
-    assert (applied.snapshot(), kept(applied)) == (untracked, before)
+    assert (applied.snapshot(), kept(applied)) == (edited, before)
     redone(applied)
     assert all_of(applied) == after
 
@@ -584,10 +674,10 @@ def before_and_after(project: Project) -> tuple[dict[str, object], dict[str, obj
 
 def test_a_verb_cut_off_is_finished_by_the_next_run(applied: Project) -> None:
     _, after = before_and_after(applied)
-    for point in ("gone", "file 1", "move", "index", "refs"):
+    for point in ("gone", "file 1", "The checkout", "index", "refs"):
         process = start(applied, *MOVE, fault=point)
         process.communicate()
-        assert process.returncode == (-signal.SIGKILL if point == "move" else 3)
+        assert process.returncode == 3
         transaction.recover(Layout(applied.folder, applied.folder / ".xpu"))  # as each run does
         with workspace(applied):
             pass
@@ -622,9 +712,9 @@ def test_a_verb_killed_at_random_moments(applied: Project) -> None:
 
 def test_an_edit_cut_off_before_the_checkout_moves(applied: Project) -> None:
     write(applied.checkout, {"c10/xpu/Device.cpp": "int head;\nint device;\nint streams;\n"})
-    process = start(applied, "edit", "--change", "device/runtime", fault="move")
+    process = start(applied, "edit", "--change", "device/runtime", fault="The checkout")
     process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    assert process.returncode == 3
     in_order(applied, "device/runtime", "device/aten", "stream/stream")
 
 

@@ -191,6 +191,22 @@ def test_a_change_is_reshaped_on_both_from_a_clean_clone(project: Project, case:
         assert (f"b/{names[0]}" in shown) != lacks
 
 
+def test_a_split_leaves_each_change_a_file_on_some_base(project: Project) -> None:
+    own = "patches/v2.13/payload/c10_xpu/stream/c10/xpu/Own.cpp"
+    write(project.folder, {own: "int own;\n"})
+    project.checkout = project.folder.parent / "pytorch"
+    project.ok("apply")
+    project.ok("export")
+    words = ("split", "--change", "stream/stream", "--name", "stream/new", "--title", "Add a part")
+    names = "c10/xpu/Device.cpp c10/xpu/Stream.cpp"
+    ended = project.run(*words, "--files", f"{names} c10/xpu/Own.cpp")
+    assert "FILES= names all files of stream/stream." in ended.err
+    project.ok(*words, "--files", names)
+    assert project.log()[:2] == ["Add a part", "Add hooks"]
+    assert (project.folder / own).exists()
+    assert "are in order" in ok(project, "check")
+
+
 @pytest.mark.parametrize("verb", ["submit", "mail", "wheel", "rebase"])
 def test_what_is_for_source_trees_is_refused(project: Project, verb: str) -> None:
     more = ["--onto", "main"] if verb == "rebase" else []

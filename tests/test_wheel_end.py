@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from project import ROOT, Project, write
 from workspace import workspace
-from xpu_stack.build import cmake, ninja, packages
+from xpu_stack.build import cmake, packages
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.wheel import carry, finish, full, packing, rehearsal, setuppy
-from xpu_stack.wheel.identity import Identity
-from xpu_stack.wheel.packing import Order
+from xpu_stack.wheel import finish, making
+from xpu_stack.wheel.finish import Identity
+from xpu_stack.wheel.making import Order
 
 THIS = Identity("1.13.1", "b" * 40, "a source package", "stream", "c" * 64, Mode.FULL)
 
@@ -115,7 +115,7 @@ def order(project: Project, base: Base, tmp_path: Path) -> Iterator[Order]:
         "PYTORCH_BUILD_VERSION": THIS.version,
     }
     with workspace(project) as work:
-        yield Order(work, THIS, source.parent, source, env, 0.0)
+        yield Order(work, THIS, source, env, 0.0)
 
 
 def configure(order: Order, other: str = "") -> None:
@@ -130,14 +130,14 @@ def objects(order: Order) -> list[Path]:
 
 def test_what_comes_after_the_compiler_is_rehearsed_before_it(order: Order) -> None:
     configure(order)
-    rehearsal.rehearse(order)
+    making.rehearse(order)
     assert objects(order) == []
     assert list((order.source / "torch").rglob("*.so")) == []
-    assert list((order.folder / "finished").iterdir()) == []
+    assert list((order.source.parent / "finished").iterdir()) == []
     # once for each configuration
-    raw = order.folder / "raw"
+    raw = order.source.parent / "raw"
     raw.rename(raw.with_name("of the first"))
-    rehearsal.rehearse(order)
+    making.rehearse(order)
     assert not raw.exists()
 
 
@@ -148,7 +148,7 @@ def test_a_library_without_a_licence_is_found_before_anything_is_compiled(
     configure(order, other=str(own))
     env = order.env | {"LD_LIBRARY_PATH": str(tmp_path)}
     with pytest.raises(ToolError) as raised:
-        rehearsal.rehearse(Order(order.work, THIS, order.folder, order.source, env, 0.0))
+        making.rehearse(Order(order.work, THIS, order.source, env, 0.0))
     assert re.search(r"has one for libown-1-\w{8}\.so\.2$", raised.value.why)
     assert objects(order) == []
 
@@ -157,9 +157,9 @@ def test_the_wheel_has_what_it_needs_with_licences_and_names_no_folder(
     order: Order, tmp_path: Path
 ) -> None:
     configure(order)
-    ninja.build(order.source / "build", ["gen_torch_version", "install"], order.env, 1)
+    cmake.build(order.source / "build", ["gen_torch_version", "install"], order.env)
 
-    made = packing.pack(order)
+    made = making.pack(order)
 
     assert made.name.startswith(f"torch-{THIS.version}-cp")
     assert "manylinux" in made.name
@@ -173,9 +173,9 @@ def test_the_wheel_has_what_it_needs_with_licences_and_names_no_folder(
     subprocess.run([*pip, "--target", site, made], check=True)
     (site / "lib").mkdir()
     (tmp_path / "libsycl.so.9").rename(site / "lib" / "libsycl.so.9")
-    for path in carry.binaries(site):
+    for path in finish.binaries(site):
         if path.parent != site / "lib":
-            assert all(way.startswith("$ORIGIN") for way in carry.ways(path)), path
+            assert all(way.startswith("$ORIGIN") for way in finish.ways(path)), path
     program = (
         "import ctypes, torch._C, torch.version\n"
         f"assert torch.version.__version__ == {THIS.version!r}\n"
@@ -217,7 +217,7 @@ def test_headers_that_become_part_of_the_libraries_bring_their_licences(
     ],
 )
 def test_a_carried_library_was_called(carried: str, name: str) -> None:
-    assert carry.own_name(Path(carried)) == name
+    assert finish.own_name(Path(carried)) == name
 
 
 def test_aten_finds_its_headers_where_the_package_is(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_only_what_the_build_does_not_make_is_foreign(tmp_path: Path) -> None:
         "-Wl,-rpath,/somewhere:", "/usr/lib/libopenblas.so", "lib/libc10.so", "-lsleef",
         "-ltorch_cpu", f"{tmp_path}/lib/libshm.so", "/usr/lib/libpthread.a",
     )  # fmt: skip
-    found = list(rehearsal.foreign(links, tmp_path, {"torch_cpu"}))
+    found = list(making.foreign(links, tmp_path, {"torch_cpu"}))
     assert found == ["/usr/lib/libopenblas.so", "-lsleef"]
 
 
@@ -250,9 +250,9 @@ def test_with_a_runtime_of_ones_own_its_release_must_be_told(
     monkeypatch.setenv("SYCL_ROOT", str(tmp_path))
     monkeypatch.delenv("SYCL_VERSION", raising=False)
     with pytest.raises(ToolError, match="The release of the SYCL runtime"):
-        setuppy.runtime("wheel")
+        making.runtime("wheel")
     monkeypatch.setenv("SYCL_VERSION", "2027.1.0")
-    assert "intel-sycl-rt>=2027.1.0,<2028" in setuppy.runtime("wheel")
+    assert "intel-sycl-rt>=2027.1.0,<2028" in making.runtime("wheel")
 
 
 # -- the hours before ----------------------------------------------------------------
@@ -277,8 +277,8 @@ def test_after_ctrl_c_the_build_goes_on_where_it_stopped(order: Order) -> None:
     started, go = order.source / "started", order.source / "go"
     os.mkfifo(started)
     os.mkfifo(go)
-    program = f"from pathlib import Path; from xpu_stack.wheel import full; \
-full.install(Path({str(order.source)!r}), {{}})"
+    program = f"from pathlib import Path; from xpu_stack.wheel import making; \
+making.install(Path({str(order.source)!r}), {{}})"
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, **order.env, "PYTHONPATH": str(ROOT / "scripts")},
@@ -300,7 +300,7 @@ full.install(Path({str(order.source)!r}), {{}})"
     for path, content in ((started, ""), (go, "int second;\n")):
         path.unlink()
         path.write_text(content)
-    told = full.install(order.source, order.env)
+    told = making.install(order.source, order.env)
     # The source, its object, the library: done when the installation begins.
     assert told == "3 step(s)"
     assert first.stat().st_mtime_ns == compiled_at

@@ -13,7 +13,7 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.wheel import trial
-from xpu_stack.wheel.identity import Identity
+from xpu_stack.wheel.finish import Identity
 from xpu_stack.wheel.trial import Trial
 
 SYSTEM = "/usr/lib/x86_64-linux-gnu"
@@ -32,7 +32,7 @@ def installed(project: Project, tmp_path: Path) -> Iterator[Callable[[Mode], Tri
 
         def made(mode: Mode) -> Trial:
             this = Identity("1.13.1", "b" * 40, "a package", "stream", "c" * 64, mode)
-            return Trial(tmp_path / "trial", of_release, this, tmp_path / "a.whl")
+            return Trial(tmp_path / "trial", of_release, this)
 
         yield made
 
@@ -89,7 +89,7 @@ def test_an_absolute_way_is_noticed_in_programs_too(installed: Callable[[Mode], 
     program.parent.mkdir()
     command = ["cc", "-o", program, this.folder / "m.c", "-Wl,-rpath,/built/lib"]
     shell.run(command)
-    assert list(trial._wrong_ways(this)) == [
+    assert list(trial._wrong_ways(this, ["torch"], this.folder / "env")) == [
         "torch/bin/torch_shm_manager looks for libraries in /built/lib"
     ]
 

@@ -120,7 +120,7 @@ class Upstream:
 
     def submit(self, stage: str | None = None, **asked: Any) -> Plan:
         with workspace(self.project) as work:
-            return submit.submit(work, self.account(), submit.Request(stage, **asked))
+            return submit.submit(work, submit.Request(stage, **asked), self.account())
 
     def states(
         self, stage: str | None = None, *, dry: bool = True, fork: str | None = None

@@ -13,5 +13,5 @@ from xpu_stack.core.system.layout import Layout
 def workspace(project: Project) -> Iterator[Workspace]:
     """What a verb on the project's checkout is given."""
     layout = Layout(project.folder, project.folder / ".xpu")
-    with opening.opened(layout, "v1.13.1", str(project.checkout), "test") as work:
+    with opening.Call(layout, "test", "v1.13.1", str(project.checkout)).opened() as work:
         yield work

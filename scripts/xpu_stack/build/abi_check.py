@@ -1,19 +1,16 @@
 """Checks that the distribution's libraries are ABI-compatible with what is compiled here.
 
-The distribution's libraries were compiled from the base. They are used together
-with libraries compiled from the patched checkout. That is safe if both agree on
-the layout of every class that they share, and if no source of the distribution's
-libraries has changed. So the base is configured beside the checkout, and the two
-are compared:
+These were compiled from the base. That is safe if no source of theirs has changed, and if
+both agree on the layout of every class that they share. So the base is configured beside
+the checkout, and the two are compared:
 
 - the sources of the distribution's libraries, including generated ones;
-- the headers that differ and that such a source includes, directly or not, and
-  headers that test a macro which the series defines;
-- each class in these headers: its layout and its virtual functions, as the
-  compiler sees them in both trees.
+- each class in the headers that differ, or that test a macro which the series defines,
+  and that such a source includes, directly or not: its layout and its virtual functions,
+  as the compiler sees them in both trees.
 
-Inline functions with different bodies are allowed. Their new bodies take effect
-only in what is compiled here, so these functions are listed.
+Inline functions may differ, and are listed: their new bodies take effect only in what is
+compiled here.
 """
 
 import dataclasses
@@ -23,13 +20,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from xpu_stack.build import class_layouts, cmake
+from xpu_stack.build import cmake, trees
 from xpu_stack.build.base_settings import BaseSettings
 from xpu_stack.build.configuration import Build
-from xpu_stack.build.configured_tree import Tree, is_header
-from xpu_stack.build.includes import Includes
+from xpu_stack.build.trees import Includes, Tree, is_header
 from xpu_stack.core.move import stack
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
@@ -42,8 +39,6 @@ _MACRO_TEST = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b(.*)$", re.MU
 
 @dataclass
 class Proof:
-    """What was compared, and what came of it."""
-
     edited: list[str]  # files of the base that differ, generated ones among them
     reaching: dict[str, list[str]]  # header -> the shipped objects that it reaches
     objects: dict[str, int]  # shipped library -> of how many objects it was made
@@ -51,11 +46,6 @@ class Proof:
     layouts: list[str]  # classes that differ, and how: a reason to refuse
     changed_sources: list[str]  # generated sources that differ: a reason to refuse
     functions: list[str]  # inline functions whose body differs
-
-    @property
-    def reached(self) -> list[str]:
-        """The shipped objects that any of the headers reaches, as `library: source`."""
-        return sorted({name for names in self.reaching.values() for name in names})
 
 
 def prove(this: Build, baseline: Callable[[], Build]) -> Proof:
@@ -65,29 +55,26 @@ def prove(this: Build, baseline: Callable[[], Build]) -> Proof:
     """
     repository = this.work.repository
     base = stack.read(repository).base
-    names = repository.run("diff", "--name-only", "--diff-filter=MD", "-z", base).text
-    edited = [name for name in names.split("\0") if name]
-    command = cmake.command_of(this.folder, repository.folder / _UNIT)
-    path = this.results.folder / f"soundness-{_key(this, base, edited, command)}.json"
+    edits = ("diff", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-filter=MD")
+    edited = repository.run(*edits, "--name-only", "-z", base).text.split("\0")[:-1]
+    given = [_FORM, base, _tree(this).command, repository.run(*edits, base).text]
+    key = hashlib.sha256("\0".join(given).encode()).hexdigest()[:16]
+    path = this.results.folder / f"soundness-{key}.json"
     if path.exists():
         proof = Proof(**json.loads(path.read_text()))
     else:
         before = baseline()
         with progress(None, "comparing with what the shipped libraries were made of"):
-            sources = dict(_shipped_sources(before))
+            sources: dict[Path, str] = {}  # as fast.cmake has listed them
+            for target in BaseSettings.of(this.work.base).prebuilt.targets:
+                listed = before.folder / f"xpu_stack_{target}_sources.txt"
+                names = [name for name in listed.read_text().splitlines() if not is_header(name)]
+                sources |= dict.fromkeys(map(Path, names), target)
             scratch = this.folder / "soundness"
             proof = compare(_tree(before), _tree(this), edited, sources, scratch)
         files.write(path, json.dumps(dataclasses.asdict(proof), indent=1))
     judge(proof, path)
     return proof
-
-
-def _key(this: Build, base: str, edited: list[str], command: str) -> str:
-    sum = hashlib.sha256(f"{_FORM}\0{base}\0{command}".encode())
-    for name in edited:
-        file = this.work.repository.folder / name
-        sum.update(f"\0{name}\0".encode() + (file.read_bytes() if file.exists() else b""))
-    return sum.hexdigest()[:16]
 
 
 def compare(
@@ -98,44 +85,37 @@ def compare(
     edited: the files that are known to differ; generated ones are looked for.
     sources: each with the library that has its object.
     """
-    different = sorted([*edited, *(name for name in old.generated() if _differs(old, new, name))])
-    includes = Includes([old.source, *old.generated_folders()])
+    generated = [
+        name
+        for name in old.generated()
+        if not new.at(name).exists() or old.text(old.at(name)) != new.text(new.at(name))
+    ]
+    different = sorted([*edited, *generated])
+    includes = Includes(old)
     headers = {*filter(is_header, different), *_macro_dependent(old, new, includes)}
     objects = {file: f"{library}: {old.name_of(file)}" for file, library in sources.items()}
     reached = {name: includes.reached(old.at(name)) & objects.keys() for name in sorted(headers)}
     reaching = {
         name: sorted(map(objects.__getitem__, files)) for name, files in reached.items() if files
     }
-    before = class_layouts.examine(list(map(old.at, reaching)), old, scratch / "old")
+    before, bodies = trees.examine(list(map(old.at, reaching)), old, scratch / "old")
     there = [file for file in map(new.at, reaching) if file.exists()]
-    after = class_layouts.examine(there, new, scratch / "new")
+    after, now = trees.examine(there, new, scratch / "new")
     return Proof(
         edited=different,
         reaching=reaching,
         objects=dict(Counter(sources.values())),
-        classes=len(before.classes),
-        layouts=list(class_layouts.changed_classes(before, after)),
+        classes=len(before),
+        layouts=list(trees.changed_classes(before, after)),
         changed_sources=[name for name in different if old.at(name) in sources],
-        functions=class_layouts.changed_functions(before, after),
+        functions=sorted(name for name, body in bodies.items() if now.get(name, body) != body),
     )
 
 
 def _tree(this: Build) -> Tree:
     source = this.work.repository.folder
-    return Tree(source, this.folder, cmake.command_of(this.folder, source / _UNIT))
-
-
-def _shipped_sources(before: Build) -> Iterator[tuple[Path, str]]:
-    """What the shipped libraries were compiled from, as fast.cmake has listed it."""
-    for target in BaseSettings.of(before.work.base).prebuilt.targets:
-        listed = before.folder / f"xpu_stack_{target}_sources.txt"
-        names = listed.read_text().splitlines()
-        yield from ((Path(name), target) for name in names if not is_header(name))
-
-
-def _differs(old: Tree, new: Tree, name: str) -> bool:
-    there = new.at(name)
-    return not there.exists() or old.text(old.at(name)) != new.text(there)
+    command, *_ = cmake.compile_commands(this.folder)[source / _UNIT]
+    return Tree(source, this.folder, command)
 
 
 def _macro_dependent(old: Tree, new: Tree, includes: Includes) -> Iterator[str]:
@@ -152,8 +132,16 @@ def _macro_dependent(old: Tree, new: Tree, includes: Includes) -> Iterator[str]:
 
 
 def judge(proof: Proof, path: Path) -> None:
-    """Says what was proved, or refuses. path: where the details are."""
-    _say_reach(proof)
+    """Says what was proved, or refuses. path: where the details are.
+
+    Of the objects that the headers of the series reach, the names are for the log.
+    """
+    for header, names in proof.reaching.items():
+        log.info("%s reaches %d shipped objects: %s", header, len(names), ", ".join(names))
+    reached = Counter(name.split(":")[0] for name in set(chain(*proof.reaching.values())))
+    shares = ", ".join(f"{reached[name]} of {all} in {name}" for name, all in proof.objects.items())
+    headers = ", ".join(proof.reaching) or "none"
+    say(f"by #include lines, shipped objects are reached from: {headers} ({shares})")
     reasons = [f"{name} would differ" for name in proof.changed_sources] + proof.layouts
     if reasons:
         raise BuildError(
@@ -167,15 +155,5 @@ def judge(proof: Proof, path: Path) -> None:
         f"out as before: {path}"
     )
     if proof.functions:
-        names = ", ".join(one.split("(")[0].split(" ")[-1] for one in proof.functions)
-        say(f"  new only in what is compiled here: {names}")
-
-
-def _say_reach(proof: Proof) -> None:
-    """Which headers of the series reach which objects; their names are for the log."""
-    for header, names in proof.reaching.items():
-        log.info("%s reaches %d shipped objects: %s", header, len(names), ", ".join(names))
-    reached = Counter(name.split(":")[0] for name in proof.reached)
-    shares = ", ".join(f"{reached[name]} of {all} in {name}" for name, all in proof.objects.items())
-    headers = ", ".join(proof.reaching) or "none"
-    say(f"by #include lines, shipped objects are reached from: {headers} ({shares})")
+        functions = ", ".join(one.split("(")[0].split(" ")[-1] for one in proof.functions)
+        say(f"  new only in what is compiled here: {functions}")

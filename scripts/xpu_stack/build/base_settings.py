@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from xpu_stack.core.series.base import Base, check_sha256
 
@@ -27,11 +28,6 @@ class Headers:
     folder: str  # in the release
     into: str  # in the project's tree
     names: dict[str, str]  # of each file there, and in the project's tree
-
-    @property
-    def first(self) -> str:
-        """Where the first is in the project's tree; if it is there, so are the others."""
-        return f"{self.into}/{next(iter(self.names.values()))}"
 
 
 @dataclass(frozen=True)
@@ -70,15 +66,10 @@ class Package:
     def pin(self) -> str:
         return self.install[0]
 
-    @property
-    def range(self) -> str:
-        return f"{self.from_} to below {self.below}"
-
     @classmethod
-    def of(cls, base: Base) -> "Package | None":
-        """None: the base is a source tree."""
-        if base.package is None:
-            return None
+    def of(cls, base: Base) -> "Package":
+        """That of a base that is one."""
+        assert base.package is not None
         return base.package.into(cls, locked=base.file("requirements.txt"))
 
 
@@ -91,28 +82,11 @@ class BaseSettings:
     full: Full
     wheel: Wheel
     prebuilt: Prebuilt
-    package: Package | None  # None: the base is a source tree
 
     @classmethod
     def of(cls, base: Base) -> "BaseSettings":
         given = base.settings
         if "headers" in given["full"]:
             check_sha256(given["full"]["headers"])
-        return cls(
-            given["apt"].into(tuple[str, ...]),
-            given["cmake"].into(dict[str, str]),
-            given["full"].into(Full),
-            given["wheel"].into(Wheel),
-            given["prebuilt"].into(Prebuilt),
-            Package.of(base),
-        )
-
-
-def stand_ins(base: Base) -> dict[str, Path]:
-    """Files for the third-party folders that a source package leaves out."""
-    root = base.file("stand-ins")
-    return {
-        path.relative_to(root).as_posix(): path
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
+        kinds: dict[str, Any] = get_type_hints(cls)
+        return cls(**{name: node.into(kinds[name]) for name, node in given.items()})

@@ -1,26 +1,23 @@
 """Building a stage: PyTorch's own CMake and ninja on the patched checkout.
 
-For an installed PyTorch it is the payload's own CMake.
+For an installed PyTorch it is the payload's own CMake, and the Python package has the payload
+alone. Of a source tree it is links into the checkout and the build, so that an edit of a .py
+file takes effect at once.
 """
 
+import os
+import shutil
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
-from xpu_stack.build import (
-    abi_check,
-    cmake,
-    compilers,
-    extension,
-    installed_torch,
-    ninja,
-    package_view,
-    packages,
-    release_headers,
-)
-from xpu_stack.build.base_settings import BaseSettings, Package, stand_ins
-from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of
+from xpu_stack.build import abi_check, cmake, packages, stand_ins
+from xpu_stack.build.base_settings import BaseSettings, Package
+from xpu_stack.build.configuration import Build, Mode, Sanitizer, folder_of, python_environment
+from xpu_stack.core.lay import applying
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.workspace import Checkout, Workspace
+from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change import Change
 from xpu_stack.core.series.series import NO_STAGE
 from xpu_stack.core.system import commands, files, shell
@@ -37,7 +34,11 @@ _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _BINDINGS = ("torch_python", "torch_xpu_python")
+_STAMP = "xpu-stack.python"  # in a build: what Python runs on
 _LIBRARY_KINDS = ("SHARED_LIBRARY", "MODULE_LIBRARY")
+# What of torch/ and torchgen/ is not of the package.
+_NOT_PACKAGE = {"csrc", "lib", "bin", "include", "share", "__pycache__"}
+_NOT_FILES = (".cmake", ".in", ".so", "CMakeLists.txt")
 _PYTHON_TARGETS = (
     "torch_python",
     "torch_global_deps",
@@ -59,27 +60,41 @@ def prepare(
     if not lock.is_symlink():
         lock.symlink_to(work.repository.own_folder / lock.name)
     work.layout.ccache.mkdir(parents=True, exist_ok=True)
-    package = Package.of(work.base)
-    torch = installed_torch.need(work.layout, package) if package else None
-    if torch is None:
-        place_stand_ins(work, mode, work.repository)
-    state = work.layout.state
+    state, torch = work.layout.state, None
+    if work.base.package:
+        torch = packages.need_torch(work.layout, work.base)
+    else:
+        stand_ins.place(work, mode, work.repository)
     # a checkout of the tool's own, the baseline too, has its build beside it
     below = state if checkout.is_relative_to(state) else checkout.parent
-    env = compilers.environment(work.layout.ccache, below) | {
+    env = cmake.environment(work.layout.ccache, below) | {
         # The source package's version.txt names the release before.
         "PYTORCH_BUILD_VERSION": work.base.version + ("" if stage == NO_STAGE else "+xpu"),
         "PYTORCH_BUILD_NUMBER": "1",
     }
-    options = extension.options(torch, sycl) if torch else options_of(work, mode, sycl)
+    if torch:
+        options = {
+            **cmake.COMMON_OPTIONS,
+            "BUILD_TESTS": "ON",
+            "Python3_EXECUTABLE": str(torch.python),
+            "SYCL_ROOT": str(sycl.root),
+            "CMAKE_PROJECT_torch_xpu_runtime_INCLUDE": _injected("units.cmake"),
+        }
+    else:
+        options = options_of(work, mode, sycl)
     if mode is Mode.FAST and not torch:
         options |= _fast_options(work, stage, folder)
     if sanitizer.flags:
+        if mode is Mode.FAST and not torch:  # only the last stage is built so
+            options["CMAKE_PROJECT_Torch_INCLUDE"] += f";{_injected('units.cmake')}"
         for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
         # PyTorch's own -O2 comes after the flags above, and before these.
         options["CMAKE_CXX_FLAGS_RELEASE"] = "-O1 -DNDEBUG"
-    extra = sycl.version + (extension.input_of(torch, work, stage) if torch else "")
+    extra = sycl.version
+    if torch:  # its CMake looks at which files there are
+        new = (file.target for change in work.series.changes(stage) for file in change.files)
+        extra += "\n".join([torch.version, *sorted(new)])
     cmake.configure(checkout, folder, options, env, extra)
     return Build(work, mode, sanitizer, folder, sycl, env, torch)
 
@@ -87,17 +102,16 @@ def prepare(
 def need(work: Workspace, mode: Mode) -> packages.Sycl:
     wanted = BaseSettings.of(work.base)
     packages.need_apt(wanted.apt)
-    if wanted.package:
-        if mode is not Mode.FAST:
-            raise UsageError(
-                f"There is no MODE={mode.value} for the base {work.base.name}.",
-                why="its torch is installed, and all that is new is compiled",
-                next=commands.make("build", BASE=work.base.name),
-            )
-    elif mode is Mode.FAST:
-        packages.need_apt(wanted.prebuilt.apt, instead=commands.make("build", MODE="full"))
-    else:
+    if work.base.package and mode is not Mode.FAST:
+        raise UsageError(
+            f"There is no MODE={mode.value} for the base {work.base.name}.",
+            why="its torch is installed, and all that is new is compiled",
+            next=commands.make("build", BASE=work.base.name),
+        )
+    if mode is Mode.FULL:
         packages.need_apt(wanted.full.apt)
+    elif not work.base.package:
+        packages.need_apt(wanted.prebuilt.apt, instead=commands.make("build", MODE="full"))
     return packages.need_sycl(work.layout)
 
 
@@ -107,10 +121,11 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     python: the Python package too; by default where `changes` touch it, without
     a sanitizer: that is for the C++ tests.
     """
-    _build_cmake(this)
+    targets = _targets(this)
     if python is None:
-        python = needs_python(changes) and this.sanitizer is Sanitizer.NONE
-    targets = cmake.targets(this.folder)
+        touched = chain.from_iterable(change.touched_paths() for change in changes)
+        needed = any(path.startswith(_PYTHON) for path in touched)
+        python = needed and this.sanitizer is Sanitizer.NONE
     wanted = targets_of(targets, changes)
     if this.sanitizer is not Sanitizer.NONE:
         wanted = [one for one in wanted if not one.name.startswith(_BINDINGS)]
@@ -121,15 +136,13 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
     if python and changes and this.mode is Mode.FAST and not this.torch:
         abi_check.prove(_generated(this), lambda: baseline_of(this))
     names = sorted({target.name for target in wanted})
-    log = this.folder / "ccache.log"
-    env = {**this.env, **compilers.tallied(log)}
-    steps = ninja.build(this.folder, names, env, compilers.jobs())
-    if told := compilers.tally(log):
+    steps = cmake.build(this.folder, names, this.env)
+    if told := cmake.tally(this.folder):
         say(told)
     if python and this.torch:
-        extension.install(this, this.site)
+        install_package(this, this.site)
     elif python:
-        package_view.refresh(this.work.repository.folder, this.folder)
+        link_package(this.work.repository.folder, this.folder)
     _say_origins(this, wanted)
     tree = this.work.repository.tree_of("HEAD")
     record = this.results.get(tree)
@@ -141,15 +154,10 @@ def build(this: Build, changes: list[Change], *, python: bool | None = None) -> 
 
 def build_program(this: Build, name: str) -> bool:
     """Builds one test program, and what it links; False: there is none of that name."""
-    _build_cmake(this)
-    if name not in [target.name for target in cmake.targets(this.folder)]:
+    if name not in [target.name for target in _targets(this)]:
         return False
-    ninja.build(this.folder, [name], this.env, compilers.jobs())
+    cmake.build(this.folder, [name], this.env)
     return True
-
-
-def needs_python(changes: list[Change]) -> bool:
-    return any(path.startswith(_PYTHON) for change in changes for path in change.touched_paths())
 
 
 def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake.Target]:
@@ -159,10 +167,7 @@ def targets_of(targets: list[cmake.Target], changes: list[Change]) -> list[cmake
 
 
 def baseline_of(this: Build) -> Build:
-    """The base without the series, configured as `this` is, as the distribution built it.
-
-    It is a separate checkout beside the patched one, and shares its objects.
-    """
+    """The base without the series, as the distribution built it, in a checkout of its own."""
     work = this.work
     base = stack.read(work.repository).base
     folder = work.layout.state / "baseline" / base[:12]
@@ -171,8 +176,7 @@ def baseline_of(this: Build) -> Build:
             words = ("clone", "--quiet", "--shared", "--no-checkout", "--")
             shell.run(["git", *words, work.repository.folder, draft])
             Repository(draft).run("checkout", "--quiet", "--detach", base)
-    checkout = Checkout(Repository(folder), "the checkout's own base", own=True)
-    there = Workspace(work.layout, work.base, work.series, checkout)
+    there = replace(work, repository=Repository(folder), own=True)
     return _generated(prepare(there, NO_STAGE, this.mode))
 
 
@@ -180,34 +184,30 @@ def _generated(this: Build) -> Build:
     """The same, once all that PyTorch generates is there, each time byte for byte the same."""
     stamp = this.folder / "xpu-stack.generated"
     if not stamp.exists():  # what is there may have been generated in another order
-        ninja.clean(this.folder, [*_GENERATED, "gen_torch_version"])
-    ninja.build(this.folder, list(_GENERATED), this.env, compilers.jobs())
+        cmake.clean(this.folder, [*_GENERATED, "gen_torch_version"])
+    cmake.build(this.folder, list(_GENERATED), this.env)
     stamp.touch()
     return this
 
 
-def _build_cmake(this: Build) -> None:
-    """Has ninja configure again if CMake's own input has changed."""
-    ninja.build(this.folder, ["build.ninja"], this.env, 1)
+def _targets(this: Build) -> list[cmake.Target]:
+    """Those of the build; ninja configures it again if CMake's own input has changed."""
+    cmake.build(this.folder, ["build.ninja"], this.env)
+    return cmake.targets(this.folder)
 
 
 def options_of(work: Workspace, mode: Mode, sycl: packages.Sycl) -> dict[str, str]:
     """The options for PyTorch's CMake, without those of the fast mode."""
     base, python = BaseSettings.of(work.base), work.layout.python / "bin" / "python"
-    full = {
-        **base.full.cmake,
-        "CMAKE_PROJECT_Torch_INCLUDE": _injected("python.cmake", "full.cmake"),
-    }
+    included = ("python.cmake", "full.cmake") if mode is Mode.FULL else ("python.cmake",)
     return {
         **base.cmake,
-        "CMAKE_BUILD_TYPE": "Release",
+        **cmake.COMMON_OPTIONS,
         "CMAKE_C_COMPILER_LAUNCHER": "ccache",
-        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
-        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
-        "CMAKE_PROJECT_Torch_INCLUDE": _injected("python.cmake"),
         "PYTHON_EXECUTABLE": str(python),
         "SYCL_ROOT": str(sycl.root),
-        **(full if mode is Mode.FULL else {}),
+        **(base.full.cmake if mode is Mode.FULL else {}),
+        "CMAKE_PROJECT_Torch_INCLUDE": _injected(*included),
     }
 
 
@@ -236,7 +236,6 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
 
 
 def _injected(*names: str) -> str:
-    """CMake files of the tool that PyTorch's own CMake reads first."""
     return ";".join(str(CMAKE_MODULES / name) for name in names)
 
 
@@ -261,49 +260,7 @@ def _prebuilt_folder(work: Workspace) -> Path:
     return found[0].parent
 
 
-def place_stand_ins(work: Workspace, mode: Mode, repository: Repository) -> None:
-    """Puts stand-ins where a third-party folder is empty, outside every commit."""
-    wanted = stand_ins(work.base)
-    left_out = BaseSettings.of(work.base).full.headers
-    if mode is Mode.FULL and left_out and not _is_real(repository, left_out.first):
-        wanted |= release_headers.fetched(work.layout, left_out)
-    placed = []
-    for name, source in wanted.items():
-        target = repository.folder / name
-        if _is_real(repository, name):
-            continue
-        content = source.read_bytes()
-        if not target.exists() or target.read_bytes() != content:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        placed.append(name)
-    new = [name for name in placed if name not in _ours(repository)]
-    if new:  # hidden from git, so that they never enter a commit
-        exclude = repository.git_path("info/exclude")
-        exclude.parent.mkdir(parents=True, exist_ok=True)
-        with exclude.open("a") as file:
-            file.writelines(f"/{name}\n" for name in new)
-
-
-def _is_real(repository: Repository, name: str) -> bool:
-    """Whether a file is there, and is no stand-in.
-
-    The list of stand-ins is that of all worktrees; a submodule is checked out in each or not.
-    """
-    folders = [repository.folder / folder for folder in Path(name).parents[:-1]]
-    in_submodule = any((folder / ".git").exists() for folder in folders)
-    there = (repository.folder / name).exists()
-    return there and (in_submodule or name not in _ours(repository))
-
-
-def _ours(repository: Repository) -> set[str]:
-    exclude = repository.git_path("info/exclude")
-    lines = exclude.read_text().splitlines() if exclude.exists() else []
-    return {line.removeprefix("/") for line in lines}
-
-
 def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
-    """Says which libraries came from where."""
     libraries = sorted({target.name for target in wanted if target.kind == "SHARED_LIBRARY"})
     say(f"compiled here: {', '.join(libraries)}")
     if this.torch:
@@ -313,3 +270,86 @@ def _say_origins(this: Build, wanted: list[cmake.Target]) -> None:
         names = ", ".join(f"lib{name}.so.{prebuilt.soversion}" for name in prebuilt.targets)
         say(f"from the distribution ({_prebuilt_folder(this.work)}): {names}")
     say(f"SYCL runtime: {this.sycl.version} from {this.sycl.origin}")
+
+
+# -- the Python package, and Python run on it -----------------------------------------
+
+
+def link_package(checkout: Path, build: Path) -> None:
+    """Makes the package of links, to what the build has generated in the checkout, too."""
+    site = build / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    links = {
+        f"{package}/{path.name}": path
+        for package in ("torch", "torchgen")
+        for path in (checkout / package).glob("*")
+        if path.name not in _NOT_PACKAGE and not path.name.endswith(_NOT_FILES)
+    }
+    links |= {f"torch/{path.name}": path for path in (build / "extensions").glob("*.so")}
+    links |= {f"torch/lib/{path.name}": path for path in (build / "lib").glob("lib*.so")}
+    links["torch/bin/torch_shm_manager"] = build / "bin" / "torch_shm_manager"
+    for name, target in links.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).symlink_to(target)
+
+
+def install_package(this: Build, site: Path, version: str = "") -> Path:
+    """Puts the package into an empty folder to import from; its metadata's folder.
+
+    The metadata has what makes torch find it; a wheel adds the rest.
+    """
+    package = Package.of(this.work.base)
+    shutil.rmtree(site, ignore_errors=True)
+    shell.run(["cmake", "--install", this.folder, "--prefix", site], env=this.env)
+    info = site / f"{package.extension}-{version or package.version}.dist-info"
+    info.mkdir(parents=True)
+    name = f"Name: {package.extension}\nVersion: {version or package.version}\n"
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\n{name}")
+    (info / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items())
+            for group, points in package.entry_points.items()
+        )
+    )
+    return info
+
+
+def prepared(work: Workspace, stage: str, mode: Mode) -> Build:
+    """The stage, applied if it is not, and built with edits and with the Python package."""
+    if stack.read(work.repository).stage != stage:
+        applying.say_result(work, stage, applying.apply(work, stage))
+    this = prepare(work, stage, mode)
+    stamp = this.folder / _STAMP
+    stamp.unlink(missing_ok=True)
+    build(this, work.series.changes(stage), python=True)
+    stamp.write_text(_state(work))
+    return this
+
+
+def standing(work: Workspace, stage: str, mode: Mode) -> Build | None:
+    """What `prepared` has made, if nothing has changed since. Nothing is written."""
+    sycl = packages.installed_sycl(work.layout)
+    if sycl is None or stack.read(work.repository).stage != stage:
+        return None
+    torch = packages.found_torch(work.layout, work.base)
+    this = Build(work, mode, Sanitizer.NONE, folder_of(work, mode), sycl, {}, torch)
+    stamp = this.folder / _STAMP
+    return this if stamp.exists() and stamp.read_text() == _state(work) else None
+
+
+def _state(work: Workspace) -> str:
+    """What the checkout holds: its commit, and which files differ from that since when."""
+    lines = [work.repository.line("rev-parse", "HEAD")]
+    for name in chain(*work.repository.uncommitted()):
+        path = work.repository.folder / name
+        lines.append(f"{name} {path.lstat().st_mtime_ns if os.path.lexists(path) else 'gone'}")
+    return "\n".join(lines)
+
+
+def run_python(this: Build, words: tuple[str, ...]) -> int:
+    """Runs the build's Python; its exit code, or 128 and the signal's number."""
+    return shell.hand_over([this.python, *words], env=python_environment(this))
+
+
+def run_shell(this: Build) -> int:
+    return shell.hand_over([os.environ.get("SHELL") or "/bin/sh"], env=python_environment(this))

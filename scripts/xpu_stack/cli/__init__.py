@@ -8,69 +8,47 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
-from xpu_stack.cli import (  # noqa: F401 (their verbs)
-    building,
-    editing,
-    inspecting,
-    moving,
-    packaging,
-    reshaping,
-    running,
-    showing,
-    upkeep,
-)
+from xpu_stack.cli import building, changing, showing  # noqa: F401 (their verbs)
 from xpu_stack.cli.options import cli, options_of, variable_of
-from xpu_stack.core.system import commands, console, critical, transaction
+from xpu_stack.core.system import commands, console, transaction
 from xpu_stack.core.system.errors import ExitCode, MissingError, ToolError, UsageError
 from xpu_stack.core.system.layout import Layout
 
 _TOOL = "python3 scripts/bootstrap.py"
 
 
-def _fail(error: ToolError, log_file: Path | None) -> NoReturn:
-    console.show_error(error, log_file)
-    sys.exit(error.code)
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _usage(problem: click.ClickException, verb: str | None) -> ToolError:
     """An error of click, in the form of all our errors."""
-    why, next = (
-        problem.format_message(),
-        f"{_TOOL} {verb} --help" if verb else commands.make("help"),
-    )
-    what = "The command line does not make sense."
     if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
         variable = variable_of(problem.param)
-        what = f"'make {verb}' needs {variable}=."
-        why = problem.param.help or why
-        next = f"make {verb} {variable}={problem.param.metavar or '...'}"
-    return UsageError(what, why=why, next=next)
-
-
-_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
-
-
-def _not_writable(error: Exception) -> ToolError | None:
-    """A full disk or a missing permission is not a defect of the tool."""
-    why = transaction.reason(error)
-    if isinstance(error, OSError):
-        refused = error.errno in _NOT_WRITABLE
-    else:
-        refused = any(os.strerror(number) in why for number in _NOT_WRITABLE)
-    if not refused:
-        return None
-    return MissingError(
-        "A file could not be written.",
-        why=why,
-        next="df -h . # free some space, or make it writable; then run the same command again",
+        return UsageError(
+            f"'make {verb}' needs {variable}=.",
+            why=problem.param.help or problem.format_message(),
+            next=f"make {verb} {variable}={problem.param.metavar or '...'}",
+        )
+    return UsageError(
+        "The command line does not make sense.",
+        why=problem.format_message(),
+        next=f"{_TOOL} {verb} --help" if verb else commands.make("help"),
     )
 
 
 def _defect(error: Exception, log_file: Path | None) -> ToolError:
+    """A defect of the tool; a full disk or a missing permission is none."""
+    console.log.exception("defect")
+    why = transaction.reason(error)
+    if any(os.strerror(number) in why for number in _NOT_WRITABLE):
+        return MissingError(
+            "A file could not be written.",
+            why=why,
+            next="df -h . # free some space, or make it writable; then run the same command again",
+        )
     return ToolError(
         "The tool itself failed.",
         why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
@@ -105,20 +83,22 @@ def main() -> None:
         if log_file is not None:
             transaction.recover(Layout.current())
         cli(standalone_mode=False)
+        return
     except ToolError as error:
-        _fail(error, log_file)
+        failed = error
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
         look = f"{commands.make('status')}, {commands.make('undo')}"
         changed = f"interrupted, after a change of the checkout or the series: {look}"
-        console.warn(changed if critical.finished else "interrupted; the checkout is as it was")
+        console.warn(changed if transaction.finished else "interrupted; the checkout is as it was")
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()
         sys.exit(ExitCode.USAGE)
     except click.ClickException as problem:
-        _fail(_usage(problem, verb), log_file)
+        failed = _usage(problem, verb)
     except Exception as error:
-        console.log.exception("defect")
-        _fail(_not_writable(error) or _defect(error, log_file), log_file)
+        failed = _defect(error, log_file)
+    console.show_error(failed, log_file)
+    sys.exit(failed.code)

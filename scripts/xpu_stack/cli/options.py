@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -60,16 +62,12 @@ def _show_it_in_commands(
     _: click.Context, option: click.Parameter, value: str | None
 ) -> str | None:
     if value is not None and value != option.default:
-        takes = [
-            name
-            for name, verb in cli.commands.items()
-            if option.name in [one.name for one in verb.params]
-        ]
-        assert option.name is not None
+        name = str(option.name)
+        takes = [verb for verb in cli.commands if name in {one.name for one in options_of(verb)}]
         # make reads a path from the project's folder
-        from_here = option.name == "pytorch_src" and Path.cwd() != REPOSITORY
+        from_here = name == "pytorch_src" and Path.cwd() != REPOSITORY
         shown = str(Path(value).expanduser().absolute()) if from_here else value
-        commands.works_in(option.name.upper(), shown, takes)
+        commands.works_in(name.upper(), shown, takes)
     return value
 
 
@@ -84,12 +82,10 @@ _OF_SOURCE_TREES = {
     "mail": "there is nobody to mail the new files alone to",
     "submit": "there is no pull request to make",
 }
-
-
 _OF_PACKAGES = ("extension", "test-extension")
 
 
-def _base(context: click.Context, option: click.Parameter, value: str) -> str:
+def _base(context: click.Context, option: click.Parameter, value: str) -> str | None:
     verb, layout = str(context.info_name), Layout.current()
     if verb in _OF_SOURCE_TREES and (own := Differences.load(layout, value)).of_package:
         raise UsageError(
@@ -104,70 +100,60 @@ def _base(context: click.Context, option: click.Parameter, value: str) -> str:
             why=f"it is for an installed package; the bases that are one: {', '.join(names)}",
             next=commands.make(verb, BASE=next(iter(names), "<name>")),
         )
-    _show_it_in_commands(context, option, value)
-    return value
+    return _show_it_in_commands(context, option, value)
 
 
-_STAGE = click.Option(
-    ["--stage"],
-    help="Up to and including this stage, or this change (stage/change). 'base' means none. "
-    "Default: the last stage.",
+def names(listed: str) -> tuple[str, ...]:
+    """The words of a variable such as DROP, which commas may separate, too."""
+    return tuple(listed.replace(",", " ").split())
+
+
+def option(help: str, **settings: Any) -> Any:
+    """The default of a verb's parameter that is an option."""
+    return {"help": help, **settings}
+
+
+def needed(help: str, metavar: str | None = None) -> Any:
+    """An option that must be given."""
+    return option(help, metavar=metavar, required=True)
+
+
+def flag(help: str, **settings: Any) -> Any:
+    """An option that takes no value."""
+    return option(help, is_flag=True, **settings)
+
+
+_STAGE = option(
+    "Up to and including this stage, or this change (stage/change). 'base' means none. "
+    "Default: the last stage."
 )
-_BASE = click.Option(
-    ["--base"],
-    default=DEFAULT_BASE,
-    show_default=True,
-    callback=_base,
-    help="The PyTorch release.",
-)
-_SOURCE = click.Option(
-    ["--pytorch-src"],
+_BASE = option("The PyTorch release.", default=DEFAULT_BASE, show_default=True, callback=_base)
+_SOURCE = option(
+    "Your own checkout, changed in place. Default: a checkout that the tool fetches.",
     type=click.Path(),
     callback=_show_it_in_commands,
-    help="Your own checkout, changed in place. Default: a checkout that the tool fetches.",
 )
-_JSON = click.Option(
-    ["--json", "as_json"],
-    is_flag=True,
-    help="Print a JSON document; docs/reference.md has its fields.",
-)
-FAST = (
+_JSON = flag("Print a JSON document; docs/reference.md has its fields.")
+
+
+def mode(default: Mode, help: str) -> Any:
+    """The option that chooses what is compiled."""
+    modes = click.Choice([one.value for one in Mode])
+    return option(help, type=modes, default=default.value, show_default=True)
+
+
+FAST = mode(
     Mode.FAST,
     "fast: unchanged code comes from the distribution's PyTorch packages, after a check that "
     "both builds are ABI-compatible. full: everything is compiled.",
 )
 
 
-def _mode(default: Mode, help: str) -> click.Option:
-    return click.Option(
-        ["--mode"],
-        type=click.Choice([mode.value for mode in Mode]),
-        default=default.value,
-        show_default=True,
-        help=help,
-    )
-
-
 @dataclass(frozen=True)
-class Call:
+class Call(opening.Call):
     """What a verb is called with: which checkout it works on, up to which stage, built how."""
 
-    verb: str
-    base: str
-    pytorch_src: str | None
-    stage: str | None
-    mode: Mode
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.current()
-
-    def opened(self) -> AbstractContextManager[workspace.Workspace]:
-        """The checkout, locked."""
-        return opening.opened(self.layout, self.base, self.pytorch_src, self.verb, self.stage)
-
-    def opened_to_read(self) -> AbstractContextManager[workspace.Workspace]:
-        return opening.opened_to_read(self.layout, self.base, self.pytorch_src, self.verb)
+    mode: Mode = Mode.FAST
 
     @contextmanager
     def applied(self) -> Iterator[tuple[workspace.Workspace, str]]:
@@ -191,32 +177,42 @@ def verb(
     *,
     stage: bool = False,
     checkout: bool = True,
-    mode: tuple[Mode, str] | None = None,
+    mode: Any = None,
     json: bool = False,
+    more: Mapping[str, Any] = MappingProxyType({}),
     **settings: Any,
 ) -> Callable[[_Command], click.Command]:
     """Declares a verb. Its function is given the call, and then the options of its own.
 
-    checkout: it works on a checkout, not on the series alone. mode: the default, and the help.
+    These are its parameters that have an option as default, and `more`. An option has the
+    name of its parameter. checkout: it works on a checkout, not on the series alone.
     """
 
     def declare(function: _Command) -> click.Command:
+        parameters = inspect.signature(function).parameters
+        own = {one: it.default for one, it in parameters.items() if isinstance(it.default, dict)}
+        options = {
+            **({"stage": _STAGE} if stage else {}),
+            **own,
+            **more,
+            "base": _BASE,
+            **({"pytorch_src": _SOURCE} if checkout else {}),
+            **({"mode": mode} if mode else {}),
+            **({"json": _JSON} if json else {}),
+        }
+
         @functools.wraps(function)
         def run(
             base: str, pytorch_src: str | None = None, mode: str = Mode.FAST.value, **own: Any
         ) -> None:
             point = own.pop("stage") if stage else None
-            function(Call(name, base, pytorch_src, point, Mode(mode)), **own)
+            called = Call(Layout.current(), name, base, pytorch_src, point, Mode(mode))
+            function(called, **own)
 
-        made = cli.command(name, epilog=EPILOG, **settings)(run)
-        made.params = [
-            *([_STAGE] if stage else []),
-            *made.params,
-            _BASE,
-            *([_SOURCE] if checkout else []),
-            *([_mode(*mode)] if mode else []),
-            *([_JSON] if json else []),
+        params: list[click.Parameter] = [
+            click.Option([f"--{one.rstrip('_').replace('_', '-')}", one], **told)
+            for one, told in options.items()
         ]
-        return made
+        return cli.command(name, epilog=EPILOG, params=params, **settings)(run)
 
     return declare

@@ -1,5 +1,4 @@
 """Keeps a series of changes and a checkout of it in step.
 
-It knows nothing of PyTorch or XPU: names, folders and texts that differ between
-projects are in patches/stack.yaml.
+It knows nothing of PyTorch or XPU: what differs between projects is in patches/stack.yaml.
 """

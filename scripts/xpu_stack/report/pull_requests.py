@@ -9,16 +9,16 @@ import io
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xpu_stack.core.system import files, transaction
-from xpu_stack.core.system.git import Repository, TreeId
+from xpu_stack.core.system.git import Repository
 from xpu_stack.core.system.layout import Layout
 from xpu_stack.core.system.yaml_file import Node
 
-_URL = re.compile(r"https://([^/]+/[^/]+/[^/]+)/pull/([0-9]+)\Z")
-_ID = re.compile(r"[0-9a-f]{40}\Z")
+_URL = re.compile(r"https://[^/]+/[^/]+/[^/]+/pull/[0-9]+")
+_ID = re.compile(r"[0-9a-f]{40}")
 _HEAD = "# The pull request of each change, and the tree that it shows; written by `make submit`.\n"
 
 
@@ -26,103 +26,84 @@ _HEAD = "# The pull request of each change, and the tree that it shows; written 
 class Entry:
     """A change's pull request, and the tree that was submitted last."""
 
-    pull_request: str
-    source_id: TreeId
+    pull_request: str  # its address
+    source_id: str
+
+    @property
+    def repository(self) -> str:
+        return self.pull_request.removeprefix("https://").rpartition("/pull/")[0]
 
     @property
     def number(self) -> int:
-        found = _URL.match(self.pull_request)
-        assert found
-        return int(found[2])
+        return int(self.pull_request.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
 class Record:
     """What the series knows of its pull requests. branch: what they are to land in."""
 
-    branch: str | None = None
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    branch: str | None
+    changes: dict[str, Entry]
 
     @classmethod
     def load(cls, layout: Layout, base: str) -> "Record":
-        path = path_of(layout, base)
+        path = _path(layout, base)
         if not path.exists():
-            return cls()
+            return cls(None, {})
         node = Node.load(path, path.relative_to(layout.repository).as_posix())
-        node.fields({"branch", "changes"})
-        entries: dict[str, Entry] = {}
-        for name in node["changes"].value:
-            entries[name] = _entry(node["changes"][name], entries)
-        return cls(node["branch"].text(), entries)
+        record, known = node.into(cls), dict[str, Entry]()
+        for name, entry in record.changes.items():
+            url, source = (node["changes"][name][one] for one in ("pull_request", "source_id"))
+            if not _URL.fullmatch(entry.pull_request):
+                raise url.error(f"'{entry.pull_request}' is not the address of a pull request")
+            if not _ID.fullmatch(entry.source_id):
+                raise source.error(f"'{entry.source_id}' is not the id of a tree")
+            for other, its in known.items():
+                if its.repository != entry.repository:
+                    raise url.error(f"'{other}' is in another repository, {its.repository}")
+                if its.number == entry.number:
+                    raise url.error(f"#{its.number} is that of '{other}' already")
+                if its.source_id == entry.source_id:
+                    raise source.error(f"'{other}' has the same source id")
+            known[name] = entry
+        return record
 
     def save(self, layout: Layout, base: str) -> Path:
-        path = path_of(layout, base)
-        text = io.StringIO()
-        changes = {
-            name: {"pull_request": entry.pull_request, "source_id": str(entry.source_id)}
-            for name, entry in self.entries.items()
-        }
         from ruamel.yaml import YAML
 
-        yaml = YAML()
+        yaml, text = YAML(), io.StringIO()
         yaml.width = 1000
-        yaml.dump({"branch": self.branch, "changes": changes}, text)
-        transaction.write(layout, {path: (0o100644, (_HEAD + text.getvalue()).encode())})
+        text.write(_HEAD)
+        yaml.dump(asdict(self), text)
+        path = _path(layout, base)
+        transaction.write(layout, {path: (0o100644, text.getvalue().encode())})
         return path
 
 
-def path_of(layout: Layout, base: str) -> Path:
-    return layout.base_folder(base) / "submitted.yaml"
+def _path(layout: Layout, base: str) -> Path:
+    return layout.patches / base / "submitted.yaml"
 
 
 def numbers_of_other_bases(layout: Layout, base: str) -> set[int]:
     """The pull requests that the series has for other bases."""
-    folders = [path.parent.name for path in layout.patches.glob("*/submitted.yaml")]
-    return {
-        entry.number
-        for other in folders
-        if other != base
-        for entry in Record.load(layout, other).entries.values()
-    }
-
-
-def _entry(node: Node, others: Mapping[str, Entry]) -> Entry:
-    node.fields({"pull_request", "source_id"})
-    url, source = node["pull_request"].text(), node["source_id"].text()
-    found = _URL.match(url)
-    if not found:
-        raise node["pull_request"].error(f"'{url}' is not the address of a pull request")
-    if not _ID.match(source):
-        raise node["source_id"].error(f"'{source}' is not the id of a tree")
-    for name, other in others.items():
-        place = _URL.match(other.pull_request)
-        assert place
-        if place[1] != found[1]:
-            raise node["pull_request"].error(f"'{name}' is in another repository, {place[1]}")
-        if other.number == int(found[2]):
-            raise node["pull_request"].error(f"#{other.number} is that of '{name}' already")
-        if other.source_id == source:
-            raise node["source_id"].error(f"'{name}' has the same source id")
-    return Entry(url, TreeId(source))
+    others = {path.parent.name for path in layout.patches.glob("*/submitted.yaml")} - {base}
+    records = [Record.load(layout, other) for other in others]
+    return {entry.number for record in records for entry in record.changes.values()}
 
 
 class Journal:
     """The trees that runs without a known end were about to submit, by change."""
 
     def __init__(self, repository: Repository) -> None:
-        self._path = repository.git_dir / "xpu-stack" / "submitting.json"
+        self._path = repository.own_folder / "submitting.json"
 
     def trees(self) -> dict[str, list[str]]:
-        if not self._path.exists():
-            return {}
-        data: dict[str, list[str]] = json.loads(self._path.read_text())
-        return data
+        return files.load(self._path) or {}
 
     def add(self, trees: Mapping[str, str]) -> None:
         known = self.trees()
-        for change, tree in trees.items():
-            known[change] = sorted({*known.get(change, []), tree})
-        files.write(self._path, json.dumps(known))
+        new = {change: sorted({*known.get(change, []), tree}) for change, tree in trees.items()}
+        files.write(self._path, json.dumps(known | new))
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)

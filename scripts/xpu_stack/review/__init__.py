@@ -1,6 +1,6 @@
 """The pages on which a stack is read: HTML for a browser, Markdown to paste.
 
-May import: core, build, show.
+May import: core, build, bench, show.
 """
 
 from xpu_stack.review.site import build

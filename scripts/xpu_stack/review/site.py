@@ -1,5 +1,11 @@
-"""Writes the pages: one static folder, read from the disk, and Markdown to paste."""
+"""Writes the pages: one static folder, read from the disk, and Markdown to paste.
 
+The stack is drawn as a rail of changes, base first, and arcs to what they use. The labels
+stand beside it as HTML, in rows as high as the rail's, so that they stay readable at any
+width.
+"""
+
+import itertools
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,13 +20,62 @@ from markupsafe import Markup
 
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands, files
-from xpu_stack.core.system.console import progress
+from xpu_stack.core.system.console import progress, visible
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.git import Repository
-from xpu_stack.core.system.untrusted import visible
-from xpu_stack.review import graph, highlight
-from xpu_stack.review.diff import FileDiff, Hunk, Line
+from xpu_stack.review import diff
+from xpu_stack.review.diff import FileDiff, Line
 from xpu_stack.review.model import Page, Review, gather
+
+ROW = 72  # pixels from one change to the next; review.css has the same
+_LANE = 12  # pixels between two arcs
+_NEAR = 26  # from the rail to the first arc
+_RIGHT = 18  # from the rail to the right edge
+
+
+def draw(review: Review) -> dict[str, Any]:
+    """Where the rail is, and the arcs; neighbours are joined by the rail already."""
+    lanes = _lanes(_shortest(review))
+    x = _LANE * (max(lanes.values(), default=-1) + 1) + _NEAR
+    arcs = []
+    for (of, user), lane in lanes.items():
+        top, bottom, left = _y(of), _y(user), x - _NEAR - _LANE * lane
+        bend = min(16, (bottom - top) // 2)
+        path = (
+            f"M{x} {top} C{left} {top} {left} {top} {left} {top + bend}"
+            f" L{left} {bottom - bend} C{left} {bottom} {left} {bottom} {x} {bottom}"
+        )
+        arcs.append((path, review.pages[of - 1].slug, review.pages[user - 1].slug))
+    return {"width": x + _RIGHT, "x": x, "arcs": arcs}
+
+
+def _y(number: int) -> int:
+    """Where the change of that number is on the rail."""
+    return ROW * number + ROW // 2
+
+
+def _shortest(review: Review) -> list[tuple[int, int]]:
+    """(used, user) by number, without those that follow from others."""
+    links = []
+    reach: dict[str, set[str]] = {}
+    for page in review.pages:
+        far = {one for used in page.uses for one in reach[used]}
+        reach[page.id] = far | page.uses.keys()
+        links += [(review.page(used).number, page.number) for used in page.uses.keys() - far]
+    return [(of, user) for of, user in links if user - of > 1]
+
+
+def _lanes(links: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """A lane for each arc, short ones nearest to the rail, none over another."""
+    lanes: dict[tuple[int, int], int] = {}
+    for of, user in sorted(links, key=lambda link: (link[1] - link[0], link)):
+        taken = {lanes[other] for other in lanes if of < other[1] and other[0] < user}
+        lanes[of, user] = next(lane for lane in itertools.count() if lane not in taken)
+    return lanes
+
+
+# -- the pages -----------------------------------------------------------------------
+
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LARGEST_PAGE = 2_000_000  # characters of diffs; the rest is on pages of its own
@@ -57,16 +112,13 @@ def build(work: Workspace, since: str | None, out: Path) -> Path:
 
 
 _Row = tuple[Line, Markup]
-_Part = list[tuple[Hunk, list[_Row]]]
 
 
 class _Site:
     def __init__(self, repository: Repository, review: Review, out: Path) -> None:
-        self._repository = repository
-        self._review = review
-        self._out = out
-        self._markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-        self._markdown.add_render_rule("image", _link)
+        self._repository, self._review, self._out = repository, review, out
+        markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+        markdown.add_render_rule("image", _link)
         self._templates = Environment(
             loader=FileSystemLoader(_TEMPLATES),
             autoescape=select_autoescape(["html"]),
@@ -74,12 +126,21 @@ class _Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals.update(review=review, large=_LARGE, range_limit=_RANGE_LIMIT)
-        self._templates.filters.update(markdown=self._render, bar=bar, cell=cell, fenced=fenced)
-        self._templates.filters.update(code_cell=code_cell)
+        numbered = {page.number: page for page in review.pages}
+        self._templates.globals.update(
+            review=review, numbered=numbered, large=_LARGE, range_limit=_RANGE_LIMIT
+        )
+        self._templates.filters.update(
+            markdown=lambda text: Markup(markdown.render(text)),  # noqa: S704 (it escapes HTML)
+            bar=bar,
+            cell=cell,
+            code_cell=code_cell,
+            fenced=fenced,
+            y=_y,
+        )
 
     def index(self) -> None:
-        self._write("index.html", "index.html", page=None, graph=graph.draw(self._review))
+        self._write("index.html", "index.html", page=None, rail=draw(self._review))
         self._write("markdown/index.md", "index.md")
         for name in ("review.css", "review.js"):
             shutil.copyfile(_TEMPLATES / name, self._out / name)
@@ -87,18 +148,12 @@ class _Site:
     def change(self, page: Page) -> None:
         diffs, room = {}, _LARGEST_PAGE
         for number, file in enumerate(page.files, start=1):
-            parts = list(_parts(file, self._rows(page, file)))
-            shown: _Part = []
-            size = (
-                sum(len(html) + _ROW for _, lines in parts[0] for _, html in lines) if parts else 0
-            )
-            if parts and size <= room:
-                room -= size
-                shown = parts.pop(0)
+            parts, shown = _parts(list(self._rows(page, file))), list[_Row]()
+            if parts and (size := sum(map(_size, parts[0]))) <= room:
+                shown, room = parts.pop(0), room - size
             names = [f"{page.slug}-{number}-{part}.html" for part in range(1, len(parts) + 1)]
-            for name, hunks in zip(names, parts, strict=True):
-                facts = {"page": page, "file": file, "number": number, "hunks": hunks}
-                self._write(name, "part.html", **facts)
+            for name, rows in zip(names, parts, strict=True):
+                self._write(name, "part.html", page=page, file=file, number=number, rows=rows)
             diffs[file.path] = shown, names
         self._write(f"{page.slug}.html", "change.html", page=page, diffs=diffs)
         self._write(f"markdown/{page.slug}.md", "change.md", page=page, files=_pasted(page))
@@ -107,27 +162,21 @@ class _Site:
         text = self._templates.get_template(template).render(**facts)
         (self._out / name).write_text(visible(text.rstrip("\n")) + "\n", encoding="utf-8")
 
-    def _render(self, text: str) -> Markup:
-        return Markup(self._markdown.render(text))  # noqa: S704 (it escapes HTML)
-
-    def _rows(self, page: Page, file: FileDiff) -> list[list[_Row]]:
-        """The lines of each hunk, with their HTML."""
+    def _rows(self, page: Page, file: FileDiff) -> Iterator[_Row]:
+        """The lines of a diff, with their HTML."""
         old = self._source(f"{page.commit}^", file.old_path) if file.status != "new" else []
         new = self._source(page.commit, file.path) if file.status != "deleted" else []
-
-        def row(line: Line) -> _Row:
+        for line in file.lines:
             lines, number = (old, line.old) if line.kind == "-" else (new, line.new)
             pieces = lines[number - 1] if number and number <= len(lines) else []
             if "".join(text for _, text in pieces) != line.text:
                 pieces = [("", line.text)]  # what is no UTF-8, or ends in CR
-            html = highlight.html(pieces, line.words, "del" if line.kind == "-" else "ins")
-            return line, Markup(html)  # noqa: S704 (its text is escaped)
+            html = diff.html(pieces, line.words, "del" if line.kind == "-" else "ins")
+            yield line, Markup(html)  # noqa: S704 (its text is escaped)
 
-        return [[row(line) for line in hunk.lines] for hunk in file.hunks]
-
-    def _source(self, commit: str, path: str) -> list[list[highlight.Piece]]:
+    def _source(self, commit: str, path: str) -> list[list[diff.Piece]]:
         content = self._repository.blob_at(commit, path) or b""
-        return highlight.lines(path, content.decode(errors="backslashreplace"))
+        return diff.lines(path, content.decode(errors="backslashreplace"))
 
 
 def _link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
@@ -137,41 +186,31 @@ def _link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     return f'<a href="{escape(source)}">{escape(image.content or source)}</a>'
 
 
-def _parts(file: FileDiff, rows: list[list[_Row]]) -> Iterator[_Part]:
+def _size(row: _Row) -> int:
+    return len(row[1]) + _ROW
+
+
+def _parts(rows: list[_Row]) -> list[list[_Row]]:
     """The diff of a file, in parts that a page has room for."""
-    part: _Part = []
-    room = _LARGEST_PAGE
-    for hunk, lines in zip(file.hunks, rows, strict=True):
-        start = 0
-        for number, (_, html) in enumerate(lines):
-            room -= len(html) + _ROW
-            if room < 0 and (part or number > start):
-                yield [*part, (hunk, lines[start:number])]
-                part, start, room = [], number, _LARGEST_PAGE - len(html) - _ROW
-        part.append((hunk, lines[start:]))
-    if part:
-        yield part
+    ends = itertools.accumulate(map(_size, rows))
+    runs = itertools.groupby(zip(rows, ends, strict=True), lambda one: one[1] // _LARGEST_PAGE)
+    return [[row for row, _ in run] for _, run in runs]
 
 
 def _pasted(page: Page) -> list[FileDiff]:
     """The files whose diffs fit into a description, in order."""
-    chosen, room = [], _PASTE_LIMIT - len(page.body) - 100 * len(page.files)
-    if page.since is not None and len(page.since.text) <= _RANGE_LIMIT:
-        room -= len(page.since.text)
-    for file in page.files:
-        room -= len(file.raw) + 200
-        if room > 0:
-            chosen.append(file)
-    return chosen
+    since = len(page.since.text) if page.since else 0
+    room = _PASTE_LIMIT - len(page.body) - 100 * len(page.files)
+    room -= since if since <= _RANGE_LIMIT else 0
+    ends = itertools.accumulate(len(file.raw) + 200 for file in page.files)
+    return [file for file, end in zip(page.files, ends, strict=True) if end < room]
 
 
 def bar(file: FileDiff) -> tuple[int, int]:
     """Five squares at most: how many for lines added, how many for removed."""
     total = file.added + file.removed
-    if not total:
-        return 0, 0
     squares = min(5, total)
-    plus = round(squares * file.added / total)
+    plus = round(squares * file.added / max(total, 1))
     if file.added and file.removed:
         plus = min(max(plus, 1), max(squares - 1, 1))
     return plus, squares - plus
@@ -184,13 +223,15 @@ def cell(text: str) -> str:
 
 def code_cell(text: str) -> str:
     """A name as code, in a cell of a Markdown table."""
-    runs = re.findall("`+", text)
-    fence = "`" * (max(map(len, runs), default=0) + 1)
-    blank = " " if runs else ""
+    fence, blank = _fence(text), " " if "`" in text else ""
     return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|")
 
 
 def fenced(text: str, language: str) -> str:
     """A block of code, in a fence that its text does not have."""
-    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    fence = _fence(f"`` {text}")
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def _fence(text: str) -> str:
+    return "`" * (max(map(len, re.findall("`*", text))) + 1)

@@ -14,19 +14,20 @@ What is checked, each with an error that points at the file:
 Exit code 6 if the series is not valid.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import sources
 from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Stop
 from xpu_stack.core.series.change import Change, unwritten
 from xpu_stack.core.series.series_file import SUMMARY
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import SeriesError
+from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import CommitId
 
 
@@ -35,24 +36,22 @@ def check(work: Workspace, base: CommitId) -> int:
     changes = [one for one in work.series.all_changes() if one.id not in work.series.without]
     _check_payload_is_new(work, base, changes)
     tip = _build(work, base, changes)
-    commits = list(reversed(work.repository.history(tip, len(changes))))
-    asked = "".join(f"{commit.id}\n" for commit in commits).encode()
-    if work.repository.run("diff-tree", "--stdin", "--check", input=asked, check=False).code:
-        for change, commit in zip(changes, commits, strict=True):
-            _check_whitespace(work, change, commit.parents[0], commit.id)
-    for source in sources.of(ExportBase(work), commits):
-        if source.differs:
-            name = _name(work, source.path)
+    commits = work.repository.history(tip, len(changes))[::-1]
+    _check_whitespace(work, {one.id: change for change, one in zip(changes, commits, strict=True)})
+    for path, wanted in sources.Export(work).of(commits).contents.items():
+        if not files.is_as(path, wanted):
             raise SeriesError(
-                name,
-                "apply and export give another file: " + _difference(source),
+                _name(work, path),
+                "apply and export give another file: " + _difference(path, wanted),
                 next=f"{commands.make('apply')} && {commands.make('export')}",
             )
     _check_written(work)
     return len(changes)
 
 
-def as_json(base: str, changes: int | None, problems: list[tuple[str, str]]) -> dict[str, Any]:
+def as_json(
+    base: str, changes: int | None, problems: Sequence[tuple[str, str]] = ()
+) -> dict[str, Any]:
     """What `make check JSON=1` prints. changes: None where the series is not valid."""
     listed = [{"place": place, "problem": problem} for place, problem in problems]
     valid = changes is not None
@@ -86,14 +85,14 @@ def _check_written(work: Workspace) -> None:
         raise error
 
 
-def _difference(source: Source) -> str:
-    if source.content is None:
+def _difference(path: Path, wanted: Content) -> str:
+    if wanted is None:
         return "it would go"
-    if not source.path.exists():
+    if not path.exists():
         return "it is not there"
-    if not isinstance(source.content, bytes):
+    if not isinstance(wanted[1], bytes):
         return "it is large"
-    old, new = source.path.read_bytes().splitlines(), source.content.splitlines()
+    old, new = path.read_bytes().splitlines(), wanted[1].splitlines()
     for number, (was, now) in enumerate(zip(old, new, strict=False), start=1):
         if was != now:
             return f"line {number} would be {now.decode(errors='backslashreplace')!r}"
@@ -106,39 +105,39 @@ def _check_payload_is_new(work: Workspace, base: CommitId, changes: list[Change]
     for change in changes:
         for file in change.files:
             if file.target in there:
-                raise SeriesError(
-                    _name(work, file.source),
-                    f"{file.target} exists in {work.base.name}: an edit of it is a patch",
-                )
+                problem = f"{file.target} exists in {work.base.name}: an edit of it is a patch"
+                raise SeriesError(_name(work, file.source), problem)
         there |= {file.target for file in change.files}
         for path in change.patched_paths():
             if path not in there:
                 assert change.patch is not None
-                name = _name(work, change.patch)
-                raise SeriesError(name, f"edits {path}, which is not there at this point")
+                problem = f"edits {path}, which is not there at this point"
+                raise SeriesError(_name(work, change.patch), problem)
 
 
 def _build(work: Workspace, base: CommitId, changes: list[Change]) -> CommitId:
     with progress(len(changes), "laying the changes on the base") as bar:
-        builder = Builder(
-            work.repository, work.series, lambda: base, lambda change: bar.step(change.id)
-        )
+        builder = Builder(work.repository, work.series, lambda: base)
         try:
-            return builder.build(base, changes)[-1]
+            return builder.build(base, changes, bar=bar)[-1]
         except Stop as stop:
             problem = stop.misfit.messages.strip() if stop.misfit else "alters nothing"
-            raise SeriesError(stop.change.place, f"{stop.change.id}: {problem}") from None
+            raise SeriesError(stop.place, f"{stop.id}: {problem}") from None
 
 
-def _check_whitespace(work: Workspace, change: Change, old: str, new: str) -> None:
-    found = work.repository.run("diff-tree", "--check", old, new, check=False)
+def _check_whitespace(work: Workspace, changes: Mapping[str, Change]) -> None:
+    """changes: by the ids of their commits."""
+    asked = "".join(f"{one}\n" for one in changes).encode()
+    found = work.repository.run("diff-tree", "--stdin", "--check", input=asked, check=False)
     if found.code:
-        first = found.text.splitlines()[0]
-        path = first.split(":")[0]
+        # each commit's id, and what git says of its lines
+        told = found.text.splitlines()
+        number = next(n for n, line in enumerate(told) if line not in changes)
+        change, problem = changes[told[number - 1]], told[number]
+        place, _, what = problem.partition(": ")
+        path, _, line = place.partition(":")
         kept = {file.target: _name(work, file.source) for file in change.files}
-        place, _, problem = first.partition(": ")
         if path in kept:
-            raise SeriesError(place.replace(path, kept[path], 1), f"{change.id}: {problem}")
+            raise SeriesError(f"{kept[path]}:{line}", f"{change.id}: {what}")
         assert change.patch is not None  # the file is the base's: it is the patch's line
-        name = _name(work, change.patch)
-        raise SeriesError(name, f"{change.id}: {place}: {problem}")
+        raise SeriesError(_name(work, change.patch), f"{change.id}: {problem}")

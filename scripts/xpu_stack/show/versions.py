@@ -1,6 +1,6 @@
 """Versions of the series: the commits of its own repository, each to be applied."""
 
-import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,37 +9,37 @@ from pathlib import Path
 from xpu_stack.core.lay import applying
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve.merging import Stop
-from xpu_stack.core.series.base import Base
-from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import progress
 from xpu_stack.core.system.errors import ConflictError, InvalidSeriesError, SeriesError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository
-from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.layout import Layout, settings
 
 
 @dataclass(frozen=True)
 class Version:
-    """The series as a commit of its repository has it, or as it is now (no commit)."""
+    """The series as a commit of its repository has it, or as it is now (no commit).
+
+    files: a folder for its files.
+    """
 
     work: Workspace
     commit: CommitId | None
     shown: str
-    folder: Path
+    files: Path
 
     def open(self) -> Workspace:
         """The checkout, with this version of the series to be applied to it."""
         if self.commit is None:
             return self.work
-        if not self.folder.exists():
-            with Repository(self.work.layout.repository).index(self.commit) as index:
-                index.run("checkout-index", "--all", f"--prefix={self.folder}/")
-        layout = Layout(self.folder, self.work.layout.state)
-        name = self.work.base.name
-        return replace(
-            self.work, layout=layout, base=Base.load(layout, name), series=Series.load(layout, name)
-        )
+        folder = self.files / self.commit
+        if not folder.exists():
+            repository = Repository(self.work.layout.repository)
+            with repository.index() as env:
+                repository.run("read-tree", self.commit, env=env)
+                repository.run("checkout-index", "--all", f"--prefix={folder}/", env=env)
+        layout = Layout(folder, self.work.layout.state)
+        return applying.of_base(replace(self.work, layout=layout), self.work.base.name)
 
 
 @contextmanager
@@ -59,25 +59,17 @@ def opened(work: Workspace, good: str, bad: str | None) -> Iterator[list[Version
             why="the search goes from GOOD up to BAD",
             next=commands.git(repository.folder, "log", "--oneline", good, bad or "HEAD"),
         )
-    with _folder(work) as folder:
-        yield list(_versions(work, repository, first, last, folder, now=bad is None))
-
-
-def _versions(
-    work: Workspace,
-    repository: Repository,
-    first: CommitId,
-    last: CommitId,
-    folder: Path,
-    *,
-    now: bool,
-) -> Iterator[Version]:
-    words = ("rev-list", "--reverse", "--first-parent", f"{first}..{last}", "--", *_parts())
-    for commit in [first, *map(CommitId, repository.line(*words).split())]:
-        title = repository.line("show", "-s", "--format=%h '%s'", commit)
-        yield Version(work, commit, title, folder / commit)
-    if now and repository.line("status", "--porcelain", "--", *_parts()):
-        yield Version(work, None, "the series as it is now, not committed", folder)
+    parts = ("--", "patches", *settings().payload)  # of the series in its own repository
+    words = ("rev-list", "--reverse", "--first-parent", f"{first}..{last}", *parts)
+    with tempfile.TemporaryDirectory(prefix="stack-") as name:
+        found = []
+        for commit in [first, *map(CommitId, repository.line(*words).split())]:
+            title = repository.line("show", "-s", "--format=%h '%s'", commit)
+            found.append(Version(work, commit, title, Path(name)))
+        if bad is None and repository.line("status", "--porcelain", *parts):
+            shown = "the series as it is now, not committed"
+            found.append(Version(work, None, shown, Path(name)))
+        yield found
 
 
 def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None:
@@ -89,9 +81,9 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
     commit = repository.commit_id(name) if repository.is_repository() else None
     if commit is None:
         return None
-    with _folder(work) as folder:
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         try:
-            there = Version(work, commit, name, folder / commit).open()
+            there = Version(work, commit, name, Path(folder)).open()
         except SeriesError as error:
             raise InvalidSeriesError(
                 f"The series of {name} cannot be read.",
@@ -101,26 +93,14 @@ def tip(work: Workspace, name: str, base: CommitId, top: str) -> CommitId | None
         ids = [change.id for change in there.series.all_changes()]
         changes = there.series.changes(top if top in ids else there.series.stage_names[-1])
         with progress(len(changes), f"making the commits of {name}") as bar:
-            builder = applying.builder(there, lambda change: bar.step(change.id))
             try:
-                return builder.build(base, changes, there.dropped)[-1]
+                return applying.builder(there).build(base, changes, there.dropped, bar)[-1]
             except Stop as stop:
                 raise ConflictError(
                     f"The series of {name} does not fit the checkout's base.",
-                    why=f"its change {stop.change.id} does not apply to {base[:12]}",
+                    why=f"its change {stop.id} does not apply to {base[:12]}",
                     next=f"{commands.make('review')} # or SINCE=<another version>",
                 ) from None
-
-
-@contextmanager
-def _folder(work: Workspace) -> Iterator[Path]:
-    """Where the files of versions are, for a while."""
-    folder = work.layout.for_checkout(work.repository.folder) / "versions"
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _commit(repository: Repository, name: str) -> CommitId:
@@ -142,8 +122,3 @@ def edited(old: Version, new: Version) -> list[str]:
     )
     ids = dict.fromkeys([*before, *after])
     return [one for one in ids if before.get(one) != after.get(one)]
-
-
-def _parts() -> list[str]:
-    """The folders of the series in its own repository."""
-    return ["patches", *settings().payload]

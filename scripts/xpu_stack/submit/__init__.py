@@ -1,10 +1,10 @@
 """`make submit`: the stack as pull requests, by the real ghstack or from a person's fork.
 
 Before anything is sent: the checkout must hold the series' own commits and
-nothing else (preflight.py), the remote must take a push (scratch.py), and what
+nothing else (preflight.py), the remote must take a push (remote.py), and what
 GitHub has must be what the series knows of (plan.py). Then ghstack runs, beside
-the checkout (run.py), or the branches of a fork are pushed (fork.py), and what
-came of it goes into the series (../report/pull_requests.py).
+the checkout (by_ghstack.py), or the branches of a fork are pushed (fork.py), and
+what came of it goes into the series (../report/pull_requests.py).
 
 May import: core, report.
 
@@ -15,24 +15,22 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.console import log, progress, say, show_table
-from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.errors import ToolError, UsageError
 from xpu_stack.core.system.git import Commit
-from xpu_stack.report import pull_requests
-from xpu_stack.report.publisher import Publisher
-from xpu_stack.submit import fork as forking
+from xpu_stack.report.pull_requests import Entry, Journal, Record
+from xpu_stack.report.sending import sender
 from xpu_stack.submit import plan as planning
-from xpu_stack.submit import preflight, run, scratch
-from xpu_stack.submit.account import Account, configured
-from xpu_stack.submit.fork import Fork
-from xpu_stack.submit.github import GitHub
-from xpu_stack.submit.plan import Plan, State
-from xpu_stack.submit.problems import Problems
+from xpu_stack.submit import preflight
+from xpu_stack.submit.by_ghstack import ByGhstack
+from xpu_stack.submit.fork import FromFork
+from xpu_stack.submit.plan import Plan, State, Way, list_of, text_of, text_of_commit
+from xpu_stack.submit.preflight import Problems
+from xpu_stack.submit.remote import Account, Remote, beside, configured
 
-__all__ = ["Account", "Request", "configured", "submit"]
+__all__ = ["Account", "Request", "submit"]
 
 
 @dataclass(frozen=True)
@@ -51,132 +49,117 @@ class Request:
     reviewers: tuple[str, ...] = ()
 
 
-def submit(work: Workspace, account: Account, request: Request) -> Plan:
-    """Submits the stack, or shows what would be done; what was planned."""
-    problems = Problems()
+def submit(work: Workspace, request: Request, account: Account | None = None) -> Plan:
+    """Submits the stack, or shows what would be done; what was planned.
+
+    account: None: the one that ghstack is configured for.
+    """
+    return asyncio.run(_submit(work, request, account))
+
+
+async def _submit(work: Workspace, request: Request, account: Account | None) -> Plan:
+    problems, checkout = Problems(), work.repository
     commits: list[Commit] = []
-    publisher, ready = None, False
+    person, ready = "", False
+    with problems.noted():
+        account = account or configured(checkout.folder)
     with problems.noted():
         commits = preflight.commits_of_series(work, request.stage, problems)
     with problems.noted():
-        remotes = [account.remote, *([request.fork] if request.fork else [])]
-        preflight.refuse_unready(work.repository, *remotes)
+        preflight.refuse_unready(checkout, account.remote if account else None, request.fork)
         ready = True
     with problems.noted():
-        publisher = Publisher.of(work, commits)
-    if not (commits and ready and publisher):
+        person = sender(work, commits)
+    if not (account and commits and ready and person):
         problems.refuse()
-    assert publisher is not None
-    with scratch.beside(work.repository, account.remote) as beside:
-        return asyncio.run(_submit(work, account, request, commits, publisher, beside, problems))
-
-
-async def _submit(
-    work: Workspace,
-    account: Account,
-    request: Request,
-    commits: list[Commit],
-    publisher: Publisher,
-    beside: scratch.Scratch,
-    problems: Problems,
-) -> Plan:
-    known = pull_requests.Record.load(work.layout, work.base.name)
-    journal = pull_requests.Journal(work.repository)
-    base = stack.read(work.repository).base
-    with progress(None, "looking at the remote and its pull requests"):
-        github = await GitHub.of(account, beside)
-        onto = _branch(known, request, github)
-        tip = preflight.tracked(work.repository, account.remote, onto, base)
-        beside.repository.run("update-ref", f"refs/remotes/{account.remote}/{onto}", tip)
-        facts = planning.Known(
-            known,
-            journal.trees(),
-            frozenset(change.id for change in work.series.all_changes()),
-            pull_requests.numbers_of_other_bases(work.layout, work.base.name),
-        )
-        fork = None
-        if request.fork:
-            fork = await Fork.of(account, beside, request.fork, work.base.name)
-            fork.refuse_unready(commits[0])
-            plan = await forking.make(commits, facts, fork, github, problems)
-        else:
-            user = account.username
-            beside.fetch(f"gh/{user}/*")
-            from_fork = commands.make("submit", FORK="<the remote of your fork>")
-            access = "or get write access: ghstack pushes branches gh/<user>/... to the repository"
-            beside.refuse_unwritable(f"gh/{user}/0/base", base, f"{from_fork} # {access}")
-            tree = work.repository.tree_of(base)
-            plan = await planning.make(commits, tree, facts, beside, github, user, problems)
-    problems.refuse()
-    if request.dry:
-        _show(plan, known.entries, dry=True)
-        say("DRY_RUN=1: nothing was sent, and nothing was changed")
-        return plan
-    journal.add({item.change: item.commit.tree for item in plan.items})
-    with progress(None, "submitting"):
-        await run.write_texts(plan, github)
-        if fork:
-            done = await forking.send(plan, fork, github, onto, draft=request.draft)
-        else:
-            run.finish(plan, base, publisher, beside)
-            chain = run.chain(plan, base, publisher, beside)
-            done = await run.ghstack_submit(
-                beside, chain, onto, account, github, draft=request.draft
-            )
-    _keep(work, known, plan, onto, done)
+    assert account is not None
+    with beside(checkout) as repository:
+        with problems.noted(), progress(None, "looking at the remote and its pull requests"):
+            github = await Remote.of(account, repository, checkout.folder, account.remote)
+            way = await _way(work, request, commits, github, person)
+            plan = await planning.make(commits, way, problems)
+        problems.refuse()
+        if request.dry:
+            _show(plan, way.record.changes, dry=True)
+            say("DRY_RUN=1: nothing was sent, and nothing was changed")
+            return plan
+        journal = Journal(checkout)
+        journal.add({item.change: item.commit.tree for item in plan.items})
+        with progress(None, "submitting"):
+            for item in plan.items:  # see Note [Texts edited on GitHub]
+                one = item.pull_request
+                if one and item.text != text_of(one):
+                    await github.edit(one.number, item.text, list_of(one))
+            done = await way.send(plan, draft=request.draft)
+    _keep(way, plan, done)
     journal.clear()
     _show(plan, done, dry=False)
     if request.reviewers:
-        numbers = [entry.number for entry in done.values()]
-        await github.ask_reviewers(numbers, list(request.reviewers))
+        for entry in done.values():
+            await github.ask_reviewers(entry.number, request.reviewers)
         say(f"asked for a review: {', '.join(request.reviewers)}")
     return plan
 
 
-def _branch(known: pull_requests.Record, request: Request, github: GitHub) -> str:
-    if known.branch and request.branch not in (None, known.branch):
+async def _way(
+    work: Workspace, request: Request, commits: list[Commit], github: Remote, person: str
+) -> Way:
+    """The way that was asked for, once it is known to be open."""
+    if github.is_fork:
         raise ToolError(
-            f"The stack was submitted for '{known.branch}'.",
+            f"{github.owner}/{github.name} is a fork.",
+            why=f"'{github.remote}' must be the repository that the changes are to land in",
+            next="write remote_name = <its remote> into ~/.ghstackrc; to submit from the "
+            f"fork then: {commands.make('submit', FORK=github.remote)}",
+        )
+    record = Record.load(work.layout, work.base.name)
+    onto = record.branch or request.branch or github.default_branch
+    if request.branch not in (None, onto):
+        raise ToolError(
+            f"The stack was submitted for '{onto}'.",
             why=f"its pull requests cannot be moved to '{request.branch}'",
             next=f"{commands.make('submit')} # without BRANCH",
         )
-    return known.branch or request.branch or github.default_branch
+    tip = preflight.tracked(work.repository, github.remote, onto, commits[0].parents[0])
+    github.repository.run("update-ref", f"refs/remotes/{github.remote}/{onto}", tip)
+    way: Way = ByGhstack(work, record, github, github, onto, person)
+    if request.fork:
+        fork = await Remote.of(github.account, github.repository, github.checkout, request.fork)
+        if not fork.is_fork:
+            raise UsageError(
+                f"{fork.owner}/{fork.name} is not a fork.",
+                why="FORK= names the remote of your own fork on GitHub",
+                next=commands.git(fork.checkout, "remote", "-v"),
+            )
+        way = FromFork(work, record, github, fork, onto, person)
+    way.refuse_unready(commits)
+    return way
 
 
-def _keep(
-    work: Workspace,
-    known: pull_requests.Record,
-    plan: Plan,
-    onto: str,
-    done: Mapping[str, pull_requests.Entry],
-) -> None:
+def _keep(way: Way, plan: Plan, done: Mapping[str, Entry]) -> None:
     """Writes the record: in the order of the series, and what is left over last."""
-    gone = {change for change, state, _ in plan.others if state is State.GONE}
-    entries = {**known.entries, **done}
-    order = [change.id for change in work.series.all_changes() if change.id in entries]
-    order += [change for change in entries if change not in order and change not in gone]
-    fresh = pull_requests.Record(onto, {change: entries[change] for change in order})
-    if fresh != known:
+    work, known = way.work, {**way.record.changes, **done}
+    kept = known.keys() - {change for change, state, _ in plan.others if state is State.GONE}
+    order = [*work.series.by_id, *known]
+    fresh = Record(way.onto, {change: known[change] for change in order if change in kept})
+    if fresh != way.record:
         path = fresh.save(work.layout, work.base.name)
         say(f"wrote {path.relative_to(work.layout.repository)}: commit it with the series")
 
 
-def _show(plan: Plan, entries: Mapping[str, pull_requests.Entry], *, dry: bool) -> None:
+def _show(plan: Plan, entries: Mapping[str, Entry], *, dry: bool) -> None:
     rows = []
     for item in plan.items:
-        title = item.commit.message.splitlines()[0]
         entry = entries.get(item.change)
-        url = entry.pull_request if entry else ""
-        if item.pull_request is not None:
-            url = item.pull_request.url
+        url = item.pull_request.url if item.pull_request else entry.pull_request if entry else ""
         told = item.state.value + (", of a run that was cut off" if item.unfinished else "")
-        rows.append((item.change, title, url, told))
-    for change, state, pull_request in plan.others:
-        rows.append((change, pull_request.title, pull_request.url, state.value))
+        rows.append((item.change, item.commit.message.splitlines()[0], url, told))
+    for change, state, one in plan.others:
+        rows.append((change, one.title, one.url, state.value))
     for row in rows:
         log.info("%s", " | ".join(row))
     say("what would be submitted" if dry else "submitted")
     show_table(("change", "title", "pull request", "state"), rows, cut="title")
     for item in plan.items:
-        if item.keeps_edits:
+        if item.pull_request and item.text != text_of_commit(item.commit.message):
             say(f"{item.change}: what was edited on GitHub in the text stays there")

@@ -13,108 +13,77 @@ The name of the branch tells whose pull request it is. A run that was cut off
 after it opened one, and before the record was written, is completed by the next.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ToolError, UsageError
-from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.core.system.errors import ToolError
+from xpu_stack.core.system.git import Commit
 from xpu_stack.report.pull_requests import Entry
-from xpu_stack.submit import plan as planning
-from xpu_stack.submit import run
-from xpu_stack.submit.account import Account
-from xpu_stack.submit.github import FAILURES, GitHub, PullRequest, information
-from xpu_stack.submit.plan import Found, Item, Known, Plan, State
-from xpu_stack.submit.preflight import change_of
-from xpu_stack.submit.problems import Problems
-from xpu_stack.submit.scratch import Scratch
-from xpu_stack.submit.texts import Text, list_of, merged
+from xpu_stack.report.sending import change_of
+from xpu_stack.submit.plan import Item, Plan, State, Way, list_of
+from xpu_stack.submit.remote import PullRequest
 
 
-@dataclass(frozen=True)
-class Fork:
-    """A person's fork. scratch: with the fork as its remote."""
+class FromFork(Way):
+    """With a branch for each change in a person's fork."""
 
-    scratch: Scratch
-    owner: str
-    base: str
+    def _branch(self, change: str) -> str:
+        return f"pr/{self.work.base.name}/{change}"
 
-    @classmethod
-    async def of(cls, account: Account, beside: Scratch, remote: str, base: str) -> "Fork":
-        scratch = replace(beside, remote=remote)
-        info = await information(account, scratch, remote)
-        owner, name = info["name_with_owner"]["owner"], info["name_with_owner"]["name"]
-        if not info["is_fork"]:
-            raise UsageError(
-                f"{owner}/{name} is not a fork.",
-                why="FORK= names the remote of your own fork on GitHub",
-                next=commands.git(scratch.checkout, "remote", "-v"),
+    def refuse_unready(self, commits: list[Commit]) -> None:
+        self.branches.fetch(self._branch("*"))
+        push = commands.git(self.branches.checkout, "push", "--dry-run", self.branches.remote)
+        self.branches.refuse_unwritable(self._branch("test"), commits[0].id, f"{push} # says more")
+
+    def decide(self, commit: Commit, one: PullRequest | None, below: list[Item]) -> Item:
+        branch, fork = self._branch(change_of(commit)), self.branches
+        there = fork.commit_of(branch)
+        source = fork.repository.tree_of(there) if there else None
+        if one is None and source and not self.is_known(commit, source):
+            raise ToolError(
+                f"The branch {branch} of '{fork.remote}' has other commits.",
+                why=f"the tree {source[:12]} is not one that was submitted from here",
+                next=commands.git(fork.checkout, "push", fork.remote, "--delete", branch),
             )
-        return cls(scratch, owner, base)
+        item = super().decide(commit, one, below)
+        return replace(item, unfinished=bool(one) and item.change not in self.record.changes)
 
-    def branch(self, change: str) -> str:
-        return f"pr/{self.base}/{change}"
+    def _branches_of(self, change: str, one: PullRequest) -> tuple[str, str]:
+        branch, owner = self._branch(change), self.branches.owner
+        if (one.owner, one.head) != (owner, branch):
+            raise ToolError(
+                f"The pull request of {change} is not one that can be updated.",
+                why=f"{one.url} goes from {one.owner}:{one.head}, not from {owner}:{branch}",
+                next=f"{commands.make('submit')} "
+                "# without FORK, or take it out of submitted.yaml for a new one",
+            )
+        return branch, branch
 
-    def refuse_unready(self, commit: Commit) -> None:
-        """Brings what is known of its branches up to date; refuses one that takes no push."""
-        self.scratch.fetch(self.branch("*"))
-        push = commands.git(self.scratch.checkout, "push", "--dry-run", self.scratch.remote)
-        self.scratch.refuse_unwritable(self.branch("test"), commit.id, f"{push} # says more")
+    def _state(self, commit: Commit, one: PullRequest, below: list[Item]) -> State:
+        if self.branches.commit_of(one.head) != commit.id:
+            return State.UPDATED
+        numbers = [item.pull_request.number for item in below if item.pull_request]
+        return State.UNCHANGED if list_of(one) == _header(numbers) else State.TEXT
 
-
-async def make(
-    commits: list[Commit], known: Known, fork: Fork, github: GitHub, problems: Problems
-) -> Plan:
-    """Looks at the fork and its pull requests, and decides; refuses what would end badly."""
-    found = await Found.on(github, commits, known)
-    items: list[Item] = []
-    for commit in commits:
-        with problems.noted():
-            items.append(_item(commit, items, found.of(change_of(commit)), known, fork))
-    return Plan(tuple(items), planning.others(items, known, found.recorded))
-
-
-def _item(
-    commit: Commit, below: list[Item], pull_request: PullRequest | None, known: Known, fork: Fork
-) -> Item:
-    change = change_of(commit)
-    branch = fork.branch(change)
-    there, source = fork.scratch.commit_of(branch), fork.scratch.tree_of(branch)
-    if pull_request is not None:
-        planning.refuse_closed(change, pull_request)
-        _refuse_other(change, pull_request, fork)
-        if source is None or there is None:
-            raise planning.branch_is_gone(change, pull_request, branch)
-        known.refuse_unknown(commit, source, pull_request, branch, fork.scratch)
-        text = merged(change, commit.message, fork.scratch.message_of(there), pull_request)
-        state = State.UPDATED
-        if there == commit.id:
-            state = planning.state_of_text(text, pull_request)
-            numbers = [one.pull_request.number for one in below if one.pull_request]
-            if list_of(pull_request) != _header(numbers):
-                state = State.TEXT
-        unfinished = change not in known.record.entries
-        return Item(commit, commit.tree, state, pull_request, source, unfinished, text)
-    if source is not None and not known.has(commit, source):
-        raise ToolError(
-            f"The branch {branch} of '{fork.scratch.remote}' has other commits.",
-            why=f"the tree {source[:12]} is not one that was submitted from here",
-            next=commands.git(
-                fork.scratch.checkout, "push", fork.scratch.remote, "--delete", branch
-            ),
-        )
-    return Item(commit, commit.tree, State.NEW)
-
-
-def _refuse_other(change: str, pull_request: PullRequest, fork: Fork) -> None:
-    if (pull_request.owner, pull_request.head) != (fork.owner, fork.branch(change)):
-        raise ToolError(
-            f"The pull request of {change} is not one that can be updated.",
-            why=f"{pull_request.url} goes from {pull_request.owner}:{pull_request.head}, "
-            f"not from {fork.owner}:{fork.branch(change)}",
-            next=f"{commands.make('submit')} "
-            "# without FORK, or take it out of submitted.yaml for a new one",
-        )
+    async def send(self, plan: Plan, *, draft: bool) -> dict[str, Entry]:
+        commits = {self._branch(item.change): item.commit.id for item in plan.items}
+        olds = {branch: self.branches.commit_of(branch) for branch in commits}
+        moved = {branch: new for branch, new in commits.items() if new != olds[branch]}
+        # one that has moved since it was looked at stays
+        leases = [f"--force-with-lease=refs/heads/{one}:{olds[one] or ''}" for one in moved]
+        self.branches.push(moved, *leases)
+        entries: dict[str, Entry] = {}
+        for item in plan.items:
+            one, header = item.pull_request, _header([its.number for its in entries.values()])
+            if one is None:
+                head = f"{self.branches.owner}:{self._branch(item.change)}"
+                number = await self.github.open(item.text, header, head, self.onto, draft=draft)
+            else:
+                number = one.number
+                if list_of(one) != header:
+                    await self.github.edit(number, item.text, header)
+            entries[item.change] = Entry(self.github.address(number), item.commit.tree)
+        return entries
 
 
 def _header(below: list[int]) -> str:
@@ -126,41 +95,3 @@ def _header(below: list[int]) -> str:
         f"This is on top of {numbers}, and contains those commits until they have landed: "
         "GitHub cannot stack pull requests from a fork. Review the last commit.\n\n"
     )
-
-
-async def send(
-    plan: Plan, fork: Fork, github: GitHub, onto: str, *, draft: bool
-) -> Mapping[str, Entry]:
-    """Pushes the branches, opens and updates the pull requests; those of each change."""
-    _push(plan, fork)
-    entries: dict[str, Entry] = {}
-    below: list[int] = []
-    try:
-        for item in plan.items:
-            text = item.text or Text.of_message(item.commit.message)
-            body = _header(below) + text.rendered
-            if item.pull_request is None:
-                head = f"{fork.owner}:{fork.branch(item.change)}"
-                number = await github.open(text.title, body, head, onto, draft=draft)
-            else:
-                number = item.pull_request.number
-                if list_of(item.pull_request) != _header(below):
-                    await github.edit(number, text.title, body)
-            entries[item.change] = Entry(github.address(number), TreeId(item.commit.tree))
-            below.append(number)
-    except FAILURES as error:
-        raise run.cut_off(str(error) or type(error).__name__) from error
-    return entries
-
-
-def _push(plan: Plan, fork: Fork) -> None:
-    """All branches arrive, or none; one that has moved since it was looked at stays."""
-    words, specs = [], []
-    for item in plan.items:
-        ref = f"refs/heads/{fork.branch(item.change)}"
-        there = fork.scratch.commit_of(fork.branch(item.change))
-        if there != item.commit.id:
-            words.append(f"--force-with-lease={ref}:{there or ''}")
-            specs.append(f"{item.commit.id}:{ref}")
-    if specs:
-        fork.scratch.push(*words, specs=specs)

@@ -12,28 +12,89 @@ if it had been in the record.
 A tree on the remote that neither the record nor the journal nor the checkout
 knows was submitted from elsewhere, or has a reviewer's commit on it: pushing
 would undo that, and is refused.
+
+Note [Texts edited on GitHub]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+On GitHub a person corrects a title or ticks a box, and a bot adds a line. What
+was submitted last is the message of the commit that the pull request was made
+from, so the three texts are merged as git merges a file. The texts are written
+before anything is pushed: after a push that message is the new one, and in a
+run that is cut off the old text would pass for an edit.
 """
 
 import enum
-import itertools
 import re
-from collections.abc import Iterable, Mapping
+import tempfile
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 import ghstack.submit
 
-from xpu_stack.core.series.change import trailers
-from xpu_stack.core.system import commands
+from xpu_stack.core.move.workspace import Workspace
+from xpu_stack.core.series.change import own_text, split_signatures, trailers
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.core.system.git import Commit, TreeId
-from xpu_stack.report.pull_requests import Record
-from xpu_stack.submit.github import GitHub, PullRequest
-from xpu_stack.submit.preflight import change_of
-from xpu_stack.submit.problems import Problems
-from xpu_stack.submit.scratch import Scratch
-from xpu_stack.submit.texts import Text, merged
+from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.layout import settings
+from xpu_stack.report.pull_requests import Entry, Journal, Record, numbers_of_other_bases
+from xpu_stack.report.sending import change_of
+from xpu_stack.submit.preflight import Problems
+from xpu_stack.submit.remote import PullRequest, Remote
 
-_HEAD = re.compile(r"gh/([^/]+)/[0-9]+/head\Z")
+# -- texts: as in the message of a commit, title, body and trailers ------------------
+
+
+_LIST = re.compile(rf"\AThis is on top of #.*\n\n|{ghstack.submit.RE_STACK.pattern}")
+_NO_LIST = f"{ghstack.submit.STACK_HEADER}:\n* (to be filled)\n\n"
+
+
+def text_of_commit(message: str) -> str:
+    """The text that a commit gives its pull request."""
+    title, newline, body = message.strip().partition("\n")
+    return _text(title + newline + ghstack.submit.strip_mentions(body), message)
+
+
+def text_of(one: PullRequest) -> str:
+    """The text of a pull request, without its list of others."""
+    return _text(f"{one.title}\n\n{_LIST.sub('', one.body)}", one.body)
+
+
+def list_of(one: PullRequest) -> str:
+    """What stands above the text: the list of others, to be filled by ghstack where it lacks."""
+    found = _LIST.search(one.body)
+    none = _NO_LIST if one.head.startswith("gh/") else ""
+    return f"{found[0].rstrip()}\n\n" if found else none
+
+
+def _text(words: str, of: str) -> str:
+    """`words` with the series' trailers of another text."""
+    lines = re.findall(rf"^{settings().trailer}-\w+: .+$", of, re.M)
+    body, signatures = split_signatures(own_text(words))
+    return f"{body}\n\n" + "\n".join([*lines, *signatures.splitlines()])
+
+
+def _merged(change: str, message: str, last: str, one: PullRequest) -> str:
+    """The text for a pull request. message: of the commit now; last: as it was submitted."""
+    ours, theirs = own_text(text_of_commit(message)), own_text(text_of(one))
+    before = own_text(text_of_commit(last)) if last else theirs
+    with tempfile.TemporaryDirectory(prefix="xpu-stack-") as name:
+        paths = [Path(name, side) for side in ("ours", "before", "theirs")]
+        for path, text in zip(paths, (ours, before, theirs), strict=True):
+            path.write_text(f"{text}\n")
+        done = shell.run(["git", "merge-file", "--stdout", "--quiet", *paths], check=False)
+    if done.code:
+        raise ToolError(
+            f"The text of {change} was edited here and on GitHub.",
+            why=f"the edits of {one.url} do not fit those of patches/texts/{change}.md",
+            next=f"write what it says there into patches/texts/{change}.md, then "
+            f"{commands.make('apply')}",
+            detail=theirs,
+        )
+    return _text(done.text, message)
+
+
+# -- what to do -----------------------------------------------------------------------
 
 
 class State(enum.Enum):
@@ -51,219 +112,152 @@ class Item:
     """A change to submit, and what there is of it on GitHub."""
 
     commit: Commit
-    parent: TreeId
     state: State
+    text: str  # for its pull request, see Note [Texts edited on GitHub]
     pull_request: PullRequest | None = None
     source_id: TreeId | None = None  # of what was submitted last
-    unfinished: bool = False  # opened by a run that did not come to push `orig`
-    text: Text | None = None  # for a pull request that exists, see Note [Texts edited on GitHub]
+    unfinished: bool = False  # of a run that was cut off after it opened the pull request
 
     @property
     def change(self) -> str:
         return change_of(self.commit)
-
-    @property
-    def keeps_edits(self) -> bool:
-        """Whether the text has what was edited on GitHub."""
-        ours = Text.of_message(self.commit.message)
-        return self.text not in (None, ours)
 
 
 @dataclass(frozen=True)
 class Plan:
     """All changes to submit, oldest first, and those with a pull request besides."""
 
-    items: tuple[Item, ...]
-    others: tuple[tuple[str, State, PullRequest], ...]
+    items: list[Item]
+    others: list[tuple[str, State, PullRequest]]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the plan is made from, besides GitHub."""
+class Way(ABC):
+    """How commits come into pull requests, and whose pull requests they are.
 
+    github: has the pull requests; branches: takes the pushes; onto: the branch of
+    `github` in which the stack is to land; sender: who sends the commits.
+    """
+
+    work: Workspace
     record: Record
-    journal: Mapping[str, list[str]]
-    series: frozenset[str]  # all changes that the series has
-    elsewhere: set[int]  # pull requests of other bases
+    github: Remote
+    branches: Remote
+    onto: str
+    sender: str
 
-    def has(self, commit: Commit, tree: TreeId) -> bool:
+    @abstractmethod
+    def refuse_unready(self, commits: list[Commit]) -> None:
+        """Refuses a remote that takes no push; brings what is known of its branches up to date."""
+
+    @abstractmethod
+    async def send(self, plan: Plan, *, draft: bool) -> dict[str, Entry]:
+        """Pushes, opens and updates; the pull request of each change."""
+
+    @abstractmethod
+    def _branches_of(self, change: str, one: PullRequest) -> tuple[str, str]:
+        """The branch of a pull request that is of this way, and the one with its last message.
+
+        The second is missing where a run was cut off.
+        """
+
+    @abstractmethod
+    def _state(self, commit: Commit, one: PullRequest, below: list[Item], /) -> State:
+        """What to do about all but the text itself."""
+
+    def decide(self, commit: Commit, one: PullRequest | None, below: list[Item]) -> Item:
+        """What to do with a commit that has this pull request, above those decided on so far."""
+        change, repository = change_of(commit), self.branches.repository
+        if one is None:
+            return Item(commit, State.NEW, text_of_commit(commit.message))
+        if not one.open:
+            raise ToolError(
+                f"The pull request of {change} is closed.",
+                why=f"{one.url} was merged, or closed by hand",
+                next=f"merged: move the stack onto it and {commands.make('apply', DROP=change)}; "
+                "else reopen it, or take it out of submitted.yaml for a new one",
+            )
+        branch, last = self._branches_of(change, one)
+        head, submitted = self.branches.commit_of(branch), self.branches.commit_of(last)
+        if head is None:
+            raise ToolError(
+                f"The branch of {change} is gone.",
+                why=f"{one.url} is open, and {branch} is not on the remote",
+                next="restore the branch on the pull request's page",
+            )
+        message = repository.commit(submitted).message if submitted else ""
+        told = trailers(message)
+        if told and told.change != change and told.change in self.work.series.by_id:
+            raise ToolError(
+                f"{change} and {told.change} are mixed up.",
+                why=f"the record gives {one.url} to {change}, and it shows {told.change}",
+                next="git log -p -- patches/*/submitted.yaml # find the mistake and correct it",
+            )
+        tree = repository.tree_of(head)
+        known = ghstack.submit.RE_GHSTACK_SOURCE_ID.search(message)
+        source = TreeId(known[1]) if known else tree
+        for shown in (source, tree):
+            if not self.is_known(commit, shown):
+                raise self._elsewhere(change, shown, one, branch, head)
+        text, state = _merged(change, commit.message, message, one), self._state(commit, one, below)
+        if state is State.UNCHANGED and text != text_of(one):
+            state = State.TEXT
+        return Item(commit, state, text, one, source, unfinished=submitted is None)
+
+    def is_known(self, commit: Commit, tree: TreeId) -> bool:
         """Whether a tree may have been submitted from here for a commit's change."""
         change = change_of(commit)
-        entry = self.record.entries.get(change)
-        journal = self.journal.get(change, [])
-        return tree in (commit.tree, *journal, *([entry.source_id] if entry else []))
+        entry = self.record.changes.get(change)
+        journal = Journal(self.work.repository).trees().get(change, [])
+        return tree in (commit.tree, *journal, entry and entry.source_id)
 
-    def refuse_unknown(
-        self, commit: Commit, tree: TreeId, one: PullRequest, branch: str, scratch: Scratch
-    ) -> None:
-        """Refuses to replace what was pushed from elsewhere, and shows it."""
-        if self.has(commit, tree):
-            return
-        change, here, remote = change_of(commit), scratch.checkout, scratch.remote
-        tip = scratch.commit_of(branch)
-        assert tip is not None
-        shown = scratch.repository.line("show", "--stat", "--format=%h '%s' by %an", tip)
+    def _elsewhere(
+        self, change: str, tree: TreeId, one: PullRequest, branch: str, head: CommitId
+    ) -> ToolError:
+        """Shows what was pushed from elsewhere, which must not be replaced."""
+        checkout, remote = self.branches.checkout, self.branches.remote
+        shown = self.branches.repository.line("show", "--stat", "--format=%h '%s' by %an", head)
         entry = f"{change}: {{pull_request: {one.url}, source_id: {tree}}}"
-        raise ToolError(
+        return ToolError(
             f"{change} was submitted from elsewhere.",
             why=f"{one.url} shows the tree {tree[:12]}, which is not known here",
             next=f"git pull # the record of that submission; or see {branch} with "
-            f"{commands.git(here, 'fetch', remote, branch)}, make its edits yours, "
-            f"and write '{entry}' into submitted.yaml",
+            f"{commands.git(checkout, 'fetch', remote, branch)}, "
+            f"make its edits yours, and write '{entry}' into submitted.yaml",
             detail=f"{one.url} has\n{shown}",
         )
 
 
-async def make(
-    commits: list[Commit],
-    base: TreeId,
-    known: Known,
-    scratch: Scratch,
-    github: GitHub,
-    user: str,
-    problems: Problems,
-) -> Plan:
-    """Looks at the remote and decides; refuses what would end badly."""
-    found = await Found.on(github, commits, known)
-    heads = [_HEAD.match(one.head) for one in found.all()]
-    for name in sorted({head[1] for head in heads if head} - {user}):
-        scratch.fetch(f"gh/{name}/*")
+async def make(commits: list[Commit], way: Way, problems: Problems) -> Plan:
+    """Looks at GitHub and decides on each change; notes what would end badly."""
+    known, github, work = way.record.changes, way.github, way.work
+    recorded = await github.pull_requests(entry.number for entry in known.values())
+    found = {change: [recorded[entry.number]] for change, entry in known.items()}
+    missing = {change_of(commit) for commit in commits} - known.keys()
+    if missing:
+        elsewhere = numbers_of_other_bases(work.layout, work.base.name)
+        for one in await github.open_pull_requests():
+            told = trailers(one.body)
+            if told and told.change in missing and one.number not in elsewhere:
+                found.setdefault(told.change, []).append(one)
     items: list[Item] = []
-    parent = base
     for commit in commits:
         with problems.noted():
-            items.append(_item(commit, parent, found, known, scratch, github))
-        parent = commit.tree
-    return Plan(tuple(items), others(items, known, found.recorded))
+            its = _only(change_of(commit), found.pop(change_of(commit), []))
+            items.append(way.decide(commit, its, items))
+    gone = {True: State.DROPPED, False: State.GONE}  # by whether it is open
+    others = [
+        (change, State.ABOVE if change in work.series.by_id else gone[one.open], one)
+        for change, (one,) in found.items()
+    ]
+    return Plan(items, others)
 
 
-@dataclass(frozen=True)
-class Found:
-    """The pull requests on GitHub: the record's by number; open ones that it lacks by change."""
-
-    record: Record
-    recorded: Mapping[int, PullRequest]
-    unrecorded: Mapping[str, list[PullRequest]]
-
-    @classmethod
-    async def on(cls, github: GitHub, commits: list[Commit], known: Known) -> "Found":
-        entries = known.record.entries
-        recorded = await github.pull_requests(entry.number for entry in entries.values())
-        missing = {change_of(commit) for commit in commits} - entries.keys()
-        unrecorded: dict[str, list[PullRequest]] = {}
-        if missing:
-            async for one in github.open_pull_requests():
-                told = trailers(one.body)
-                if told and told.change in missing and one.number not in known.elsewhere:
-                    unrecorded.setdefault(told.change, []).append(one)
-        return cls(known.record, recorded, unrecorded)
-
-    def all(self) -> list[PullRequest]:
-        return [*self.recorded.values(), *itertools.chain(*self.unrecorded.values())]
-
-    def of(self, change: str) -> PullRequest | None:
-        """The pull request of a change; refuses several."""
-        entry = self.record.entries.get(change)
-        if entry:
-            return self.recorded[entry.number]
-        several = self.unrecorded.get(change, [])
-        if len(several) > 1:
-            raise ToolError(
-                f"{change} has {len(several)} open pull requests, and none in the record.",
-                why=" and ".join(sorted(one.url for one in several)) + " say that they are of it",
-                next=f"close all of them but one, then {commands.make('submit')}",
-            )
-        return several[0] if several else None
-
-
-def _item(
-    commit: Commit, parent: TreeId, found: Found, known: Known, scratch: Scratch, github: GitHub
-) -> Item:
-    change = change_of(commit)
-    pull_request = found.of(change)
-    if pull_request is None:
-        return Item(commit, parent, State.NEW)
-    refuse_closed(change, pull_request)
-    branch = _branch_of(change, pull_request, github)
-    orig, head = scratch.commit_of(f"{branch}/orig"), scratch.tree_of(f"{branch}/head")
-    if head is None:
-        raise branch_is_gone(change, pull_request, f"{branch}/head")
-    source, message = head, None
-    if orig is not None:
-        message = scratch.message_of(orig)
-        _refuse_other_change(change, message, pull_request, known)
-        told = ghstack.submit.RE_GHSTACK_SOURCE_ID.search(message)
-        source = TreeId(told.group(1)) if told else head
-    for tree in (source, head):
-        known.refuse_unknown(commit, tree, pull_request, f"{branch}/head", scratch)
-    text = merged(change, commit.message, message, pull_request)
-    state = State.UPDATED
-    if (scratch.tree_of(f"{branch}/base"), head) == (parent, commit.tree):
-        state = state_of_text(text, pull_request)
-    return Item(commit, parent, state, pull_request, source, orig is None, text)
-
-
-def state_of_text(text: Text, pull_request: PullRequest) -> State:
-    return State.UNCHANGED if Text.of_pull_request(pull_request) == text else State.TEXT
-
-
-def branch_is_gone(change: str, pull_request: PullRequest, branch: str) -> ToolError:
-    return ToolError(
-        f"The branch of {change} is gone.",
-        why=f"{pull_request.url} is open, and {branch} is not on the remote",
-        next="restore the branch on the pull request's page",
-    )
-
-
-def refuse_closed(change: str, pull_request: PullRequest) -> None:
-    if not pull_request.open:
+def _only(change: str, found: list[PullRequest]) -> PullRequest | None:
+    if len(found) > 1:
         raise ToolError(
-            f"The pull request of {change} is closed.",
-            why=f"{pull_request.url} was merged, or closed by hand",
-            next=f"merged: move the stack onto it and {commands.make('apply', DROP=change)}; "
-            "else reopen it, or take it out of submitted.yaml for a new one",
+            f"{change} has {len(found)} open pull requests, and none in the record.",
+            why=" and ".join(sorted(one.url for one in found)) + " say that they are of it",
+            next=f"close all of them but one, then {commands.make('submit')}",
         )
-
-
-def _branch_of(change: str, pull_request: PullRequest, github: GitHub) -> str:
-    branch, end = pull_request.head.removesuffix("/head"), pull_request.base
-    here = pull_request.owner.lower() == github.owner.lower()
-    if not here or not _HEAD.match(pull_request.head) or end != f"{branch}/base":
-        raise ToolError(
-            f"The pull request of {change} is not one that can be updated.",
-            why=f"{pull_request.url} goes from {pull_request.head} to {end}, "
-            "not from gh/<user>/<n>/head to gh/<user>/<n>/base",
-            next=f"{commands.make('submit', FORK='<its remote>')} "
-            "# if it is your fork's; or take it out of "
-            f"submitted.yaml, then {commands.make('submit')} for a new one",
-        )
-    return branch
-
-
-def _refuse_other_change(
-    change: str, message: str, pull_request: PullRequest, known: Known
-) -> None:
-    told = trailers(message)
-    if told is not None and told.change != change and told.change in known.series:
-        raise ToolError(
-            f"{change} and {told.change} are mixed up.",
-            why=f"the record gives {pull_request.url} to {change}, and it shows {told.change}",
-            next="git log -p -- patches/*/submitted.yaml # find the mistake and correct it",
-        )
-
-
-def others(
-    items: Iterable[Item], known: Known, recorded: Mapping[int, PullRequest]
-) -> tuple[tuple[str, State, PullRequest], ...]:
-    submitted = {item.change for item in items}
-    others = []
-    for change, entry in known.record.entries.items():
-        pull_request = recorded[entry.number]
-        if change in submitted:
-            continue
-        if change in known.series:
-            others.append((change, State.ABOVE, pull_request))
-        else:
-            state = State.DROPPED if pull_request.open else State.GONE
-            others.append((change, state, pull_request))
-    return tuple(others)
+    return next(iter(found), None)

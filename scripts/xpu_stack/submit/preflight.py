@@ -6,6 +6,8 @@ own commits, and messages that it would misread are refused.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import ghstack.diff
 import ghstack.submit
@@ -15,13 +17,39 @@ from xpu_stack.core.move import stack
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.resolve import conflicts
-from xpu_stack.core.series.change import own_text, trailers
+from xpu_stack.core.series.change import own_text
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import MissingError, SeriesError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
-from xpu_stack.submit.problems import Problems
+from xpu_stack.report.sending import change_of
 
-_GHSTACK = re.compile(r"^(ghstack-source-id|Pull-Request): (.+)$", re.M)
+
+class Problems(list[ToolError]):
+    """Errors that are collected, and raised together."""
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """An error in here is one of them."""
+        try:
+            yield
+        except ToolError as error:
+            self.append(error)
+
+    def refuse(self) -> None:
+        """Raises the first that was found, with the others listed above it."""
+        if self:
+            first, *others = self
+            told = []
+            for one in others:
+                told += [one.detail, f"also: {one.what}\n  why: {one.why}\n  next: {one.next}"]
+            first.detail = "\n".join(filter(None, [*told, first.detail]))
+            raise first
+
+
+# -- the checkout --------------------------------------------------------------------
+
+
+_GHSTACK = re.compile(r"^((ghstack-source-id|Pull-Request): .+)$", re.M)
 _OWN = ("XPU-Change", "XPU-Stage", "XPU-Digest")
 _OWN_LINE = re.compile(rf"^({'|'.join(_OWN)}): ", re.M)
 
@@ -35,22 +63,28 @@ def commits_of_series(work: Workspace, stage: str | None, problems: Problems) ->
     there = stack.read(repository)
     _refuse_damaged(repository, there)
     _refuse_doubled(there)
-    _refuse_reordered(work, there)
-    _refuse_edited(there)
-    _refuse_own(repository, there)
-    stack.refuse_foreign(repository, there)
-    _refuse_empty(repository, there)
+    _refuse_altered(work, there)
     commits = _as_series_gives(work, there)
     for commit in commits:
         with problems.noted():
-            _refuse_misread(work, commit)
-    return commits if stage is None else _up_to(work, there, commits, stage)
+            _refuse_misread(commit)
+    if stage is None:
+        return commits
+    wanted = {change.id for change in work.series.changes(stage)} - work.dropped
+    chosen = [commit for commit in commits if change_of(commit) in wanted]
+    if not chosen or len(chosen) < len(wanted):
+        raise ToolError(
+            f"The checkout stops before '{stage}'.",
+            why=f"it is at {there.applied[-1].trailers.change}",
+            next=commands.make("apply", STAGE=stage),
+        )
+    return chosen
 
 
 def _refuse_damaged(repository: Repository, there: Stack) -> None:
     """A commit with half of its trailers is of the series, and no longer known as such."""
-    below = repository.history(there.base, 1)
-    for commit in [*(one.commit for one in there.applied), *there.foreign, *there.above, *below]:
+    known = len(there.applied) + len(there.foreign) + len(there.above)
+    for commit in repository.history(repository.head, known + 1):
         found = _OWN_LINE.findall(commit.message)
         if found and sorted(found) != sorted(_OWN):
             title = commit.message.splitlines()[0]
@@ -65,57 +99,45 @@ def _refuse_damaged(repository: Repository, there: Stack) -> None:
 
 def _refuse_doubled(there: Stack) -> None:
     """A squash or a split by hand leaves ghstack's lines twice; it then mixes changes up."""
-    seen: dict[str, Commit] = {}
-    for one in there.applied:
-        lines = [match.group(0) for match in _GHSTACK.finditer(one.commit.message)]
-        names = [line.split(":")[0] for line in lines]
-        double = next((line for line in lines if names.count(line.split(":")[0]) > 1), None)
-        double = double or next((line for line in lines if line in seen), None)
-        if double:
+    lines = [(one, *told) for one in there.applied for told in _GHSTACK.findall(one.commit.message)]
+    for one, line, kind in lines:
+        first = next(other for other, its, _ in lines if its == line)
+        where = "" if first is one else f"in {first.commit.id[:12]} too"
+        if [its for other, _, its in lines if other is one].count(kind) > 1:
+            where = "beside another of its kind"
+        if where:
             raise ToolError(
                 f"The commit of {one.trailers.change} has the same ghstack line twice.",
-                why=f"'{double}' stands "
-                + (
-                    "beside another of its kind"
-                    if names.count(double.split(":")[0]) > 1
-                    else f"in {seen[double].id[:12]} too"
-                ),
+                why=f"'{line}' stands {where}",
                 next=f"{commands.make('apply')} # gives the commits without ghstack's lines",
             )
-        seen |= dict.fromkeys(lines, one.commit)
 
 
-def _refuse_reordered(work: Workspace, there: Stack) -> None:
-    here = _changes(there)
-    order = [change.id for change in work.series.all_changes() if change.id in here]
+def _refuse_altered(work: Workspace, there: Stack) -> None:
+    """Refuses commits that a person has reordered, edited or added."""
+    repository = work.repository
+    here = [one.trailers.change for one in there.applied]
+    order = [change for change in work.series.by_id if change in here]
     if sorted(here) == sorted(order) and here != order:
         raise ToolError(
             "The commits are not in the order of the series.",
             why=f"the checkout has {' '.join(here)}",
             next=f"{commands.make('export')} # adopts the order; then {commands.make('submit')}",
         )
-
-
-def _refuse_edited(there: Stack) -> None:
-    for one in there.applied:
-        if not one.as_made and not (there.foreign or there.above):
-            raise ToolError(
-                f"The commit of {one.trailers.change} was changed by hand.",
-                why=f"{one.commit.id[:12]} is not what the series gives",
-                next=f"{commands.make('export')} # then {commands.make('submit')}",
-            )
-
-
-def _refuse_own(repository: Repository, there: Stack) -> None:
+    edited = [one for one in there.applied if not one.as_made]
+    if edited and not (there.foreign or there.above):
+        raise ToolError(
+            f"The commit of {edited[0].trailers.change} was changed by hand.",
+            why=f"{edited[0].commit.id[:12]} is not what the series gives",
+            next=f"{commands.make('export')} # then {commands.make('submit')}",
+        )
     if there.above:
         raise ToolError(
             f"{len(there.above)} commit(s) on the stack are of no change.",
             why=f"{stack.named(there.above[0])} would not be submitted",
             next=stack.set_aside(repository, there),
         )
-
-
-def _refuse_empty(repository: Repository, there: Stack) -> None:
+    stack.refuse_foreign(repository, there)
     if not there.applied:
         raise UsageError(
             "There is nothing to submit.",
@@ -130,10 +152,12 @@ def _as_series_gives(work: Workspace, there: Stack) -> list[Commit]:
     Ids may differ by the lines that a ghstack run by hand has added.
     """
     ids = applying.given(work, there)
-    commits = list(reversed(work.repository.history(ids[-1], len(ids))))
-    here, wanted = _changes(there), [change_of(commit) for commit in commits]
-    pairs = zip(there.applied, commits, strict=False)
-    if here != wanted or not all(_same(one.commit, commit) for one, commit in pairs):
+    commits = work.repository.history(ids[-1], len(ids))[::-1]
+    here, wanted = (
+        [(change_of(one), own_text(one.message), one.tree, one.author) for one in several]
+        for several in ([one.commit for one in there.applied], commits)
+    )
+    if here != wanted:
         raise ToolError(
             "The checkout is at another version of the series.",
             why="the series' files were edited since they were applied",
@@ -142,58 +166,29 @@ def _as_series_gives(work: Workspace, there: Stack) -> list[Commit]:
     return commits
 
 
-def _same(here: Commit, given: Commit) -> bool:
-    told = own_text(here.message) == own_text(given.message)
-    return told and here.tree == given.tree and here.author == given.author
-
-
-def _up_to(work: Workspace, there: Stack, commits: list[Commit], stage: str) -> list[Commit]:
-    dropped = work.dropped
-    wanted = {change.id for change in work.series.changes(stage)} - dropped
-    chosen = [commit for commit in commits if change_of(commit) in wanted]
-    if not chosen or len(chosen) < len(wanted):
-        raise ToolError(
-            f"The checkout stops before '{stage}'.",
-            why=f"it is at {there.applied[-1].trailers.change}",
-            next=commands.make("apply", STAGE=stage),
-        )
-    return chosen
-
-
-def _refuse_misread(work: Workspace, commit: Commit) -> None:
+def _refuse_misread(commit: Commit) -> None:
     """A text in which ghstack would see something else than words."""
-    for found, problem in (
-        (
-            ghstack.diff.PullRequestResolved.search(commit.message, r"[^/\s]+"),
-            "names a pull request in the form of ghstack's trailer, which would be updated",
+    resolved = ghstack.diff.PullRequestResolved
+    problems = {
+        "names a pull request in the form of ghstack's trailer, which would be updated": (
+            resolved.search(commit.message, r"[^/\s]+")
         ),
-        ("[ghstack-poisoned]" in commit.message, "has ghstack's own mark '[ghstack-poisoned]'"),
-        (
-            ghstack.submit.RE_STACK.search(commit.message),
-            "has a list after a line 'Stack...:', which ghstack would replace by its own",
+        "has ghstack's own mark '[ghstack-poisoned]'": "[ghstack-poisoned]" in commit.message,
+        "has a list after a line 'Stack...:', which ghstack would replace by its own": (
+            ghstack.submit.RE_STACK.search(commit.message)
         ),
-    ):
+    }
+    for problem, found in problems.items():
         if found:
-            change = change_of(commit)
-            text = work.layout.patches / "texts" / f"{change}.md"
-            raise SeriesError(text.relative_to(work.layout.repository).as_posix(), problem)
-
-
-def change_of(commit: Commit) -> str:
-    found = trailers(commit.message)
-    assert found is not None
-    return found.change
-
-
-def _changes(there: Stack) -> list[str]:
-    return [one.trailers.change for one in there.applied]
+            raise SeriesError(f"patches/texts/{change_of(commit)}.md", problem)
 
 
 # -- the remote, as the checkout knows it ----------------------------------------
 
 
-def refuse_unready(repository: Repository, *remotes: str) -> None:
-    """Refuses a repository from which ghstack cannot make and push commits."""
+def refuse_unready(repository: Repository, *asked: str | None) -> None:
+    """Refuses a repository from which ghstack cannot make and push commits to these remotes."""
+    remotes = [remote for remote in asked if remote]
     for remote in remotes:
         if repository.ask("remote", "get-url", "--push", "--", remote) is None:
             raise MissingError(
@@ -206,7 +201,7 @@ def refuse_unready(repository: Repository, *remotes: str) -> None:
         raise ToolError(
             "The checkout is a shallow clone.",
             why="ghstack must see what the stack and the remote have in common",
-            next=commands.git(repository.folder, "fetch", "--unshallow", remotes[0]),
+            next=commands.git(repository.folder, "fetch", "--unshallow", *remotes[:1]),
         )
 
 

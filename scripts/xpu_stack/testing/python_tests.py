@@ -3,12 +3,13 @@
 import os
 import secrets
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.build import compilers, packages, runtime
+from xpu_stack.build import cmake, configuration, packages
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import files, shell
 from xpu_stack.core.system.console import Bar, say
 from xpu_stack.core.system.errors import TestError
 
@@ -26,70 +27,66 @@ def owners(changes: list[Change]) -> dict[str, str]:
     }
 
 
-def run(
-    this: Build,
-    environment: dict[str, str],
-    names: list[str],
-    folder: Path,
-    bar: Bar,
-    cases: str = "",
-    tests: Path | None = None,
-) -> list[str]:
-    """Runs the test files `names` in `environment`; what pytest printed of failures.
+@dataclass(frozen=True)
+class Run:
+    """A run of tests on a build, whose JUnit files go to `folder`, <name>.xml for each name."""
 
-    The results of each are in <folder>/<name>.xml. They run in worker processes: of a
-    test that ends its process it is known which one it was, and the others go on.
+    build: Build
+    environment: dict[str, str]
+    folder: Path
+    bar: Bar
+
+
+def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -> list[str]:
+    """Runs the test files `names`; what pytest printed of failures.
+
+    They run in worker processes: a test that ends its process is known, and others go on.
     cases: only these, a part of pytest's expression for -k.
     tests: the folder of the files, where it is not the checkout's.
     """
     if not names:
         return []
-    tools = ""  # what the build's Python finds pytest in
+    this, folder = on.build, on.folder
+    python = configuration.python_environment(this)
+    python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
     if this.torch is None:
         packages.need_python("test")
     else:
         beside = this.folder.parent / f"test-{this.torch.tag}"
         if packages.need_beside(this.python, "test", beside):
-            tools = f"{os.pathsep}{beside}"
+            python["PYTHONPATH"] += f"{os.pathsep}{beside}"
     folder.mkdir(parents=True, exist_ok=True)
-    printed: list[str] = []
 
     def line(text: str) -> None:
-        printed.append(text)
         if text.endswith("%]"):
-            bar.at(what=f"testing {folder.name} {text[-6:]}")
+            on.bar.at(what=f"testing {folder.name} {text[-6:]}")
 
-    files = [f"{name}.py" for name in names]
+    scripts = [f"{name}.py" for name in names]
     where = tests or this.work.repository.folder / "test"
     whole = folder / "pytest.xml"
-    python = runtime.python_environment(this)
-    python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}{tools}"
-    code = shell.follow(
+    code, printed = shell.follow(
         [
             # -P keeps the checkout's own, unbuilt torch out of the path
             *(str(this.python), "-P", "-m", "pytest"),
             *("--rootdir", str(tests or this.work.repository.folder)),
             *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
-            *("--continue-on-collection-errors", f"--junitxml={whole}", *files),
+            *("--continue-on-collection-errors", f"--junitxml={whole}", *scripts),
             *(["-k", cases] if cases else []),
         ],
         line,
         cwd=where,
-        env={
-            **(python | _seed(where, names, environment) | environment),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
+        env=python | _seed(where, names, on.environment) | on.environment,
     )
     if code not in _WHOLE or not whole.exists():
         whole.unlink(missing_ok=True)  # it may lack tests
         raise TestError(
-            f"pytest could not run {', '.join(files)}.",
+            f"pytest could not run {', '.join(scripts)}.",
             why=next((line for line in reversed(printed) if line.strip()), "it said nothing"),
             next="fix it and run the same command again",
             detail="\n".join(printed),
         )
     _split(whole, names)
-    bar.at(advance=len(names))
+    on.bar.at(advance=len(names))
     return [f"== {folder.name}", *printed] if code else []
 
 
@@ -101,9 +98,7 @@ def _split(whole: Path, names: list[str]) -> None:
         # An error of pytest itself names no file.
         parts[next((word for word in words if word in parts), names[0])].append(case)
     for name, part in parts.items():
-        ElementTree.ElementTree(part).write(
-            whole.with_name(f"{name}.xml"), encoding="utf-8", xml_declaration=True
-        )
+        files.write(whole.with_name(f"{name}.xml"), ElementTree.tostring(part, "unicode"))
     whole.unlink()
 
 
@@ -121,6 +116,6 @@ def _seed(where: Path, names: list[str], environment: dict[str, str]) -> dict[st
 def options() -> list[str]:
     """How pytest is called, on whatever the package is imported from."""
     return [
-        *("-q", "-p", "no:cacheprovider", "-n", str(compilers.local_jobs()), "--dist", "worksteal"),
+        *("-q", "-p", "no:cacheprovider", "-n", str(cmake.local_jobs()), "--dist", "worksteal"),
         *(f"--timeout={_TEST_TIMEOUT}", "--timeout-method=thread"),
     ]

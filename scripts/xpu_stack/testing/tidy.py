@@ -4,22 +4,24 @@ Both with the checkout's own configuration, on the new files only: what PyTorch
 had before is PyTorch's to tidy.
 """
 
+import functools
+import hashlib
 import re
+import shlex
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
-from xpu_stack.build import compilers, packages
+from xpu_stack.build import cmake, packages
 from xpu_stack.build.build import SOURCES
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.system import commands, shell
+from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import TestError
-from xpu_stack.testing.tidy_cache import Tidied
 
+_TOOLS = Path(sys.executable).parent
 _HEADERS = (".h", ".hpp")
 _WIDTH = 300  # of a finding that is shown; the log has the rest
 _FINDING = re.compile(r":\d+:\d+: (error|warning): ")
@@ -29,28 +31,8 @@ _UNREADABLE = re.compile(
     r"^CheckOptions:\s*\n(?=\.\.\.|\Z)|^(InheritParentConfig|AnalyzeTemporaryDtors):.*\n",
     re.MULTILINE,
 )
-# Checks that are younger than the configuration, whose wildcards turn them on,
-# and that go against what it leaves out or how PyTorch is written.
-_NOT_MEANT = (
-    "bugprone-derived-method-shadowing-base-method",
-    "bugprone-easily-swappable-parameters",
-    "bugprone-invalid-enum-default-initialization",
-    "bugprone-random-generator-seed",
-    "bugprone-signed-bitwise",
-    "bugprone-throwing-static-initialization",
-    "bugprone-unchecked-string-to-number-conversion",
-    "cppcoreguidelines-avoid-const-or-ref-data-members",
-    "cppcoreguidelines-avoid-do-while",
-    "cppcoreguidelines-explicit-constructor",
-    "cppcoreguidelines-macro-to-enum",
-    "cppcoreguidelines-missing-std-forward",
-    "cppcoreguidelines-pro-bounds-avoid-unchecked-container-access",
-    "cppcoreguidelines-use-enum-class",
-    "modernize-avoid-c-style-cast",
-    "modernize-use-scoped-lock",
-    "performance-enum-size",
-    "performance-no-int-to-ptr",
-)
+# Of headers that are the system's clang-tidy skips the code, which takes about half of its time.
+_PYTORCHS = ("c10/", "ATen/", "torch/", "caffe2/")
 _COMPILER = (
     # The compile commands are g++'s, and theirs is -Werror: after 20 of clang's
     # own warnings about PyTorch's headers the rest of the file would not be read.
@@ -68,18 +50,12 @@ def check(this: Build, changes: list[Change]) -> int:
     names = [file.target for change in changes for file in change.files]
     sources = [checkout / name for name in names if name.endswith(SOURCES)]
     headers = [checkout / name for name in names if name.endswith(_HEADERS)]
-    _judge("clang-format", _in_parallel("formatting", _format, sources + headers))
+    with progress(None, "formatting"):
+        words = (_TOOLS / "clang-format", "--dry-run", "--Werror")
+        formatted = shell.run([*words, *sources, *headers], check=False)
+    _judge("clang-format", [formatted.complaint] if formatted.code else [])
     _judge("clang-tidy", _tidy(this, sources, headers))
     return len(sources) + len(headers)
-
-
-def _tool(name: str) -> str:
-    return str(Path(sys.executable).parent / name)
-
-
-def _format(path: Path) -> str:
-    result = shell.run([_tool("clang-format"), "--dry-run", "--Werror", path], check=False)
-    return result.complaint if result.code else ""
 
 
 def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
@@ -87,39 +63,69 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     configuration = this.folder / "clang-tidy.yaml"
     checks = (this.work.repository.folder / ".clang-tidy").read_text()
     configuration.write_text(_UNREADABLE.sub("", checks))
-    command = [_tool("clang-tidy"), "--quiet", "-p", str(this.folder)]
-    command += [f"--config-file={configuration}", *(f"--extra-arg={one}" for one in _COMPILER)]
-    command.append(f"--checks={','.join(f'-{check}' for check in _NOT_MEANT)}")
+    command = [str(_TOOLS / "clang-tidy"), "--quiet", "-p", str(this.folder)]
+    compiler = [*_COMPILER, *(f"--system-header-prefix={one}" for one in _PYTORCHS)]
+    command += [f"--config-file={configuration}", *(f"--extra-arg={one}" for one in compiler)]
+    listed = Path(__file__).with_name("clang-tidy.txt").read_text().splitlines()
+    command.append(f"--checks={','.join(one for one in listed if not one.startswith('#'))}")
     release = metadata.version("clang-tidy")
     settings = f"{release}\n{command}\n{configuration.read_text()}"
-    tidied = Tidied(this.folder, settings, headers)
     command.append(f"--header-filter=^({'|'.join(re.escape(str(path)) for path in headers)})$")
-    compiled = [path for path in sources if tidied.compiles(path)]
+    own = (path.relative_to(this.work.repository.folder).as_posix() for path in headers)
+    own = (name.removeprefix("aten/src/") for name in own)  # as it is included
+    command += [f"--extra-arg=--no-system-header-prefix={name}" for name in own]
+    known = cmake.compile_commands(this.folder)
+    compiled = [path for path in sources if path in known]
     for path in sorted(set(sources) - set(compiled)):
         say(f"not compiled here, not tidied: {path.name}")
-    keys = tidied.keys(compiled)
-    new = [path for path in compiled if not tidied.knows(keys.get(path))]
+    marks = marks_of(this.folder, compiled, settings, headers)
+    new = [path for path in compiled if path not in marks or not marks[path].exists()]
     if len(new) < len(compiled):
         say(f"{len(compiled) - len(new)} sources were tidy before and have not changed")
 
-    def check(path: Path) -> str:
+    def complaint(path: Path) -> str:
         result = shell.run([*command, path], check=False)
+        bar.step(f"tidying {path.name}")
         if result.code:
             return result.text.strip() or result.complaint
-        tidied.remember(keys.get(path))
+        if path in marks:
+            files.write(marks[path], "")
         return ""
 
-    return _in_parallel("tidying", check, new)
+    with progress(len(new), "tidying") as bar, ThreadPoolExecutor(cmake.jobs()) as pool:
+        return list(filter(None, pool.map(complaint, new)))
 
 
-def _in_parallel(what: str, check: Callable[[Path], str], paths: list[Path]) -> list[str]:
-    """What `check` said of each path, where it said something."""
-    with progress(len(paths), what) as bar, ThreadPoolExecutor(compilers.jobs()) as pool:
-        said = []
-        for path, text in zip(paths, pool.map(check, paths), strict=True):
-            bar.step(f"{what} {path.name}")
-            said.append(text)
-    return [text for text in said if text]
+def marks_of(
+    build: Path, sources: list[Path], settings: str, headers: list[Path]
+) -> dict[Path, Path]:
+    """For each source that was compiled an empty file, which is there if it is known to be tidy.
+
+    clang-tidy takes seconds for a file, with SYCL's and PyTorch's headers. So a tidy file
+    is known by the content of all that decides on it: itself and what the build's compiler
+    says that it includes, how it is compiled, and `settings`: the release of clang-tidy,
+    whose own headers come with it, its configuration and options.
+    headers: those in which findings count.
+    """
+    digest = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
+    counted = set(headers)
+    compiled = cmake.compile_commands(build)
+    included = cmake.included(build, [_object(one) for name in sources for one in compiled[name]])
+    marks = {}
+    for source in sources:
+        words = [settings]
+        for command in compiled[source]:
+            read = sorted(build / name for name in included.get(_object(command), ()))
+            words += [command, *(f"{path} {path in counted} {digest(path)}" for path in read)]
+        if all(_object(command) in included for command in compiled[source]):
+            key = hashlib.sha256("\n".join(words).encode()).hexdigest()
+            marks[source] = build / "tidy" / key
+    return marks
+
+
+def _object(command: str) -> str:
+    words = shlex.split(command)
+    return words[words.index("-o") + 1]
 
 
 def _judge(tool: str, complaints: list[str]) -> None:

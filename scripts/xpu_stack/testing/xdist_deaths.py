@@ -6,21 +6,17 @@ an event of its own, so the message can be dropped.
 """
 
 import contextlib
-from typing import Protocol
+from typing import Any
 
 import pytest
 
 
-class _Worker(Protocol):
-    def sendcommand(self, name: str, **kwargs: object) -> None: ...
-
-
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: _Worker) -> None:
+def pytest_configure_node(node: Any) -> None:
     send = node.sendcommand
 
     def sendcommand(name: str, **kwargs: object) -> None:
         with contextlib.suppress(OSError):
             send(name, **kwargs)
 
-    node.sendcommand = sendcommand  # type: ignore[method-assign]
+    node.sendcommand = sendcommand

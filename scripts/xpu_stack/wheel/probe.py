@@ -47,12 +47,6 @@ def used() -> str:
     return str(torch.xpu.get_device_name(0))
 
 
-def shared() -> bool:
-    """Memory shared by name: torch_shm_manager runs, and finds its libraries."""
-    torch.multiprocessing.set_sharing_strategy("file_system")
-    return bool(torch.ones(4).share_memory_().is_shared())
-
-
 def has_functorch() -> bool:
     """Whether functorch is there; if so, it works."""
     if importlib.util.find_spec("functorch") is None:
@@ -63,14 +57,11 @@ def has_functorch() -> bool:
     return bool((twice == 2).all())
 
 
-def mapped() -> list[str]:
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return sorted({line.split(None, 5)[5] for line in lines if "/" in line})
-
-
 def main() -> None:
     metadata = importlib.metadata.metadata("torch")
     files = importlib.metadata.files("torch") or []
+    # memory shared by name: torch_shm_manager runs, and finds its libraries
+    torch.multiprocessing.set_sharing_strategy("file_system")
     found = {
         "version": torch.__version__,
         "metadata_version": metadata["Version"],
@@ -83,10 +74,11 @@ def main() -> None:
         "computed": computed(),
         "devices": devices(),
         "used": used(),
-        "shared": shared(),
+        "shared": bool(torch.ones(4).share_memory_().is_shared()),
         "functorch": has_functorch(),
-        "mapped": mapped(),
     }  # fmt: skip
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    found["mapped"] = sorted({line.split(None, 5)[5] for line in lines if "/" in line})
     print(json.dumps(found))
 
 

@@ -1,30 +1,134 @@
-"""`make test-wheel`: installs a wheel as a user would, and tests it.
+"""`make test-wheel` and `make test-extension`: install a wheel as a user would, and test it.
 
-In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip
-installs the file and its requirements. Then it checks the metadata, computes
-something, checks that every library comes from the environment or the system, and
-runs the stages' Python tests and the examples on the installed package.
+In an empty environment outside the repository, with no LD_LIBRARY_PATH, pip installs the
+file and its requirements. Then a torch has its metadata checked and computes something, and
+every library must come from the environment or the system. With the extension torch must
+find the device, and leave the extension out where it is told to. The stages' Python tests
+and the examples run on what is installed.
 """
 
+import difflib
 import json
+import os
+import re
+import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from xpu_stack.build import packages
-from xpu_stack.build.base_settings import BaseSettings
+from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, shell
 from xpu_stack.core.system.console import progress, say
-from xpu_stack.core.system.errors import MissingError
-from xpu_stack.wheel import carry, examples, making
-from xpu_stack.wheel.environment import Environment, refuse_wrong, run_tests
-from xpu_stack.wheel.identity import Identity
+from xpu_stack.core.system.errors import MissingError, TestError
+from xpu_stack.core.system.yaml_file import Node
+from xpu_stack.testing import python_tests
+from xpu_stack.testing.runner import CONFIGURATIONS
+from xpu_stack.wheel import finish, making
+from xpu_stack.wheel.finish import Identity
+
+_CPU = {"TORCH_XPU_MAPPING": "CPU"}
+_SHOWN = 60  # lines of a failure that are shown; the log has all
+
+
+@dataclass
+class Environment:
+    """A Python environment, `folder`/env, with nothing but what a user installs."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "env" / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        (found,) = (self.folder / "env" / "lib").glob("python*/site-packages")
+        return found
+
+    def run(self, *words: str | Path, mapping: dict[str, str] | None = None) -> shell.Result:
+        """Runs the environment's Python as if nothing else were there."""
+        settings = {
+            "LD_LIBRARY_PATH": "",
+            "HOME": str(self.folder),
+            "PATH": "/usr/bin:/bin",
+            # pip's own settings say where packages come from
+            "PIP_CONFIG_FILE": str(Path.home() / ".config" / "pip" / "pip.conf"),
+            **{name: text for name, text in os.environ.items() if name.startswith("PIP_")},
+            **(mapping or {}),
+        }
+        given = [f"{name}={value}" for name, value in settings.items()]
+        command = ["env", "-i", *given, self.python, *words]
+        return shell.run(command, cwd=self.folder, check=False)
+
+    def pip(self, *words: str, index: str | None = None) -> None:
+        """Runs its pip. index: as packages.pip takes it."""
+        command = ("-m", "pip", "--disable-pip-version-check", words[0])
+        result = self.run(*command, *words[1:])
+        if result.code and index and packages.NO_SUCH_VERSION in result.complaint:
+            result = self.run(*command, "--extra-index-url", index, *words[1:])
+        if result.code:
+            raise TestError(
+                f"pip {words[0]} failed in an empty environment.",
+                why=last_line(result),
+                next=f"see the log, then {commands.make('wheel')}, or {commands.make('extension')}",
+                detail=result.text + result.complaint,
+            )
+
+
+def last_line(result: shell.Result) -> str:
+    return ((result.complaint or result.text).splitlines() or ["it said nothing"])[-1]
+
+
+def run_tests(this: Environment, work: Workspace, stage: str) -> None:
+    changes = work.series.changes(stage)
+    tests = [file for change in changes for file in change.files if file.target.startswith("test/")]
+    if not any(file.target.endswith(".py") for file in tests):
+        say(f"the stages up to '{stage}' bring no Python tests")
+        return
+    for file in tests:
+        path = this.folder / file.target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.source, path)
+    this.pip("install", "--requirement", str(packages.REQUIREMENTS / "test.txt"))
+    name = "CPU"  # `make test` runs the same tests with two ordinals, and without a device
+    with progress(None, f"testing {name}"):
+        words = ("-m", "pytest", *python_tests.options(), "test")
+        result = this.run(*words, mapping=CONFIGURATIONS[name])
+    if result.code:
+        lines = result.text.splitlines()
+        raise TestError(
+            f"Tests fail on the installed wheel, {name}.",
+            why=(lines or ["pytest said nothing"])[-1],
+            next=f"{commands.make('test', STAGE=stage)} # do they pass in the checkout?",
+            detail="\n".join(lines[-_SHOWN:]),
+        )
+    say(f"{name}: {result.text.splitlines()[-1].strip('= ')}")
+
+
+def _judge(
+    this: Environment, work: Workspace, wheel: Path, stage: str, wrong: Sequence[str], verb: str
+) -> None:
+    """Refuses a wheel with something wrong; runs the tests. verb: what makes one like it."""
+    if wrong:
+        raise TestError(
+            f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
+            why=wrong[0],
+            next=f"fix it, then {commands.make(verb)} and {commands.make(f'test-{verb}')}",
+            detail="\n".join(wrong),
+        )
+    run_tests(this, work, stage)
+    run_examples(this, work, stage)
+    say(f"{wheel.name} passes all checks")
+
+
+# -- a torch -------------------------------------------------------------------------
 
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
@@ -33,27 +137,11 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 class Trial(Environment):
     work: Workspace
     identity: Identity
-    wheel: Path
 
 
 def run(work: Workspace, identity: Identity) -> None:
     """Tries the wheel of `identity`. What is wrong is a ToolError."""
     packages.need_python("wheel")
-    wheel = _find(work, identity)
-    with TemporaryDirectory(prefix="torch-wheel-") as folder:
-        this = Trial(Path(folder), work, identity, wheel)
-        with progress(None, "installing the wheel in an empty environment"):
-            this.make(Path(sys.executable))
-            this.pip("install", str(wheel))
-        this.pip("check")
-        say("installed with pip alone; pip check is clean")
-        refuse_wrong(wheel, list(_wrong(this)), "wheel")
-        run_tests(this, work, identity.stage)
-        examples.run(this, work, identity.stage)
-    say(f"{wheel.name} passes all checks")
-
-
-def _find(work: Workspace, identity: Identity) -> Path:
     tag = sysconfig.get_config_var("py_version_nodot")
     found = sorted(making.wheels(work).glob(f"torch-{identity.version}-cp{tag}-*.whl"))
     if len(found) != 1:
@@ -62,16 +150,21 @@ def _find(work: Workspace, identity: Identity) -> Path:
             why=f"its version would be {identity.version}",
             next=commands.make("wheel", STAGE=identity.stage, MODE=identity.mode.value),
         )
-    return found[0]
-
-
-# -- what is wrong -------------------------------------------------------------
+    (wheel,) = found
+    with TemporaryDirectory(prefix="torch-wheel-") as folder:
+        this = Trial(Path(folder), work, identity)
+        with progress(None, "installing the wheel in an empty environment"):
+            shell.run([sys.executable, "-m", "venv", this.folder / "env"])
+            this.pip("install", str(wheel))
+        this.pip("check")
+        say("installed with pip alone; pip check is clean")
+        _judge(this, work, wheel, identity.stage, list(_wrong(this)), "wheel")
 
 
 def _wrong(this: Trial) -> Iterator[str]:
-    result = this.run(Path(__file__).with_name("probe.py"), mapping={"TORCH_XPU_MAPPING": "CPU"})
+    result = this.run(Path(__file__).with_name("probe.py"), mapping=_CPU)
     if result.code:
-        yield f"the probe failed: {(result.complaint.splitlines() or ['no reason'])[-1]}"
+        yield f"the probe failed: {last_line(result)}"
         return
     found = json.loads(result.text.splitlines()[-1])
     yield from _wrong_facts(this, found)
@@ -83,7 +176,7 @@ def _wrong(this: Trial) -> Iterator[str]:
     if found["devices"] < 1:
         yield "the runtime finds no device: neither a GPU nor OpenCL for the CPU"
     yield from _wrong_places(this, found["mapped"])
-    yield from _wrong_ways(this)
+    yield from _wrong_ways(this, ("torch", "torch.libs", "functorch"), this.folder / "env")
     yield from _wrong_words(this)
     device = f" ({found['used']})" if found["used"] else ""
     say(
@@ -104,11 +197,10 @@ def _wrong_facts(this: Trial, found: dict[str, Any]) -> Iterator[str]:
     for package in ("intel-sycl-rt", "intel-opencl-rt", "typing-extensions", "numpy"):
         if not any(one.replace("_", "-").startswith(package) for one in found["requires"]):
             yield f"the metadata does not require {package}"
-    licences = {Path(name).name for name in found["licences"]}
     carried = ("xpu-stack", *BaseSettings.of(this.work.base).wheel.compiled_in)
-    for name in ("LICENSE", *(f"{package}.txt" for package in carried)):
-        if name not in licences:
-            yield f"there is no licence file {name}"
+    licences = {"LICENSE", *(f"{package}.txt" for package in carried)}
+    for name in sorted(licences - {Path(name).name for name in found["licences"]}):
+        yield f"there is no licence file {name}"
 
 
 def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
@@ -117,31 +209,30 @@ def _wrong_places(this: Trial, mapped: list[str]) -> Iterator[str]:
     for path in mapped:
         if not path.startswith(own):
             yield f"{path} is mapped, which is neither the environment's nor the system's"
-    libraries = {Path(path).name for path in mapped}
-    if not any(name.startswith("libintelocl.so") for name in libraries):
+    if not any(Path(path).name.startswith("libintelocl.so") for path in mapped):
         yield "OpenCL for the CPU was not loaded"
-    carried = {carry.own_name(path) for path in (this.site / carry.CARRIED).glob("*")}
+    carried = {finish.own_name(path) for path in (this.site / finish.CARRIED).glob("*")}
     ours = {path.stem for path in (this.site / "torch" / "lib").glob("*.so")}
     if this.identity.mode is Mode.FAST:
         # The distribution's part of these is wanted, and brings its libtorch, which is empty.
-        ours -= {
-            f"lib{name}" for name in ("torch", *BaseSettings.of(this.work.base).prebuilt.targets)
-        }
+        theirs = ("torch", *BaseSettings.of(this.work.base).prebuilt.targets)
+        ours -= {f"lib{name}" for name in theirs}
     for path in mapped:
         name = Path(path).name
         foreign = not path.startswith(str(this.folder))
         if name in carried or (foreign and name.partition(".")[0] in ours):
             yield f"{path} was loaded beside the one that the wheel carries"
-        runtime = name.startswith(("libsycl", "libOpenCL", "libtbb."))
-        if runtime and foreign:
+        if foreign and name.startswith(("libsycl", "libOpenCL", "libtbb.")):
             yield f"{path} was loaded in place of the environment's"
 
 
-def _wrong_ways(this: Trial) -> Iterator[str]:
-    for package in ("torch", "torch.libs", "functorch"):
-        for library in carry.binaries(this.site / package):
-            for way in carry.ways(library):
-                if not way.startswith("$ORIGIN"):
+def _wrong_ways(this: Environment, packages: Sequence[str], below: Path) -> Iterator[str]:
+    """Libraries are looked for below a folder alone: what is elsewhere may be of anyone."""
+    for package in packages:
+        for library in finish.binaries(this.site / package):
+            for way in finish.ways(library):
+                folder = Path(os.path.normpath(way.replace("$ORIGIN", str(library.parent))))
+                if not folder.is_relative_to(below):
                     yield f"{library.relative_to(this.site)} looks for libraries in {way}"
 
 
@@ -151,3 +242,125 @@ def _wrong_words(this: Trial) -> Iterator[str]:
     for path in sorted((this.site / "torch").rglob("*")):
         if path.suffix in (".py", ".cmake", ".h", ".pyi") and state in path.read_bytes():
             yield f"{path.relative_to(this.site)} names a folder of the build"
+
+
+# -- the extension -------------------------------------------------------------------
+
+_FIRST = (
+    "import torch; "
+    "print(torch.accelerator.current_accelerator(), torch.xpu.get_device_properties(0))"
+)
+_WITHOUT = "import torch; print(torch.accelerator.current_accelerator())"
+
+
+def run_extension(work: Workspace) -> None:
+    """Tries the wheel of the checkout. What is wrong is a ToolError."""
+    package, torch = Package.of(work.base), packages.need_torch(work.layout, work.base)
+    name = making.extension_name(work, torch)
+    wheel = max(making.wheels(work).glob(f"{name}-*.whl"), default=None)
+    if wheel is None:
+        raise MissingError(
+            "There is no wheel of the series as it is now.",
+            why=f"it would be {name}-….whl",
+            next=commands.make("extension", BASE=work.base.name),
+        )
+    with TemporaryDirectory(prefix="torch-extension-") as folder:
+        this, index = Environment(Path(folder)), package.index
+        pin = f"{package.name}=={torch.version}"
+        with progress(None, f"installing {pin} and the wheel in an empty environment"):
+            shell.run([torch.python, "-m", "venv", this.folder / "env"])
+            if package.locked.exists():
+                this.pip("install", *packages.locked(package.locked), index=index)
+            this.pip("install", *("--", pin, *package.install[1:], str(wheel)), index=index)
+        this.pip("check")
+        say(f"installed beside {pin} with pip alone; pip check is clean")
+        wrong = [*_wrong_devices(this), *_wrong_ways(this, [package.extension], this.site)]
+        if "-manylinux" not in wheel.name:  # with linux_x86_64 pip would install it anywhere
+            wrong.append("its tag does not say which systems it is for")
+        _judge(this, work, wheel, work.series.point(None), wrong, "extension")
+
+
+def _wrong_devices(this: Environment) -> Iterator[str]:
+    first = this.run("-c", _FIRST, mapping=_CPU)
+    if first.code or not first.text.startswith("xpu "):
+        yield f"torch finds no device: {last_line(first)}"
+    else:
+        say(first.text.strip())
+    told = this.run("-c", _WITHOUT, mapping=_CPU | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    if told.text.strip() != "None":
+        yield f"without TORCH_DEVICE_BACKEND_AUTOLOAD torch finds a device: {last_line(told)}"
+
+
+# -- examples ------------------------------------------------------------------------
+
+# What one prints is compared with what is recorded, less figures: losses and shares of test
+# data differ a little between releases and processors. A program judges those itself.
+_FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
+LIST = "examples/list.yaml"
+
+
+@dataclass(frozen=True)
+class Program:
+    """An example. only: the base that it is for; why: it is for no other."""
+
+    name: str  # with its arguments: "ddp cpu"
+    only: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What there is to run. stage: the first that they need."""
+
+    stage: str
+    programs: tuple[Program, ...]
+
+
+def run_examples(this: Environment, work: Workspace, stage: str) -> None:
+    folder = work.layout.repository / "examples"
+    if not folder.is_dir():
+        say("there are no examples")
+        return
+    examples = Node.load(folder / "list.yaml", LIST).into(Examples)
+    if examples.stage not in [one.name for one in work.series.up_to(stage.partition("/")[0])]:
+        say(f"the examples need the stage '{examples.stage}', and are not run")
+        return
+    names = [one.name for one in examples.programs if one.only in ("", work.base.name)]
+    with progress(None, "installing what the examples need"):
+        own = dict.fromkeys(folder / f"{name.split()[0]}.txt" for name in names)
+        for file in (packages.REQUIREMENTS / "examples.txt", *filter(Path.exists, own)):
+            this.pip("install", "--no-compile", "--requirement", str(file))
+    for name in names:
+        _run_one(this, folder, name)
+    for program in examples.programs:
+        if program.name not in names:
+            say(f"example {program.name} is left out: {program.why}")
+    say(f"examples: {', '.join(names)} passed")
+
+
+def _run_one(this: Environment, folder: Path, name: str) -> None:
+    program, *arguments = name.split()
+    given = {"ARGS": " ".join(arguments)} if arguments else {}
+    run = commands.make("python", FILE=f"examples/{program}.py", **given)
+    with progress(None, f"running example {name}"):
+        result = this.run(folder / f"{program}.py", *arguments, mapping=_CPU)
+    if result.code:
+        raise TestError(
+            f"The example {name} fails.",
+            why=last_line(result),
+            next=f"{run} # does it run in the checkout?",
+            detail=result.complaint + result.text,
+        )
+    recorded = f"output/{name.replace(' ', '-')}.txt"
+    before, now = (
+        _FIGURE.sub("#", text).splitlines()
+        for text in ((folder / recorded).read_text(), result.text)
+    )
+    different = [line for line in difflib.ndiff(before, now) if line.startswith(("- ", "+ "))]
+    if different:
+        raise TestError(
+            f"The example {name} does not print what is in examples/{recorded}.",
+            why=different[-1],
+            next=f"{run} # does it run in the checkout?",
+            detail="\n".join(different),
+        )

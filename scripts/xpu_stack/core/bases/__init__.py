@@ -1,4 +1,4 @@
-"""Where a base comes from, and which files of the series are its own.
+"""Where a base comes from.
 
 May import: core.system, core.series, core.move.
 """

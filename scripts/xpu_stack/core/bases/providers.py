@@ -9,7 +9,6 @@ the tool. A package of another release of the distribution is asked for in the s
 archives by the name of its suite.
 """
 
-import functools
 import hashlib
 import os
 import platform
@@ -17,18 +16,20 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from xpu_stack.core.move.workspace import Checkout
+from xpu_stack.core.move import stack
 from xpu_stack.core.series.base import Base, SourcePackage
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import MissingError, ToolError, UsageError
-from xpu_stack.core.system.git import CommitId, Identity, Repository, TreeId
-from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.git import CommitId, Repository, TreeId
+from xpu_stack.core.system.layout import Layout, settings
+from xpu_stack.core.system.yaml_file import Node
 
 NO_ANSWER = 10  # seconds without an answer, then the next provider is tried
+_PACKAGE = "source-package:"
 IMPORTED = 1_671_062_400  # 2022-12-15: the commit of a base is the same on every machine
 
 
@@ -36,7 +37,7 @@ class Unavailable(Exception):
     """This provider is not available here."""
 
 
-def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
+def checkout(layout: Layout, base: Base, given: str | None) -> Repository:
     """The checkout to work on, fetched if needed.
 
     given: a person's own checkout, which is used in place.
@@ -48,19 +49,14 @@ def checkout(layout: Layout, base: Base, given: str | None) -> Checkout:
             next=f"unset {settings().source}; "
             + commands.make("apply", **{"BASE": base.name, settings().source: ""}),
         )
-    if given:
-        return _given(Path(given).expanduser().absolute())
-    folder = layout.checkout(base.name)
-    if not (folder / ".git").exists():
-        _fetch(layout, base, folder)
+    repository = Repository(layout.checkout(base.name))
+    if not given:
+        if not (repository.folder / ".git").exists():
+            _fetch(layout, base, repository.folder)
+        return repository
+    folder = Path(given).expanduser().absolute()
     repository = Repository(folder)
-    provider = repository.ask("config", f"{settings().name}.provider") or "unknown"
-    return Checkout(repository, provider, own=True)
-
-
-def _given(folder: Path) -> Checkout:
-    repository = Repository(folder)
-    if not folder.is_dir() or not (folder / settings().marker).is_file():
+    if not (folder / settings().marker).is_file():
         raise UsageError(
             f"{settings().source}={folder} is not a {settings().project} source tree.",
             why=f"it has no {settings().marker}" if folder.is_dir() else "there is no such folder",
@@ -74,21 +70,19 @@ def _given(folder: Path) -> Checkout:
             next=f"{commands.line('cd', folder)} && git init && git add -A -f && "
             "git commit -m base",
         )
-    return Checkout(repository, f"{settings().source}={folder}", own=False)
+    return repository
 
 
 def _fetch(layout: Layout, base: Base, folder: Path) -> None:
-    reasons = []
-    ways: list[tuple[str, Callable[[Path], str]]] = []
-    if package := base.source_package:
-        title = f"{settings().project} {base.name}"
-        unpacked = functools.partial(unpack, layout, package, title)
-        ways.append(("the distribution's source package", unpacked))
-    cloned = functools.partial(_from_commit if base.git.commit else _from_tag, base)
-    ways.append((f"git, {base.git}", cloned))
+    reasons, title = [], f"{settings().project} {base.name}"
+    ways: dict[str, Callable[[Path], str]] = {}
     if base.package:
-        ways = [("an empty tree", functools.partial(_from_nothing, base))]
-    for name, provide in ways:
+        ways["an empty tree"] = partial(_from_nothing, base)
+    elif package := base.source_package:
+        ways["the distribution's source package"] = partial(unpack, layout, package, title)
+    if not base.package:
+        ways[f"git, {base.git}"] = partial(_from_git, base)
+    for name, provide in ways.items():
         try:
             with files.folder(folder) as draft:
                 provider = provide(draft)
@@ -116,69 +110,54 @@ def _from_nothing(base: Base, folder: Path) -> str:
     return "an empty tree, for an installed package"
 
 
-def _from_tag(base: Base, folder: Path) -> str:
-    url = os.environ.get(f"{settings().project.upper()}_GIT") or base.git.url
-    _check_reachable(url, f"refs/tags/{base.git.tag}")
-    command = [
-        *("git", "clone", "--quiet", "--depth=1", f"--branch={base.git.tag}"),
-        *("--recurse-submodules", "--shallow-submodules", "--jobs=4"),
-        *("--", url, str(folder)),
-    ]
-    with progress(None, f"cloning {base.git} with its submodules"):
-        _run(command)
-    repository = Repository(folder)
-    repository.run("update-ref", "refs/heads/base", "HEAD")
-    repository.run("symbolic-ref", "HEAD", "refs/heads/base")
-    return f"git, {base.git}"
-
-
-def _from_commit(base: Base, folder: Path) -> str:
+def _from_git(base: Base, folder: Path) -> str:
     repository = Repository(folder)
     repository.run("init", "--quiet", "--template=", "--initial-branch=base")
     with progress(None, f"fetching {base.git} of {base.git.url}"):
-        _fetch_commit(repository, base)
-        repository.run("reset", "--quiet", "--hard", base.git.commit)
+        fetched = _fetch_base(repository, base)
+        repository.run("reset", "--quiet", "--hard", fetched)
         words = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1", "--jobs=4"]
         try:
             _run(["git", "-C", str(folder), *words])
         except Unavailable as error:
+            if base.git.tag:
+                raise
             say(f"its submodules, which a build needs, could not be fetched: {error}")
-    return f"git, {base.git} of {base.git.url}"
+    return f"git, {base.git}" + ("" if base.git.tag else f" of {base.git.url}")
 
 
-def _fetch_commit(repository: Repository, base: Base) -> None:
-    """Has the base's commit in the tool's own repository."""
-    url, commit = base.git.url, base.git.commit
-    _check_reachable(url)
+def _fetch_base(repository: Repository, base: Base) -> str:
+    """Has the base's tag or commit in the tool's own repository; the ref that is it."""
+    url, ref = base.git.url, f"refs/{settings().name}/base"
+    tag = base.git.tag and f"refs/tags/{base.git.tag}"
+    if tag:
+        url = os.environ.get(f"{settings().project.upper()}_GIT") or url
+    repository.run("config", "remote.origin.url", url)
+    # An address that does not answer costs seconds.
+    asked = ("ls-remote", "--exit-code", "--", url, tag or "HEAD")
+    _run(["timeout", str(NO_ANSWER), "git", *asked], f"there is no {tag or 'HEAD'}")
     # A folder has it all at hand; from elsewhere the history is not needed.
     depth = [] if Path(url).is_dir() else ["--depth=1"]
     words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *depth, "--", url]
-    _run(["git", "-C", str(repository.folder), *words, f"+{commit}:refs/{settings().name}/base"])
+    _run(["git", "-C", str(repository.folder), *words, f"+{tag or base.git.commit}:{ref}"])
+    return ref
 
 
-def _run(command: list[str]) -> None:
-    result = shell.run(command, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
-    if result.code:
-        raise Unavailable((result.complaint.splitlines() or [f"{command[1]} failed"])[-1])
-
-
-def _check_reachable(url: str, ref: str = "HEAD") -> None:
-    """Asks for a ref, so that an address that does not answer costs seconds."""
-    command = ["timeout", str(NO_ANSWER), "git", "ls-remote", "--exit-code", "--", url, ref]
+def _run(command: list[str], without_words: str = "git failed") -> None:
+    """without_words: why, where the program does not say it."""
     try:
         result = shell.run(command, env={"GIT_TERMINAL_PROMPT": "0"}, check=False)
     except FileNotFoundError as error:
         raise Unavailable(f"there is no '{error.filename}'") from None
-    if result.code == 124:
+    if result.code == 124:  # of timeout
         raise Unavailable(f"no answer within {NO_ANSWER} s")
     if result.code:
-        raise Unavailable((result.complaint.splitlines() or [f"there is no {ref}"])[-1])
+        raise Unavailable((result.complaint.splitlines() or [without_words])[-1])
 
 
 def release(layout: Layout, base: Base, into: Repository) -> CommitId:
     """The base's own commit, with its objects, in a repository."""
-    there = into.commit_id(base.git.commit) if base.git.commit else None
-    if there is not None:
+    if base.git.commit and (there := into.commit_id(base.git.commit)):
         return there
     folder = layout.checkout(base.name)
     if not (folder / ".git").exists():
@@ -190,7 +169,7 @@ def release(layout: Layout, base: Base, into: Repository) -> CommitId:
     if commit is None:  # the base is another commit now
         commit = CommitId(base.git.commit)
         try:
-            _fetch_commit(own, base)
+            _fetch_base(own, base)
         except Unavailable as error:
             raise _unavailable(base, f"{base.git} of {base.git.url}: {error}") from None
     if into.commit_id(commit) is None:
@@ -205,6 +184,94 @@ def pristine_commit(layout: Layout, base: Base, into: Repository) -> CommitId | 
     except ToolError as error:
         log.info("no common ground for a merge: %s", error.why)
         return None
+
+
+# -- what a rebase goes onto --------------------------------------------------------
+
+
+def resolve(layout: Layout, repository: Repository, onto: str) -> CommitId:
+    """The commit that ONTO= names, which is in `repository` then.
+
+    A ref or commit of the checkout; the path of another checkout, or of a source tree
+    without a repository; or source-package:<version>, a release of patches/drift.yaml.
+    Where a stack of the series is there, its base is meant.
+    """
+    path, commit = Path(onto).expanduser(), repository.commit_id(onto)
+    if onto.startswith(_PACKAGE):
+        commit = _of_package(layout, repository, onto.removeprefix(_PACKAGE))
+    elif commit is None and path.is_dir():  # a ref wins; the path of the same name is ./name
+        commit = _of_folder(repository, path.absolute())
+    if commit is None:
+        raise UsageError(
+            f"ONTO={onto} is neither a commit of the checkout nor a folder.",
+            why=f"{repository.folder} has no ref or commit of that name",
+            next=commands.git(repository.folder, "branch", "--all"),
+        )
+    return stack.read(repository, commit).base
+
+
+def _of_folder(repository: Repository, folder: Path) -> CommitId:
+    if not (folder / settings().marker).is_file():
+        raise UsageError(
+            f"ONTO={folder} is not a {settings().project} source tree.",
+            why=f"it has no {settings().marker}",
+            next=commands.make("rebase", ONTO=f"<ref, or path of a {settings().project} checkout>"),
+        )
+    other = Repository(folder)
+    if other.is_repository():
+        return _fetched(repository, folder, "HEAD")
+    # not a repository: the same files give the same commit
+    with progress(None, f"taking the files of {folder.name} in"):
+        tree = repository.tree_of_folder(folder)
+    return repository.commit_tree(tree, [], "A tree without history\n", when=IMPORTED)
+
+
+def _fetched(repository: Repository, folder: Path, ref: str) -> CommitId:
+    commit = Repository(folder).commit_id(ref)
+    if commit is None:
+        raise ToolError(
+            f"{folder} has no commit.",
+            why="the series is put on a commit",
+            next=f"{commands.git(folder, 'add', '-A')} && "
+            f"{commands.git(folder, 'commit', '-m', 'base')}",
+        )
+    if repository.commit_id(commit) is None:
+        words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
+        repository.run(*words, "--", str(folder), ref)
+    # where the base can be fetched again, see core.edit.sources
+    repository.run("config", f"{settings().name}.{commit}.url", str(folder), check=False)
+    return commit
+
+
+def _of_package(layout: Layout, repository: Repository, version: str) -> CommitId:
+    packages = source_packages(layout)
+    if version not in packages:
+        known = ", ".join(packages) or "none"
+        raise UsageError(
+            f"There is no source package '{version}'.",
+            why=f"patches/drift.yaml has: {known}",
+            next="add it there, with suite, tarball and sha256",
+        )
+    folder = layout.state / "drift" / version
+    if not (folder / ".git" / "refs" / "heads" / "base").exists():
+        try:
+            with files.folder(folder) as draft:
+                unpack(layout, packages[version], f"{settings().project} v{version}", draft)
+        except Unavailable as error:
+            raise MissingError(
+                f"The source package of {version} is not available here.",
+                why=str(error),
+                next=commands.make("rebase", ONTO="<path of a checkout of that release>"),
+            ) from None
+    return _fetched(repository, folder, "refs/heads/base")
+
+
+def source_packages(layout: Layout) -> dict[str, SourcePackage]:
+    """Of the releases that drift.yaml lists."""
+    node = Node.load(layout.patches / "drift.yaml", "patches/drift.yaml")
+    node.fields({"source_packages"})
+    listed = node["source_packages"]
+    return {version: SourcePackage.read(listed[version]) for version in listed.value}
 
 
 # -- the distribution's source packages ----------------------------------------------
@@ -249,7 +316,7 @@ def commit_all(folder: Path, message: str) -> CommitId:
     repository.run("init", "--quiet", "--template=", "--initial-branch=base")
     repository.run("add", "--all", "--force", ".")
     tree = TreeId(repository.line("write-tree"))
-    commit = repository.commit_tree(tree, [], message, Identity.tool(IMPORTED))
+    commit = repository.commit_tree(tree, [], message, when=IMPORTED)
     repository.run("update-ref", "-m", "import", "refs/heads/base", commit)
     return commit
 
@@ -274,13 +341,14 @@ def _download(layout: Layout, package: SourcePackage, target: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("lists/partial", "cache/archives/partial", "files"):
         (folder / name).mkdir(parents=True)
-    sources = _deb_src_lines(package.suite)
-    if not sources:
+    sources = _sources(package.suite)
+    if not any(sources.values()):
         raise Unavailable("the machine's apt sources name no archive of the distribution")
-    (folder / "deb-src.list").write_text("\n".join(sources) + "\n")
+    for kind, told in sources.items():
+        (folder / f"deb-src{kind}").write_text("\n\n".join(sorted(told)) + "\n")
     options = {
-        "Dir::Etc::sourcelist": folder / "deb-src.list",
-        "Dir::Etc::sourceparts": "-",
+        "Dir::Etc::sourcelist": "-",
+        "Dir::Etc::sourceparts": folder,
         "Dir::State::Lists": folder / "lists",
         "Dir::Cache": folder / "cache",
         "Acquire::http::Timeout": NO_ANSWER,
@@ -301,41 +369,26 @@ def _download(layout: Layout, package: SourcePackage, target: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _deb_src_lines(suite: str | None) -> list[str]:
-    """The machine's own archives of its distribution, as lines for source packages.
+def _sources(suite: str | None) -> dict[str, set[str]]:
+    """The machine's own archives of its distribution, for source packages.
 
-    suite: another release's, in the same archives.
+    They are lines of a .list, and paragraphs of a .sources. suite: another release's, in the
+    same archives.
     """
     codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    etc = Path("/etc/apt")
-    lines: list[str] = []
-    for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
-        text = path.read_text(errors="replace") if path.is_file() else ""
-        if path.suffix == ".list":
-            lines += [
-                re.sub(r"^deb(-src)? ", "deb-src ", line)
-                for line in text.splitlines()
-                if re.match(r"^deb(-src)? ", line) and f" {codename}" in line
-            ]
-        elif path.suffix == ".sources":
-            lines += _lines_of_stanzas(text, codename)
-    if suite is not None:
-        # updates and security have folders of their own; the release has all
-        whole = re.compile(rf" {re.escape(codename)} ")
-        lines = [whole.sub(f" {suite} ", line) for line in lines if whole.search(line)]
-    return sorted(set(lines))
-
-
-def _lines_of_stanzas(text: str, codename: str) -> list[str]:
-    lines = []
-    for stanza in re.split(r"\n\s*\n", text):
-        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
-        suites = [suite for suite in fields.get("Suites", "").split() if suite.startswith(codename)]
-        key = fields.get("Signed-By", "")
-        option = f"[signed-by={key}] " if key else ""
-        lines += [
-            f"deb-src {option}{uri} {suite} {fields.get('Components', '')}".rstrip()
-            for uri in fields.get("URIs", "").split()
-            for suite in suites
-        ]
-    return lines
+    etc, found = Path("/etc/apt"), {".list": set[str](), ".sources": set[str]()}
+    for path in [etc / "sources.list", *(etc / "sources.list.d").glob("*")]:
+        if path.suffix not in found or not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        for one in re.split(r"\n" if path.suffix == ".list" else r"\n\s*\n", text):
+            listed = re.search(rf"^(?:deb(?:-src)? |Suites:).* {codename}.*", one, re.M)
+            suites = re.findall(rf" ({codename}\S*)", listed[0]) if listed else []
+            # updates and security have folders of their own; the release has all
+            if not suites or (suite and codename not in suites):
+                continue
+            wanted = rf"\1\2 {suite or ' '.join(suites)}"
+            told = re.sub(rf"^(Suites:).*|^(deb.*?) {codename}\S*", wanted, one, flags=re.M)
+            told = re.sub(r"^Types:.*", "Types: deb-src", told, flags=re.M)
+            found[path.suffix].add(re.sub(r"^deb(-src)? ", "deb-src ", told))
+    return found

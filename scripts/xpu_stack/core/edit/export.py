@@ -6,32 +6,34 @@ apply gives the same again. An edit that is not committed belongs to the last
 change that touches its file.
 """
 
-import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
-from xpu_stack.core.bases import export_base
-from xpu_stack.core.bases.export_base import ExportBase, Source
 from xpu_stack.core.edit import plan, sources
 from xpu_stack.core.lay import applying
-from xpu_stack.core.move import moves, rewrite, stack
-from xpu_stack.core.move.stack import Applied
+from xpu_stack.core.move import moves, stack
+from xpu_stack.core.move.moves import Rewrite
 from xpu_stack.core.move.workspace import Workspace
-from xpu_stack.core.resolve.merging import Misfit
+from xpu_stack.core.resolve.merging import Merge
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.base import base_names
-from xpu_stack.core.series.change import Change, own_text
+from xpu_stack.core.series.change import own_text
 from xpu_stack.core.series.series_file import SeriesFile
-from xpu_stack.core.system import commands
+from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ToolError, UsageError
-from xpu_stack.core.system.git import Commit, CommitId, File, Repository, TreeId
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.files import Content
+from xpu_stack.core.system.git import Commit, File, Repository, TreeId
+from xpu_stack.core.system.layout import Layout, settings
 
 _SHOWN = 5  # files that are listed one by one
 
 
-def export(work: Workspace, base: str) -> list[Source]:
+def export(work: Workspace, base: str) -> Mapping[Path, Content]:
     """Writes what differs back; the files written, or removed.
 
     base: the name of the base that the checkout is to be exported to, which is added
@@ -40,40 +42,60 @@ def export(work: Workspace, base: str) -> list[Source]:
     repository = work.repository
     stack.refuse_operation(repository)
     there = stack.read(repository)
-    _refuse_nothing(work, there)
-    target = export_base.of(work, base, there)
+    trailer = f"{settings().trailer}-Change: <stage>/<new name>"
+    advice = f"squash it into one, or give it the trailer {trailer}"
+    stack.refuse_others(repository, there, advice)
+    if not there.applied:
+        raise UsageError(
+            "Nothing to export.",
+            why="no change of the series is applied",
+            next=commands.make("apply", BASE=work.base.name),
+        )
+    target = sources.target(work, base, there)
     edited = edits(repository, there)
     commits = with_edits(repository, there, edited)
-    concerned = commits if target.fresh else _concerned(work, there, commits)
-    _refuse_changed_series(work, there, concerned, fresh=target.fresh)
+    concerned = _concerned(work, there, commits, fresh=target.fresh)
     wanted = _with_shape(target, there, commits, concerned)
-    differing = [source for source in wanted if source.differs]
+    edit = Rewrite.to(work.layout, wanted.contents, repository)
     say_untracked(repository)
-    _say_variants(target.work, differing)
+    for path in edit.after:
+        kept_at = path.relative_to(work.layout.repository)
+        if kept_at.parts[0] in settings().payload:  # bases share it
+            variants = {one: work.layout.variants(one) / kept_at for one in base_names(work.layout)}
+            own = [one for one, variant in variants.items() if wanted.stays(variant)]
+            if own:
+                say(f"{', '.join(own)} keeps its own variant of {kept_at}")
     for commit in there.above:
         say(f"not exported: {stack.named(commit)}, your own above the stack")
     before = as_commit(repository, edited).id if edited else None
-    operation = moves.Operation("export", edits=before)
-    if differing:
-        edit = rewrite.Rewrite.to({one.path: one.file for one in differing}, repository)
-        with rewrite.made(target.work, operation, edit, None) as tree:
-            applying.adopt(applying.of_base(work, base), tree, operation)
-    else:
-        applying.adopt(applying.of_base(work, base), None, operation)
-    return differing
+    with trial(target.work, edit.after) as tried:
+        after = applying.state_at(tried, there, applying.current_goal(tried, there))
+    if edit.after or after.commit != moves.current(repository).commit:
+        # the files are those of the series already, edited or committed by hand
+        moves.move(repository, moves.Operation("export", edits=before), after, edit, files=False)
+    return edit.after
 
 
-def _say_variants(work: Workspace, sources: list[Source]) -> None:
-    """Says of files that the bases share which bases do not get the edit."""
-    for source in sources:
-        if source.path == work.layout.repository / source.kept_at:
-            others = [
-                base
-                for base in base_names(work.layout)
-                if os.path.lexists(work.layout.variants(base) / source.kept_at)
-            ]
-            if others:
-                say(f"{', '.join(others)} keeps its own variant of {source.kept_at}")
+@contextmanager
+def trial(work: Workspace, contents: Mapping[Path, Content]) -> Iterator[Workspace]:
+    """The edited series in a folder of its own; what is wrong with it is found there."""
+    if not contents:  # it is the series as it is
+        yield applying.of_base(work, work.base.name)
+        return
+    with tempfile.TemporaryDirectory(prefix="stack-") as name:
+        folder, top = Path(name), work.layout.repository
+
+        def edited(at: str, names: list[str]) -> list[str]:
+            return [one for one in names if Path(at, one) in contents]  # it may be large
+
+        for part in ("patches", *settings().payload):
+            if (top / part).exists():
+                shutil.copytree(top / part, folder / part, symlinks=True, ignore=edited)
+        there = {folder / path.relative_to(top): one for path, one in contents.items()}
+        transaction.put_all(there, for_good=False)
+        yield applying.of_base(
+            replace(work, layout=Layout(folder, work.layout.state)), work.base.name
+        )
 
 
 def say_untracked(repository: Repository) -> None:
@@ -85,50 +107,72 @@ def say_untracked(repository: Repository) -> None:
         say(f"not exported: {len(names) - _SHOWN} other file(s) that are not tracked")
 
 
-def _concerned(work: Workspace, there: stack.Stack, commits: list[Commit]) -> list[Commit]:
+def _concerned(
+    work: Workspace, there: stack.Stack, commits: list[Commit], *, fresh: bool
+) -> list[Commit]:
     """The commits but for those that were merged into a drifted fork, and not edited since.
 
-    What the series has for these does not make them, and stays.
+    What the series has for these does not make them, and stays. Refuses when the series
+    was edited, too, since it was applied. fresh: all are exported, to a new base.
     """
-    edits_of = work.repository.edits_of
-    builder = applying.builder(work, lambda _: None)
-
-    def stays(was: Applied, now: Commit) -> bool:
-        old, change = was.commit, work.series.by_id.get(was.trailers.change)
-        return (
-            was.as_made
-            and change is not None
-            and edits_of(old) == edits_of(now)
-            and builder.lay_directly(old.parents[0], change) is None
-        )
-
-    return [now for was, now in zip(there.applied, commits, strict=True) if not stays(was, now)]
+    edits_of, before = work.repository.edits_of, moves.left(work.repository) or {}
+    builder, found = applying.builder(work), []
+    for was, now in zip(there.applied, commits, strict=True):
+        change = work.series.by_id.get(was.trailers.change)
+        # Of a commit that a person has made anew, what it was before.
+        made = was if was.as_made else before.get(was.trailers.change)
+        if change is None or made is None:
+            found.append(now)  # the checkout's word counts
+            continue
+        below = made.commit.parents[0]
+        tree: TreeId | Merge | None = builder.lay_directly(below, change)[0]
+        merged = tree is None and not fresh
+        if not (merged and was.as_made and edits_of(was.commit) == edits_of(now)):
+            found.append(now)
+            if merged and was.as_made:
+                of_merged = sources.Export(work).of([was.commit]).contents.items()
+                if not all(files.is_as(path, content) for path, content in of_merged):
+                    raise sources.as_a_base(
+                        f"{change.id} was merged into this checkout, which has drifted from "
+                        f"{work.base.name}.",
+                        f"what it is here does not apply to {work.base.name}",
+                    )
+            if merged:
+                continue
+        if tree != made.commit.tree:
+            tree = builder.attempt(below, change)
+        same = isinstance(tree, Merge) or tree == made.commit.tree
+        if not same or own_text(made.commit.message) != change.text.message:
+            raise ToolError(
+                f"The series' {change.id} was edited since it was applied.",
+                why="exporting would undo that edit",
+                next=f"{commands.git(work.layout.repository, 'stash')} && "
+                f"{commands.make('export')} && "
+                + commands.git(work.layout.repository, "stash", "pop"),
+            )
+    return found
 
 
 def _with_shape(
-    target: ExportBase, there: stack.Stack, commits: list[Commit], concerned: list[Commit]
-) -> list[Source]:
+    target: sources.Export, there: stack.Stack, commits: list[Commit], concerned: list[Commit]
+) -> sources.Written:
     """All that must be written: the sources, less what is gone, and the series file."""
     work = target.work
     applied = list(sources.by_change(work.repository, commits))
     ids = list(work.series.by_id)
     ends = max((ids.index(one) for one in applied if one in ids), default=-1)
-    without = work.dropped
     # Without a log: what is missing below the last one was taken out.
-    left = moves.applied(work.repository)
-    had = set(ids[:ends]) if left is None else set(ids) & left
-    gone = {one for one in had if one not in applied and one not in without}
-    written = {source.path: source for source in sources.of(target, concerned)}
-    for change in work.series.all_changes():
-        if change.id in gone:
-            for path in sources.files_of(work, change):
-                written.setdefault(path, Source(path, None))
-    owner_of = sources.owners(work, written)
+    left = moves.left(work.repository)
+    had = set(ids[:ends]) if left is None else set(ids) & left.keys()
+    gone = had - set(applied) - work.dropped
+    written = target.of(concerned)
+    written.remove(work, gone)
     file = SeriesFile.read(work.layout.series_file)
     file.arrange(order(ids, applied, gone), sources.reorder(work.repository, commits))
-    file.settle(owner_of)
+    file.settle(written.all_owners(work))
     _credit(work, file, there)
-    return [*written.values(), Source(file.path, file.text.encode())]
+    written.contents[file.path] = 0o100644, file.text.encode()
+    return written
 
 
 def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
@@ -139,11 +183,11 @@ def _credit(work: Workspace, file: SeriesFile, there: stack.Stack) -> None:
         if one.as_made or author == ((known and known.author) or work.series.author):
             continue
         if author == work.series.author:
-            file.credit(change, None)
+            file.put(change, "author", "")
         elif why := authors.problem(author):
             say(f"{change}: its author is not kept: {why}")
         elif authors.is_reachable(author):
-            file.credit(change, author)
+            file.put(change, "author", author)
         else:
             say(f"{change}: its author {author} is not kept, as that address cannot receive mail")
 
@@ -173,17 +217,21 @@ def with_edits(
     commits = [applied.commit for applied in there.applied]
     if not edited:
         return commits
-    touched = [{entry.path for entry in repository.edits_of(commit)} for commit in commits]
-    owner: dict[str, int] = {}
-    for path in edited:
-        numbers = [number for number, paths in enumerate(touched) if path in paths]
-        if not numbers:
-            raise ToolError(
-                f"No change of the series touches {path}.",
-                why="an edit goes to the last change that touches its file",
-                next=_into_a_change(repository, path, commits[0].parents[0]),
-            )
-        owner[path] = numbers[-1]
+    owner = {  # the last change that touches a file
+        entry.path: number
+        for number, commit in enumerate(commits)
+        for entry in repository.edits_of(commit)
+    }
+    for path in [path for path in edited if path not in owner]:
+        options = ("-c", "sequence.editor=true", "rebase", "--interactive", "--autosquash")
+        fixup = ("commit", "--fixup=<commit>")
+        steps = [("add", "--", path), fixup, (*options, commits[0].parents[0])]
+        raise ToolError(
+            f"No change of the series touches {path}.",
+            why="an edit goes to the last change that touches its file",
+            # what puts it into a change that the person names
+            next=" && ".join(commands.git(repository.folder, *step) for step in steps),
+        )
     done: list[Commit] = []
     for number, commit in enumerate(commits):
         # No later change touches the file: from its owner on, it is the edited one.
@@ -209,62 +257,3 @@ def edits(repository: Repository, there: stack.Stack) -> dict[str, File]:
         else:
             edited[path] = repository.store_edited(path)
     return edited
-
-
-def _into_a_change(repository: Repository, path: str, base: CommitId) -> str:
-    """What puts an edit of a file into a change that the person names."""
-    options = ("-c", "sequence.editor=true", "rebase", "--interactive", "--autosquash")
-    steps = [("add", "--", path), ("commit", "--fixup=<commit>"), (*options, base)]
-    return " && ".join(commands.git(repository.folder, *step) for step in steps)
-
-
-def _refuse_nothing(work: Workspace, there: stack.Stack) -> None:
-    trailer = f"{settings().trailer}-Change: <stage>/<new name>"
-    advice = f"squash it into one, or give it the trailer {trailer}"
-    stack.refuse_others(work.repository, there, advice)
-    if not there.applied:
-        raise UsageError(
-            "Nothing to export.",
-            why="no change of the series is applied",
-            next=commands.make("apply", BASE=work.base.name),
-        )
-
-
-def _refuse_changed_series(
-    work: Workspace, there: stack.Stack, concerned: list[Commit], *, fresh: bool
-) -> None:
-    """Refuses when the series was edited, too, since it was applied."""
-    edited = sources.by_change(work.repository, concerned)
-    before = moves.left(work.repository)
-    builder = applying.builder(work, lambda _: None)
-    for applied in there.applied:
-        change = work.series.by_id.get(applied.trailers.change)
-        # Of a commit that a person has made anew, what it was before.
-        made = applied if applied.as_made else before.get(applied.trailers.change)
-        if change is None or made is None:
-            continue  # the checkout's word counts
-        tree: TreeId | Misfit | None = builder.lay_directly(made.commit.parents[0], change)
-        if tree is None and not fresh and change.id in edited:
-            if applied.as_made:
-                _refuse_merged(work, change, applied.commit)
-            continue
-        if tree != made.commit.tree:
-            tree = builder.attempt(made.commit.parents[0], change)
-        same = isinstance(tree, Misfit) or tree == made.commit.tree
-        if not same or own_text(made.commit.message) != change.text.message:
-            raise ToolError(
-                f"The series' {change.id} was edited since it was applied.",
-                why="exporting would undo that edit",
-                next=f"{commands.git(work.layout.repository, 'stash')} && "
-                f"{commands.make('export')} && "
-                + commands.git(work.layout.repository, "stash", "pop"),
-            )
-
-
-def _refuse_merged(work: Workspace, change: Change, commit: Commit) -> None:
-    """Refuses a change that fits this base only after a merge, if its files would differ."""
-    if any(source.differs for source in sources.of(ExportBase(work), [commit])):
-        raise sources.as_a_base(
-            f"{change.id} was merged into this checkout, which has drifted from {work.base.name}.",
-            f"what it is here does not apply to {work.base.name}",
-        )

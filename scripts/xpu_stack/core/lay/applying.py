@@ -2,25 +2,25 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
-from xpu_stack.core.bases import onto, providers
-from xpu_stack.core.lay.builder import Builder
-from xpu_stack.core.lay.survey import Finding, Survey
+from xpu_stack.core.bases import providers
+from xpu_stack.core.lay.builder import Builder, Finding, Fit, Survey
 from xpu_stack.core.move import moves, stack
 from xpu_stack.core.move.workspace import Goal
 from xpu_stack.core.move.workspace import Workspace as Workspace
 from xpu_stack.core.resolve import conflicts, resolutions
 from xpu_stack.core.resolve.merging import Stop, merge
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.series.change import Change, own_text
+from xpu_stack.core.series.change import own_text
 from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands, files
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import ConflictError, ToolError, UsageError
-from xpu_stack.core.system.git import Commit, CommitId, TreeId
+from xpu_stack.core.system.git import CommitId
 
+_MEMO = "memo.json"  # the commits made last: a cache, checked against git
 _MEMO_FORM = "4"  # raise it when the same input would give other commits
 
 
@@ -32,10 +32,9 @@ def of_base(work: Workspace, base: str) -> Workspace:
 
 def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bool:
     """Brings the checkout to `stage`; whether anything had to be done."""
-    refuse_unsafe(work)
     dropped = work.dropped | known(work, drop)
     commit, there = work.base.git.commit, stack.read(work.repository).base
-    fetched = work.repository.commit_id("refs/heads/base") if work.checkout.own else None
+    fetched = work.repository.commit_id("refs/heads/base") if work.own else None
     if commit in ("", there) or there != fetched:
         return reach(work, Goal(stage, dropped), "apply")
     # the tool's own checkout still has the base as it was fetched before
@@ -46,32 +45,34 @@ def apply(work: Workspace, stage: str, drop: frozenset[str] = frozenset()) -> bo
     return changed
 
 
-def refuse_unsafe(work: Workspace) -> None:
-    """Refuses a checkout in which a move could lose a person's work."""
-    conflicts.refuse_pending(work.repository)
-    stack.refuse_unsafe(work.repository)
-    stack.refuse_foreign(work.repository, stack.read(work.repository))
-
-
 def reach(work: Workspace, goal: Goal, verb: str) -> bool:
-    """Moves a safe checkout to a goal; whether anything had to be done."""
+    """Moves the checkout to a goal, unless work could be lost; whether anything had to be done."""
     repository = work.repository
+    conflicts.refuse_pending(repository)
+    stack.refuse_unsafe(repository)
     there = stack.read(repository)
-    base = goal.base or there.base
-    if base != there.base:
-        _refuse_left_behind(work, there, base)
-    made = expected(work, base, goal)
-    skipped = goal.dropped - work.series.without  # what is not for the base may be later
-    after = moves.State.of_stack(repository, carried(work, there, base, made), skipped)
+    stack.refuse_foreign(repository, there)
+    if goal.base not in (None, there.base):
+        _refuse_left_behind(work, there, goal.base)
+    after = state_at(work, there, goal)
     operation = moves.Operation(verb, goal.onto or goal.stage)
     if after == moves.current(repository):
-        if moves.applied(repository) not in (None, there.by_change.keys()):
+        left = moves.left(repository)
+        if left is not None and left.keys() != there.by_change.keys():
             # a person moved the branch there; that this was asked for is to be known
             moves.move(repository, operation, after)
         return False
     with progress(None, f"changing the checkout to '{goal.stage}'"):
         moves.move(repository, operation, after)
     return True
+
+
+def state_at(work: Workspace, there: stack.Stack, goal: Goal) -> moves.State:
+    """What the checkout is at a goal, with the person's own commits above; nothing is moved."""
+    base = goal.base or there.base
+    tip = carried(work, there, base, expected(work, base, goal))
+    skipped = goal.dropped - work.series.without  # what is not for the base may be later
+    return moves.State(stack.branch(work.repository), tip, tip, tuple(sorted(skipped)))
 
 
 def _refuse_left_behind(work: Workspace, there: stack.Stack, base: CommitId) -> None:
@@ -96,160 +97,147 @@ def _refuse_left_behind(work: Workspace, there: stack.Stack, base: CommitId) -> 
 def carried(work: Workspace, there: stack.Stack, base: CommitId, made: list[CommitId]) -> CommitId:
     """The top when the person's own commits above the stack are put on new commits of it."""
     repository, tip = work.repository, made[-1] if made else base
-    if there.above and not made:
-        why = "without the stack it would become a part of the base"
-        raise _notcarried(work, there, there.above[0], why)
-    if tip == there.tip:
+    if tip == there.tip and made:
         return there.above[-1].id if there.above else tip
     for commit in there.above:
         merged = merge(repository, tip, commit.id)
-        if merged.stages or len(commit.parents) > 1:
-            why = f"in conflict: {', '.join(merged.stages)}" if merged.stages else "it is a merge"
-            raise _notcarried(work, there, commit, why)
-        if merged.tree == repository.tree_of(tip):
+        if not made:
+            why = "without the stack it would become a part of the base"
+        elif merged.stages:
+            why = f"in conflict: {', '.join(merged.stages)}"
+        elif len(commit.parents) > 1:
+            why = "it is a merge"
+        elif merged.tree == repository.tree_of(tip):
             say(f"your own {stack.named(commit)} alters nothing there, and is left out")
+            continue
         else:
             tip = repository.commit_again(commit.id, merged.tree, tip)
+            continue
+        raise ConflictError(
+            f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
+            why=why,
+            next=f"{stack.set_aside(repository, there)} # then the same command, and: "
+            + commands.git(repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
+        )
     return tip
 
 
-def _notcarried(work: Workspace, there: stack.Stack, commit: Commit, why: str) -> ToolError:
-    return ConflictError(
-        f"Your own commit {stack.named(commit)} cannot be put on the new stack.",
-        why=why,
-        next=f"{stack.set_aside(work.repository, there)} # then the same command, and: "
-        + commands.git(work.repository.folder, "cherry-pick", f"{there.tip[:12]}..mine"),
-    )
-
-
-def tree_at(work: Workspace, point: str) -> TreeId:
-    """The tree that `point` of the series gives on the checkout's base; nothing is moved."""
-    there = stack.read(work.repository)
-    made = expected(work, there.base, Goal(point, work.dropped))
-    return work.repository.tree_of(carried(work, there, there.base, made))
-
-
-def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
-    """As `expected`, for what only reads: nothing is fetched, and a conflict is a Stop."""
-    changes = work.series.changes(goal.stage)
-    made = _Memo(work, base, changes, goal.dropped).commits()
-    return local_builder(work).build(base, changes, goal.dropped) if made is None else made
-
-
-def adopt(work: Workspace, edit: TreeId | None, operation: moves.Operation) -> None:
-    """Makes a checkout's commits the series' own, after they were exported.
-
-    The files are those of the series already, edited or committed by hand: none
-    is touched. edit: what the export did to the series, see rewrite.py.
-    """
-    there = stack.read(work.repository)
-    goal = _goal_of(work, there)
-    made = expected(work, there.base, goal)
-    tip = carried(work, there, there.base, made)
-    if edit is not None or made[-1] != there.tip:
-        after = moves.State.of_stack(work.repository, tip, goal.dropped - work.series.without)
-        moves.move(work.repository, operation, after, edit, files=False)
+def current_goal(work: Workspace, there: stack.Stack) -> Goal:
+    """The goal that the checkout is at. there: has a change."""
+    return Goal(there.applied[-1].trailers.change, work.dropped)
 
 
 def given(work: Workspace, there: stack.Stack) -> list[CommitId]:
     """The commits that the series gives now in place of those that are there."""
-    return expected(work, there.base, _goal_of(work, there))
+    return expected(work, there.base, current_goal(work, there))
 
 
 def outdated(work: Workspace, there: stack.Stack) -> frozenset[str]:
     """The changes of which the series gives other files, or another text or author."""
-    series, builder = work.series, local_builder(work)
+    series, laying = work.series, builder(work, fetch=False)
     here = [one for one in there.applied if one.trailers.change in series.by_id]
     if not here:
         return frozenset()
-    changes = series.changes(here[-1].trailers.change)
-    made = set(_Memo(work, there.base, changes, work.dropped).commits() or ())
-
-    def differs(change: Change, commit: Commit) -> bool:
-        return (
-            own_text(commit.message) != change.text.message
-            or commit.author != series.author_of(change)
-            or builder.attempt(commit.parents[0], change) != commit.tree
-        )
-
-    left = [(one.trailers.change, one.commit) for one in here if one.commit.id not in made]
-    return frozenset(id_ for id_, commit in left if differs(series.by_id[id_], commit))
+    goal = Goal(here[-1].trailers.change, work.dropped)
+    made, _ = _made_before(work, there.base, goal)
+    left = [one for one in here if one.commit.id not in (made or ())]
+    return frozenset(
+        change.id
+        for change, commit in ((series.by_id[one.trailers.change], one.commit) for one in left)
+        if own_text(commit.message) != change.text.message
+        or commit.author != series.author_of(change)
+        or laying.attempt(commit.parents[0], change) != commit.tree
+    )
 
 
-def local_builder(work: Workspace) -> Builder:
-    """What lays changes with what is here: nothing is fetched."""
-    release = work.layout.checkout(work.base.name) / ".git"
-    if release.exists():
-        return builder(work, lambda _: None)
-    return Builder(work.repository, work.series, lambda: None)
-
-
-def _goal_of(work: Workspace, there: stack.Stack) -> Goal:
-    return Goal(there.applied[-1].trailers.change, work.dropped)
+def made_here(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    """As `expected`, for what only reads: nothing is fetched, and a conflict is a Stop."""
+    made, _ = _made_before(work, base, goal)
+    changes = work.series.changes(goal.stage)
+    return made or builder(work, fetch=False).build(base, changes, goal.dropped)
 
 
 def expected(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
     """The commits that the series gives on `base`, made if they are not there."""
-    changes = work.series.changes(goal.stage)
-    memo = _Memo(work, base, changes, goal.dropped)
-    made = memo.commits()
+    made, key = _made_before(work, base, goal)
     if made is None:
-        made = _build(work, base, goal, changes)
-        memo.keep(made)
+        made = _build(work, base, goal)
+        try:
+            memo = work.repository.own_folder / _MEMO
+            files.write(memo, json.dumps({"key": key, "commits": made}))
+        except OSError as error:  # it is a cache
+            log.info("not kept for the next run: %s", error)
     return made
 
 
-def _build(work: Workspace, base: CommitId, goal: Goal, changes: list[Change]) -> list[CommitId]:
+def _made_before(work: Workspace, base: CommitId, goal: Goal) -> tuple[list[CommitId] | None, str]:
+    """The commits, if they were made last, and the key of what they are made from."""
+    changes = [one for one in work.series.changes(goal.stage) if one.id not in work.series.without]
+    parts = [_MEMO_FORM, base, *sorted(goal.dropped), *(c.id + c.source_digest for c in changes)]
+    parts += [work.series.author, *map(work.series.author_of, changes)]
+    key = hashlib.sha256("\0".join([*parts, resolutions.of(work).digest()]).encode()).hexdigest()
+    try:
+        data = json.loads((work.repository.own_folder / _MEMO).read_text())
+    except (FileNotFoundError, ValueError):
+        return None, key
+    commits = [CommitId(commit) for commit in data["commits"]]
+    there = not commits or work.repository.commit_id(commits[-1])
+    return commits if data["key"] == key and there else None, key
+
+
+def _build(work: Workspace, base: CommitId, goal: Goal) -> list[CommitId]:
+    laying, changes = builder(work), work.series.changes(goal.stage)
     stopped = None
-    with progress(len(changes), "making the commits") as bar:
-
-        def step(change: Change) -> None:
-            bar.step(f"{change.id} ({changes.index(change) + 1}/{len(changes)})")
-
-        laying = builder(work, step)
-        made: list[CommitId] = []
-        try:
-            made = laying.build(base, changes, goal.dropped)
-        except Stop as stop:
-            stopped = stop
-    for change, used in laying.used.items():
-        for one in used:
-            say(f"{change}: the conflict in {one.file} is resolved by {one.id[:12]}")
-    for change, names in laying.spaced.items():
-        say(f"{change}: merged without regard to white space: {', '.join(names)}")
+    try:
+        with progress(len(changes), "making the commits") as bar:
+            made = laying.build(base, changes, goal.dropped, bar)
+    except Stop as stop:
+        stopped = stop
+    for line in chain(*laying.told.values()):
+        say(line)
     if stopped is None:
         return made
     found = {
         one.change.id: f"{one.fit.value}, the base has {one.similarity}"
         for one in findings(work, base, goal, laying)
-        if one.can_be_dropped
+        if one.fit in (Fit.THERE, Fit.OTHER)
     }
     raise conflicts.report(work, stopped, goal, found)
 
 
-def builder(work: Workspace, step: Callable[[Change], None]) -> Builder:
-    """What lays the series' changes on a base in this checkout."""
-    return Builder(
-        work.repository,
-        work.series,
-        lambda: providers.pristine_commit(work.layout, work.base, work.repository),
-        step,
-        resolutions.of(work),
-    )
+def builder(work: Workspace, *, fetch: bool = True) -> Builder:
+    """What lays the series' changes on a base in this checkout. fetch: the release, if need be."""
+
+    def pristine() -> CommitId | None:
+        there = fetch or (work.layout.checkout(work.base.name) / ".git").exists()
+        return providers.pristine_commit(work.layout, work.base, work.repository) if there else None
+
+    return Builder(work.repository, work.series, pristine, resolutions.of(work))
 
 
 def findings(
     work: Workspace, base: CommitId, goal: Goal, laying: Builder | None = None
 ) -> list[Finding]:
     """What would become of every change of a goal on `base`."""
-    changes = [one for one in work.series.changes(goal.stage) if one.id not in goal.dropped]
-    survey = Survey(laying or builder(work, lambda _: None), base)  # what it has made serves again
+    changes = [one for one in work.series.changes(goal.stage) if one.id not in work.series.without]
+    survey = Survey(laying or builder(work), base)  # what it has made serves again
     found = []
     with progress(len(changes), "looking at every change") as bar:
         for change in changes:
             bar.step(change.id)
             found.append(survey.look_at(change))
     return found
+
+
+def say_result(work: Workspace, stage: str, changed: bool) -> None:
+    """One line on what the checkout is now."""
+    there, state = stack.read(work.repository), "is now" if changed else "is already"
+    kind = "change" if "/" in stage else "stage"
+    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
+    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
+    on = f"{len(there.applied)} change(s) on {there.base[:12]}{own}"
+    say(f"{work.repository.folder} {state} at {what}: {on}")
+    log.info("provider: %s", work.provider)
 
 
 def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
@@ -263,77 +251,18 @@ def known(work: Workspace, drop: frozenset[str]) -> frozenset[str]:
     return drop
 
 
-class _Memo:
-    """The commits made last from the same input: a cache, checked against git.
-
-    The same input gives the same ids anyway; this saves making them again.
-    """
-
-    def __init__(
-        self, work: Workspace, base: CommitId, changes: list[Change], dropped: frozenset[str]
-    ) -> None:
-        parts = [_MEMO_FORM, base, *sorted(dropped), *(c.id + c.source_digest for c in changes)]
-        parts += [work.series.author, *(work.series.author_of(change) for change in changes)]
-        parts.append(resolutions.of(work).digest())
-        self._key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._path = work.repository.own_folder / "memo.json"
-        self._repository = work.repository
-
-    def commits(self) -> list[CommitId] | None:
-        try:
-            data = json.loads(self._path.read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        if data.get("key") != self._key:
-            return None
-        commits = [CommitId(commit) for commit in data["commits"]]
-        if commits and self._repository.commit_id(commits[-1]) is None:
-            return None
-        return commits
-
-    def keep(self, commits: list[CommitId]) -> None:
-        try:
-            files.write(self._path, json.dumps({"key": self._key, "commits": commits}))
-        except OSError as error:  # it is a cache
-            log.info("not kept for the next run: %s", error)
-
-
-def say_result(work: Workspace, stage: str, changed: bool) -> None:
-    """One line on what the checkout is now."""
-    there = stack.read(work.repository)
-    name = work.repository.folder
-    state = "is now" if changed else "is already"
-    kind = "change" if "/" in stage else "stage"
-    what = f"{kind} '{stage}'" if stage != NO_STAGE else "the base alone"
-    own = f", and {len(there.above)} commit(s) of your own above" if there.above else ""
-    say(f"{name} {state} at {what}: {len(there.applied)} change(s) on {there.base[:12]}{own}")
-    log.info("provider: %s", work.checkout.provider)
-
-
 def rebase_goal(work: Workspace, name: str, stage: str | None, drop: frozenset[str]) -> Goal:
     """What a rebase onto `name` is to reach.
 
     Without a stage that is asked for: the one that the checkout has, or all.
     What DROP= said on the old base does not count on the new one: each has its own.
     """
-    chosen = stage or _point(work)
-    work.series.changes(chosen)  # refuses a stage that is not there, before any work
-    base = onto.resolve(work.layout, work.repository, name)
-    return Goal(chosen, known(work, drop) | work.series.without, base, name)
-
-
-def _point(work: Workspace) -> str:
-    """The stage that the checkout has, or the change, where it has a part of one."""
     applied = stack.read(work.repository).applied
-    if not applied:
-        return work.series.stage_names[-1]
-    last = applied[-1].trailers
-    ids = [change.id for change in work.series.changes(last.stage)]
-    rest = ids[ids.index(last.change) + 1 :] if last.change in ids else []
-    return last.stage if set(rest) <= work.dropped else last.change
-
-
-def rebase(work: Workspace, aim: Goal) -> bool:
-    """Moves the stack; whether anything had to be done."""
-    refuse_unsafe(work)
-    return reach(work, aim, "rebase")
+    if not stage and applied:  # the change, where it has a part of a stage
+        last = applied[-1].trailers
+        ids = [change.id for change in work.series.changes(last.stage)]
+        rest = ids[ids.index(last.change) + 1 :] if last.change in ids else []
+        stage = last.stage if set(rest) <= work.dropped else last.change
+    chosen = work.series.point(stage)  # refuses a stage that is not there, before any work
+    base = providers.resolve(work.layout, work.repository, name)
+    return Goal(chosen, known(work, drop) | work.series.without, base, name)

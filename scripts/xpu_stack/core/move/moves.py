@@ -5,7 +5,7 @@ Note [The log of moves]
 A move (apply, export, drop, undo and so on) is recorded as a commit. Its
 message says what the checkout was before and after: HEAD, the commit, the
 stack's branch, the changes that were dropped. Its tree has what was done to the
-series' files with it (rewrite.py). Its parents are the commits that it speaks of,
+series' files with it, see Rewrite. Its parents are the commits that it speaks of,
 so that git keeps them. Each stack has a log: a ref below refs/<name> is its newest
 record, and the ref's reflog has the earlier ones, as refs/stash has its entries;
 git expires them as it does any reflog. There is no file beside git.
@@ -15,13 +15,17 @@ The record becomes the ref's value in the same step in which the branch moves
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
 from xpu_stack.core.move import stack
-from xpu_stack.core.move.switch import RefUpdate, Switch
-from xpu_stack.core.system.git import ZERO, CommitId, Identity, Repository, TreeId
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.move.switch import Switch
+from xpu_stack.core.system import files, transaction
+from xpu_stack.core.system.files import Content
+from xpu_stack.core.system.git import ZERO, CommitId, File, Repository, TreeId
+from xpu_stack.core.system.layout import Layout, settings
+from xpu_stack.core.system.objects import Blob
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,10 @@ class State:
         """What git itself shows of it."""
         return self.head, self.commit, self.tip
 
-    @classmethod
-    def of_stack(cls, repository: Repository, tip: CommitId, dropped: frozenset[str]) -> "State":
-        return cls(stack.branch(repository), tip, tip, tuple(sorted(dropped)))
+    @property
+    def at(self) -> str:
+        """What HEAD has: a branch's ref or a commit."""
+        return f"refs/heads/{self.head}" if self.head else self.commit
 
 
 @dataclass(frozen=True)
@@ -66,19 +71,59 @@ class Operation:
         return f"{self.verb} {self.about}".rstrip()
 
 
-@dataclass(frozen=True)
-class Move:
+@dataclass(frozen=True, kw_only=True)
+class Move(Operation):
     """An entry of the log. edit: what was done to the series' files; when: seconds."""
 
-    operation: Operation
     before: State
     after: State
-    edit: TreeId | None = None
-    when: int = 0
+    edit: TreeId | None
+    when: int
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """An edit of the series' files that goes with a move: what each was, and is to be.
+
+    The log has it as a tree with the folders before/ and after/.
+    """
+
+    layout: Layout
+    before: Mapping[Path, Content]
+    after: Mapping[Path, Content]
+
+    @classmethod
+    def to(
+        cls, layout: Layout, wanted: Mapping[Path, Content], repository: Repository
+    ) -> "Rewrite":
+        """What makes the files these, where they are not."""
+        after = {path: one for path, one in wanted.items() if not files.is_as(path, one)}
+        before = {path: files.current(path, repository) for path in after}
+        return cls(layout, before, after)
 
     @property
-    def verb(self) -> str:
-        return self.operation.verb
+    def undone(self) -> "Rewrite":
+        return Rewrite(self.layout, self.after, self.before)
+
+    def store(self, repository: Repository) -> TreeId:
+        found: dict[str, File] = {}
+        for side, contents in (("before", self.before), ("after", self.after)):
+            for path, content in contents.items():
+                if content is not None:
+                    name = f"{side}/{path.relative_to(self.layout.repository).as_posix()}"
+                    mode, there = content
+                    blob = there.id if isinstance(there, Blob) else repository.store_bytes(there)
+                    found[name] = File(mode, blob)
+        return repository.with_files(repository.empty_tree(), found)
+
+    @classmethod
+    def load(cls, layout: Layout, repository: Repository, tree: TreeId) -> "Rewrite":
+        sides: dict[str, dict[Path, Content]] = {"before": {}, "after": {}}
+        for name, file in repository.files(tree).items():
+            side, _, rest = name.partition("/")
+            sides[side][layout.repository / rest] = file.mode, Blob(repository, file.blob)
+        paths = sorted(sides["before"].keys() | sides["after"].keys())
+        return cls(layout, *({path: sides[side].get(path) for path in paths} for side in sides))
 
 
 def _tip(repository: Repository) -> str:
@@ -120,8 +165,12 @@ def entries(repository: Repository) -> list[Move]:
 def _move(repository: Repository, tree: TreeId, body: str, when: int = 0) -> Move:
     data = json.loads(body)
     told = {key: data[key] for key in ("verb", "about", "steps", "commit", "edits") if key in data}
-    edit = tree if repository.objects.folder(tree) else None
-    return Move(Operation(**told), state(data["before"]), state(data["after"]), edit, when)
+    before, after = (
+        State(**{**data[side], "dropped": tuple(data[side]["dropped"])})
+        for side in ("before", "after")
+    )
+    edit = tree if repository.entries(tree) else None
+    return Move(**told, before=before, after=after, edit=edit, when=when)
 
 
 def history(repository: Repository) -> tuple[list[Move], list[Move]]:
@@ -133,21 +182,13 @@ def history(repository: Repository) -> tuple[list[Move], list[Move]]:
     done: list[Move] = []
     undone: list[Move] = []
     for one in reversed(entries(repository)):
-        if one.operation.steps:
-            back = one.verb == "undo"
-            for _ in range(one.operation.steps):
-                source, target = (done, undone) if back else (undone, done)
-                if source:  # git may have let earlier entries expire
-                    target.append(source.pop())
-        else:
+        source, target = (done, undone) if one.verb == "undo" else (undone, done)
+        for _ in range(min(one.steps, len(source))):  # git may have let earlier entries expire
+            target.append(source.pop())
+        if not one.steps:
             done.append(one)
             undone.clear()
     return done[::-1], undone[::-1]
-
-
-def state(data: dict[str, Any]) -> State:
-    """A state as a record has it."""
-    return State(data["head"], data["commit"], data["tip"], tuple(data["dropped"]))
 
 
 def dropped(repository: Repository) -> frozenset[str]:
@@ -160,73 +201,48 @@ def dropped(repository: Repository) -> frozenset[str]:
     return frozenset(newest.after.dropped) if same else frozenset()
 
 
-def applied(repository: Repository) -> frozenset[str] | None:
-    """The changes that the last move left on the stack; None where the log is empty.
+def left(repository: Repository) -> dict[str, stack.Applied] | None:
+    """The commits that the last move left on the stack, by changes; None: the log is empty.
 
-    One of them that has no commit now was taken out; one that is not of them is
+    A change of them that has no commit now was taken out; one that is not of them is
     not applied.
     """
-    return frozenset(left(repository)) if last(repository) else None
-
-
-def left(repository: Repository) -> dict[str, stack.Applied]:
-    """The commits that the last move left on the stack, by their changes."""
     newest = last(repository)
-    return stack.read(repository, newest.after.commit).by_change if newest else {}
+    return stack.read(repository, newest.after.commit).by_change if newest else None
 
 
 def move(
     repository: Repository,
     operation: Operation,
     after: State,
-    edit: TreeId | None = None,
+    edit: Rewrite | None = None,
     *,
     files: bool = True,
+    log: str = "",
 ) -> None:
-    """Moves the checkout; the move is in the log when it is done, and not before.
+    """Moves the checkout, and edits the series; it is in the log when it is done, and not before.
 
-    edit: what was done to the series' files with it; files: False leaves the
-    work tree as it is.
+    files: False leaves the work tree as it is. log: another than the one that is written.
     """
-    before = current(repository)
-    record = _record(repository, Move(operation, before, after, edit))
-    newest = repository.commit_id(stack.log(repository))
-    refs = [RefUpdate(stack.log(repository), record, newest or ZERO)]
-    if after.tip != before.tip:
-        refs.insert(0, RefUpdate(_tip(repository), after.tip or ZERO, before.tip or ZERO))
-    reason = f"{settings().name}: {operation}"
-    trees = [operation.edits, None]  # of the work tree, before and after
-    if operation.verb == "undo":
-        trees.reverse()
-    here, there = trees if files else (after.commit, None)
-    Switch(repository).to(after.commit, after.head, refs, reason, here=here, files=there)
-
-
-def length(repository: Repository) -> int:
-    """How many moves the log has."""
-    words = ("log", "--walk-reflogs", "--format=%H", stack.log(repository), "--")
-    return len((repository.ask(*words) or "").split())
-
-
-def put_back(repository: Repository, to: State, entries: int) -> None:
-    """Takes a row of moves back as if it had not been: the log is as long as before."""
-    if current(repository) != to:
-        move(repository, Operation("return"), to)
-    log, more = stack.log(repository), length(repository) - entries
-    if more > 0 and entries:
-        # the ref, and what each entry says it was before, follow
-        words = ("reflog", "delete", "--updateref", "--rewrite")
-        repository.run(*words, *[f"{log}@{{0}}"] * more)
-    elif more > 0:
-        repository.run("update-ref", "-d", log)
-
-
-def _record(repository: Repository, made: Move) -> CommitId:
-    before, after, operation = made.before, made.after, made.operation
+    before, log, series = current(repository), log or stack.log(repository), None
     spoken_of = [before.commit, before.tip, after.commit, after.tip]
     spoken_of += [operation.commit, operation.edits]
     parents = list(dict.fromkeys(commit for commit in spoken_of if commit))
     told = {**asdict(operation), "before": asdict(before), "after": asdict(after)}
     message = f"{operation}\n\n{json.dumps(told)}\n"
-    tree = made.edit or repository.empty_tree()
-    return repository.commit_tree(tree, parents, message, Identity.tool())
+    tree = edit.store(repository) if edit else repository.empty_tree()
+    record = repository.commit_tree(tree, parents, message)
+    refs = [("HEAD", before.at, after.at)]
+    if after.tip != before.tip:  # HEAD is put on a branch that is there
+        tip = (_tip(repository), before.tip or ZERO, after.tip or ZERO)
+        refs.insert(0 if after.tip else 1, tip)
+    # last: the log has no move that was taken back
+    refs.append((log, repository.commit_id(log) or ZERO, record))
+    trees = [operation.edits, None]  # of the work tree, before and after
+    if operation.verb == "undo":
+        trees.reverse()
+    here, there = trees if files else (after.commit, None)
+    if edit and edit.after:
+        series = transaction.staged(edit.layout, edit.after, repository.own_folder)
+    moving = Switch(repository, refs, f"{settings().name}: {operation}", series)
+    moving.to(after.commit, here=here, files=there)

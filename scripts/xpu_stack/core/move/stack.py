@@ -17,7 +17,7 @@ from xpu_stack.core.series.change import Trailers, is_as_made, trailers
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import MissingError, ToolError, UsageError
 from xpu_stack.core.system.git import Commit, CommitId, Repository
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.layout import settings
 
 _TO_SQUASH = ("fixup! ", "squash! ", "amend! ")
 _DEEPEST = 1000  # commits below HEAD in which the series' commits are looked for
@@ -67,33 +67,32 @@ def read(repository: Repository, at: str = "HEAD") -> Stack:
             next=f"{commands.git(repository.folder, 'add', '-A')} && "
             + commands.git(repository.folder, "commit", "-m", "base"),
         )
-    history = repository.history(head, _DEEPEST)
-    first = next((n for n, one in enumerate(history) if trailers(one.message)), len(history))
-    if first >= _DEEPEST // 2:  # more of a person's own may be above it
+
+    def newest(limit: int) -> list[tuple[Commit, Trailers | None]]:
+        return [(one, trailers(one.message)) for one in repository.history(head, limit)]
+
+    told = newest(_DEEPEST)
+    near, more = told[: _DEEPEST // 2], told[_DEEPEST // 2 :]
+    if more and not any(found for _, found in near):  # more of a person's own may be above it
         own = repository.ask("rev-list", "--count", head, "--not", f"{log(repository)}^@")
-        history = repository.history(head, _DEEPEST + int(own or 0))
-    lowest = max((n for n, commit in enumerate(history) if trailers(commit.message)), default=-1)
-    ours = history[: lowest + 1]
-    top = next((n for n, commit in enumerate(ours) if _is_for_a_change(commit)), 0)
-    foreign = tuple(commit for commit in ours[top:] if not trailers(commit.message))
-    applied = tuple(
-        Applied(commit, found, is_as_made(commit))
-        for commit in reversed(ours)
-        if (found := trailers(commit.message))
-    )
-    if ours and not ours[-1].parents:
+        told = newest(_DEEPEST + int(own or 0))
+    while told and not told[-1][1]:
+        told.pop()
+    if told and not told[-1][0].parents:
         raise MissingError(
             "The history of the checkout ends within the stack.",
-            why=f"{named(ours[-1])} has no parent here, as in a clone made with --depth",
+            why=f"{named(told[-1][0])} has no parent here, as in a clone made with --depth",
             next=commands.git(repository.folder, "fetch", "--unshallow"),
         )
-    base = ours[-1].parents[0] if ours else head
-    return Stack(base, applied, foreign, tuple(reversed(ours[:top])))
-
-
-def _is_for_a_change(commit: Commit) -> bool:
-    """Whether it is a change's, or waits to be squashed into one."""
-    return bool(trailers(commit.message)) or commit.message.startswith(_TO_SQUASH)
+    # up to a change's, or one that waits to be squashed into one
+    ends = (found or one.message.startswith(_TO_SQUASH) for one, found in told)
+    top = next((n for n, end in enumerate(ends) if end), 0)
+    return Stack(
+        base=told[-1][0].parents[0] if told else head,
+        applied=tuple(Applied(one, found, is_as_made(one)) for one, found in told[::-1] if found),
+        foreign=tuple(one for one, found in told[top:] if not found),
+        above=tuple(one for one, _ in told[:top][::-1]),
+    )
 
 
 def log_of(branch: str) -> str:
@@ -103,8 +102,13 @@ def log_of(branch: str) -> str:
 
 
 def log(repository: Repository) -> str:
-    """The ref that is the log of this stack's moves."""
-    return log_of(branch(repository))
+    """The log that moves are written to: while a search is under way, that of the search."""
+    return search_log() if repository.commit_id(search_log()) else log_of(branch(repository))
+
+
+def search_log() -> str:
+    """The ref that is the log of the moves of a search in this worktree."""
+    return f"refs/worktree/{settings().name}/search"
 
 
 def branches(repository: Repository) -> list[str]:
@@ -128,22 +132,19 @@ def choose(repository: Repository, branch: str) -> None:
 
 
 def branch(repository: Repository) -> str:
-    """The branch of the stack that this run works on."""
-    if repository not in _branches:
-        _branches[repository] = _own_branch(repository)
-    return _branches[repository]
+    """The branch of the stack that this run works on.
 
-
-def _own_branch(repository: Repository) -> str:
-    """HEAD's branch if it carries a stack; else one that no other worktree has checked out."""
-    head = repository.branch()
-    if head == settings().name or (head and repository.commit_id(log_of(head))):
-        return head
-    name = f"{settings().name}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
-    names = [settings().name, name]
-    if repository.commit_id(log_of(name)):
-        names.reverse()
-    return next((one for one in names if not repository.has_elsewhere(one)), name)
+    HEAD's if it carries a stack; else one that no other worktree has checked out.
+    """
+    if repository in _branches:
+        return _branches[repository]
+    found, usual = repository.branch(), settings().name
+    if not found or not (found == usual or repository.commit_id(log_of(found))):
+        own = f"{usual}-{re.sub(r'[^0-9A-Za-z_-]+', '-', repository.folder.resolve().name)}"
+        names = [own, usual] if repository.commit_id(log_of(own)) else [usual, own]
+        found = next((one for one in names if not repository.has_elsewhere(one)), own)
+    _branches[repository] = found
+    return found
 
 
 def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
@@ -159,8 +160,7 @@ def refuse_unsafe(repository: Repository, *, edits: bool = False) -> None:
     name, current = branch(repository), repository.branch()
     if current == name or not repository.commit_id(f"refs/heads/{name}"):
         return
-    elsewhere = repository.has_elsewhere(name)
-    if elsewhere:
+    if elsewhere := repository.has_elsewhere(name):
         there = commands.make("apply", **{settings().source: str(elsewhere)})
         raise ToolError(
             f"The stack's branch '{name}' is checked out in another worktree.",
@@ -200,15 +200,15 @@ def set_aside(repository: Repository, stack: Stack) -> str:
 def refuse_foreign(repository: Repository, stack: Stack) -> None:
     """Refuses a stack with commits in it that the tool did not make."""
     refuse_others(repository, stack, "move them above the stack, where they are carried along")
-    changed = [applied for applied in stack.applied if not applied.as_made]
-    if changed:
-        one = changed[0].commit
-        raise ToolError(
-            f"The commit of {changed[0].trailers.change} was changed by hand.",
-            why=f"{one.id[:12]} is not as the tool made it, and applying would replace it",
-            next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
-            + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
-        )
+    for one in stack.applied:
+        if not one.as_made:
+            raise ToolError(
+                f"The commit of {one.trailers.change} was changed by hand.",
+                why=f"{one.commit.id[:12]} is not as the tool made it, "
+                "and applying would replace it",
+                next=f"{commands.git(repository.folder, 'branch', '-m', 'mine')} && "
+                + commands.git(repository.folder, "switch", "--detach", stack.base[:12]),
+            )
 
 
 def refuse_operation(repository: Repository) -> None:

@@ -8,16 +8,7 @@ from xpu_stack.core.series.base import Base
 from xpu_stack.core.series.series import Series
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.git import CommitId, Repository
-from xpu_stack.core.system.layout import Layout
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """A checkout of the project, and what provided its base."""
-
-    repository: Repository
-    provider: str
-    own: bool  # the tool's, not a person's
+from xpu_stack.core.system.layout import Layout, settings
 
 
 @dataclass(frozen=True)
@@ -27,20 +18,20 @@ class Workspace:
     layout: Layout
     base: Base
     series: Series
-    checkout: Checkout
+    repository: Repository
+    own: bool  # the checkout is the tool's, not a person's
 
     @property
-    def repository(self) -> Repository:
-        return self.checkout.repository
+    def provider(self) -> str:
+        """What the checkout comes from."""
+        if not self.own:
+            return f"{settings().source}={self.repository.folder}"
+        return self.repository.ask("config", f"{settings().name}.provider") or "unknown"
 
     @property
     def dropped(self) -> frozenset[str]:
         """The changes that the stack does without, as DROP= or the base says."""
         return moves.dropped(self.repository) | self.series.without
-
-
-# the verbs that edit the series, see core.edit.plan
-RESHAPING = ("drop", "undrop", "fold", "split", "move", "rename", "edit")
 
 
 @dataclass(frozen=True)

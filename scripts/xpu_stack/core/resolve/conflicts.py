@@ -18,13 +18,13 @@ from pathlib import Path
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Goal, Request, Workspace
 from xpu_stack.core.resolve import resolutions
-from xpu_stack.core.resolve.merging import Misfit, Stop, merge
-from xpu_stack.core.resolve.resolutions import Hunks, Resolution, Resolutions
+from xpu_stack.core.resolve.merging import Merge, Stop, marked, merge
+from xpu_stack.core.resolve.resolutions import Resolution, Resolutions
 from xpu_stack.core.system import commands, files, transaction
 from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import ConflictError, ToolError, UsageError
 from xpu_stack.core.system.git import CommitId, Repository, TreeId
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.layout import settings
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,7 @@ def of_edit(repository: Repository) -> Resolutions:
 
     The change and the series are other ones then: the conflict will not come back.
     """
-    folder = repository.own_folder / "resolutions"
-    before = folder.with_name("answers")  # as the folder was called
-    if before.exists() and not folder.exists():
-        before.rename(folder)
-    return Resolutions(repository, folder)
+    return Resolutions(repository, repository.own_folder / "resolutions")
 
 
 def forget_resolutions(repository: Repository) -> None:
@@ -84,28 +80,6 @@ def refuse_pending(repository: Repository) -> None:
         )
 
 
-def _already_there(stop: Stop, goal: Goal, there: Mapping[str, str]) -> ToolError:
-    drop = goal.command(drop=[stop.change.id, *there])
-    if stop.resolved:
-        ids = ", ".join(one[:12] for one in stop.resolved)
-        return ConflictError(
-            f"Nothing is left of change {stop.number} of {stop.of}, {stop.change.id}.",
-            why=f"its conflict was resolved so before: {ids}",
-            next=f"{drop} # or, to be asked again: "
-            + commands.make("resolutions", FORGET=stop.resolved[0][:12]),
-        )
-    return ConflictError(
-        f"The base already has change {stop.number} of {stop.of}, {stop.change.id}.",
-        why="applied to it, the change alters nothing",
-        next=drop,
-        detail="\n".join(_told(there)),
-    )
-
-
-def _told(there: Mapping[str, str]) -> list[str]:
-    return [f"{change}: {why}" for change, why in there.items()]
-
-
 def report(
     work: Workspace,
     stop: Stop,
@@ -121,12 +95,27 @@ def report(
     an edit of the series, and not the base; base: its name, where it is not the checkout's.
     """
     misfit, repository = stop.misfit, work.repository
+    told = [f"{one}: {why}" for one, why in there.items()]
     if misfit is None:
-        return _already_there(stop, goal, there)
+        drop = goal.command(drop=[stop.id, *there])
+        if stop.resolved:
+            ids = ", ".join(one[:12] for one in stop.resolved)
+            return ConflictError(
+                f"Nothing is left of change {stop.number} of {stop.of}, {stop.id}.",
+                why=f"its conflict was resolved so before: {ids}",
+                next=f"{drop} # or, to be asked again: "
+                + commands.make("resolutions", FORGET=stop.resolved[0][:12]),
+            )
+        return ConflictError(
+            f"The base already has change {stop.number} of {stop.of}, {stop.id}.",
+            why="applied to it, the change alters nothing",
+            next=drop,
+            detail="\n".join(told),
+        )
     the_base = f"this {goal.request.verb}" if apart and goal.request else "the base"
     the_base += f" on the base {base}" if base else ""
-    what = f"Change {stop.number} of {stop.of}, {stop.change.id}, does not fit {the_base}."
-    if misfit.pristine is None:
+    what = f"Change {stop.number} of {stop.of}, {stop.id}, does not fit {the_base}."
+    if misfit.theirs is None:
         return ConflictError(
             what,
             why="its files are not as in the release it was written for, "
@@ -136,28 +125,26 @@ def report(
         )
     worktree = work.layout.for_checkout(repository.folder) / "conflict"
     _set_up(repository, stop.onto, misfit, worktree)
-    places = [place for file in misfit.files for place in _places(worktree, file, the_base)]
     branch = stack.branch(repository)
-    waiting = Pending(goal, stop.change.id, stop.onto, misfit.pristine, worktree, branch, apart)
+    waiting = Pending(goal, stop.id, stop.onto, misfit.theirs, worktree, branch, apart)
     record = {**asdict(waiting), "worktree": str(worktree)}
-    record["goal"]["dropped"] = sorted(goal.dropped)
-    files.write(_record(repository), json.dumps(record))
-    told = _told(there)
+    files.write(_record(repository), json.dumps(record, default=sorted))  # a set
     if told:
         without = f"{commands.make('abort')} && {goal.command(drop=there)}"
         told += [f"to skip it: {without}", ""]
+    for file, stages in misfit.stages.items():
+        told += _places(worktree / file, file, set(stages), the_base)
     return ConflictError(
         what,
-        why=f"{len(misfit.files)} file(s) in conflict; the checkout is as it was",
+        why=f"{len(misfit.stages)} file(s) in conflict; the checkout is as it was",
         next=f"{commands.line('cd', worktree)} # resolve, git add; then: "
         f"{commands.anywhere('continue')}, or {commands.anywhere('abort')}",
-        detail="\n".join([*told, *places, "", misfit.messages.strip()]).strip(),
+        detail="\n".join([*told, "", misfit.messages.strip()]).strip(),
     )
 
 
-def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Path) -> None:
-    assert misfit.pristine is not None
-    assert misfit.merged is not None
+def _set_up(repository: Repository, onto: CommitId, misfit: Merge, worktree: Path) -> None:
+    assert misfit.theirs is not None
     _remove(repository, worktree)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     # Keeps the commits laid so far from git's garbage collection.
@@ -165,25 +152,25 @@ def _set_up(repository: Repository, onto: CommitId, misfit: Misfit, worktree: Pa
     options = ("--quiet", "--detach", "--no-checkout")
     repository.run("worktree", "add", *options, str(worktree), onto)
     work = Repository(worktree)
-    changed = repository.edits_of(repository.commit(misfit.pristine))
-    _fill(work, onto, [*(entry.path for entry in changed), *misfit.files, *misfit.resolved])
-    # a person's own rerere would take the markers out of files that are still to be resolved
-    words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
-    work.run(*words, misfit.pristine, check=False)
-    if misfit.resolved:
-        paths = [f":(literal){path}" for path in misfit.resolved]
-        work.run("restore", f"--source={misfit.merged}", "--staged", "--worktree", "--", *paths)
-
-
-def _fill(work: Repository, onto: CommitId, paths: list[str]) -> None:
-    """Writes the folders that have `paths`: all of a large project would take seconds."""
-    work.run("read-tree", onto)
+    # what known resolutions have changed in the merge
+    merged = merge(repository, onto, misfit.theirs).tree
+    resolved = [entry.path for entry in repository.diff(merged, misfit.tree)]
+    changed = repository.edits_of(repository.commit(misfit.theirs))
+    # the folders that have them: to write all of a large project would take seconds
+    paths = [*(entry.path for entry in changed), *misfit.stages, *resolved]
     folders = {path.rpartition("/")[0] for path in paths}
     listed: dict[bool, bytes] = {True: b"", False: b""}
     for path in work.files(onto):
         listed[path.rpartition("/")[0] in folders] += os.fsencode(path) + b"\0"
+    work.run("read-tree", onto)
     work.run("update-index", "--skip-worktree", "-z", "--stdin", input=listed[False])
     work.run("checkout-index", "--index", "-z", "--stdin", input=listed[True])
+    # a person's own rerere would take the markers out of files that are still to be resolved
+    words = ("-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--allow-empty")
+    work.run(*words, misfit.theirs, check=False)
+    if resolved:
+        paths = [f":(literal){path}" for path in resolved]
+        work.run("restore", f"--source={misfit.tree}", "--staged", "--worktree", "--", *paths)
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
@@ -192,29 +179,15 @@ def _remove(repository: Repository, worktree: Path) -> None:
     repository.run("worktree", "prune")
 
 
-def _hunks(path: Path) -> list[str]:
-    """The conflicts of a file, as first-last line numbers."""
-    found, start = [], None
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if line.startswith(b"<<<<<<< "):
-            start = number
-        elif line.startswith(b">>>>>>> ") and start is not None:
-            found.append(f"{start}-{number}")
-            start = None
-    return found
-
-
-def _places(worktree: Path, file: str, the_base: str) -> list[str]:
+def _places(path: Path, file: str, stages: set[int], the_base: str) -> list[str]:
     """What the report says of a file in conflict."""
-    unmerged = Repository(worktree).run("ls-files", "--unmerged", "--", file).text.splitlines()
-    stages = {line.split("\t")[0].split(" ")[2] for line in unmerged}
-    if stages == {"1", "3"}:
+    if stages == {1, 3}:
         return [f"{file}: {the_base} has deleted it"]
-    if stages == {"1", "2"}:
+    if stages == {1, 2}:
         return [f"{file}: the change deletes it"]
-    path = worktree / file
-    hunks = [f"{file}:{hunk}" for hunk in _hunks(path)] if path.is_file() else []
-    return hunks or [f"{file}: no markers, see below"]
+    hunks = marked(path.read_bytes()) if path.is_file() else []
+    places = [f"{file}:{start}-{end}" for start, _, end in hunks]
+    return places or [f"{file}: no markers, see below"]
 
 
 def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolution]]:
@@ -228,38 +201,6 @@ def resolve(work: Workspace, *, empty: bool = False) -> tuple[Goal, list[Resolut
     resolved = _resolved(waiting)
     merged = merge(repository, waiting.onto, waiting.pristine)
     hunks = resolutions.hunks_of(repository, merged)
-    _refuse_nothing_left(repository, waiting, hunks, resolved, empty=empty)
-    request = waiting.goal.request
-    stack.refuse_unsafe(repository, edits=request is not None and request.verb == "edit")
-    stack.refuse_foreign(repository, stack.read(repository))
-    known = of_edit(repository) if waiting.apart else resolutions.of(work)
-    contents = known.record(waiting.change, merged, hunks, resolved)
-    if waiting.apart:
-        for path, content in contents.items():
-            path.unlink(missing_ok=True)
-            if content is not None:
-                transaction.put(path, *content)
-        _forget(repository, waiting)
-        return waiting.goal, []
-    transaction.write(work.layout, contents)
-    _forget(repository, waiting)
-    paths = list(merged.stages)
-    now, before = (repository.files(tree, paths) for tree in (resolved, waiting.onto))
-    for file in paths:
-        if now.get(file) == before.get(file):
-            say(f"{file} is as in the base: what {waiting.change} edits in it is left out")
-    folders = {path.parent for path in contents}
-    return waiting.goal, [one for one in resolutions.of(work).all() if one.folder in folders]
-
-
-def _refuse_nothing_left(
-    repository: Repository,
-    waiting: Pending,
-    hunks: Mapping[str, Hunks],
-    resolved: TreeId,
-    *,
-    empty: bool,
-) -> None:
     if resolved == repository.tree_of(waiting.onto) and not waiting.apart:
         raise ConflictError(
             f"Nothing of {waiting.change} is left in the resolution.",
@@ -275,6 +216,22 @@ def _refuse_nothing_left(
             next=f"put in what is missing, git add, and {commands.make('continue')}; "
             f"or, if it is meant: {commands.make('continue', EMPTY='1')}",
         )
+    request = waiting.goal.request
+    stack.refuse_unsafe(repository, edits=request is not None and request.verb == "edit")
+    stack.refuse_foreign(repository, stack.read(repository))
+    known = of_edit(repository) if waiting.apart else resolutions.of(work)
+    contents, kept = known.record(waiting.change, merged, hunks, resolved), list[Resolution]()
+    if waiting.apart:
+        transaction.put_all(contents)
+    else:
+        transaction.write(work.layout, contents)
+        edited = {one.path for one in repository.diff(waiting.onto, resolved)}
+        for file in sorted(merged.stages.keys() - edited):
+            say(f"{file} is as in the base: what {waiting.change} edits in it is left out")
+        folders = {path.parent for path in contents}
+        kept = [one for one in known.all() if one.folder in folders]
+    _forget(repository, waiting)
+    return waiting.goal, kept
 
 
 def _resolved(waiting: Pending) -> TreeId:
@@ -287,18 +244,15 @@ def _resolved(waiting: Pending) -> TreeId:
             next=f"{commands.make('abort')} "
             "# then the command that it came from: it sets them up again",
         )
-    left = sorted(
-        {line.split("\t", 1)[1] for line in work.run("ls-files", "--unmerged").text.splitlines()}
-    )
-    marked = [
-        file
-        for file in work.run("diff", "--name-only", "--cached", waiting.onto).text.splitlines()
-        if (waiting.worktree / file).is_file() and _hunks(waiting.worktree / file)
-    ]
-    if left or marked:
+    unmerged = work.run("ls-files", "--unmerged").text.splitlines()
+    left = sorted({line.split("\t", 1)[1] for line in unmerged})
+    edited = work.run("diff", "--name-only", "--cached", waiting.onto).text.splitlines()
+    paths = [(name, waiting.worktree / name) for name in edited]
+    named = left or [one for one, path in paths if path.is_file() and marked(path.read_bytes())]
+    if named:
         raise ConflictError(
             f"The conflict of {waiting.change} is not resolved yet.",
-            why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(left or marked)}",
+            why=f"{'unmerged' if left else 'conflict markers'} in {', '.join(named)}",
             next=f"fix them, {commands.git(waiting.worktree, 'add', '<file>')}, "
             f"then: {commands.make('continue')}",
         )
@@ -315,12 +269,6 @@ def abort(repository: Repository) -> str:
     return waiting.change
 
 
-def give_up(repository: Repository) -> None:
-    """Gives up a conflict if one waits: for a search, which goes around it."""
-    if pending(repository) is not None:
-        abort(repository)
-
-
 def _waiting(repository: Repository) -> Pending:
     waiting = pending(repository)
     if waiting is None:
@@ -335,8 +283,7 @@ def _waiting(repository: Repository) -> Pending:
 def _forget(repository: Repository, waiting: Pending) -> None:
     _record(repository).unlink()
     _remove(repository, waiting.worktree)
-    for ref in (_pending(), f"refs/{settings().name}/pending"):  # the latter: of an earlier version
-        repository.run("update-ref", "-d", ref)
+    repository.run("update-ref", "-d", _pending())
 
 
 def _pending() -> str:

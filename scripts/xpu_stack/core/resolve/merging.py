@@ -1,12 +1,12 @@
 """git's three-way merge of a change and what is below it, and what came of it."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpu_stack.core.series.change import Change
-from xpu_stack.core.system.git import BlobId, CommitId, File, Identity, Repository, TreeId
+from xpu_stack.core.system.git import BlobId, CommitId, File, Repository, TreeId, as_person
+from xpu_stack.core.system.layout import settings
 
 _WORDS_THAT_DIFFER = (
     *("diff", "--text", "--ignore-all-space", "--unified=0", "--no-renames"),
@@ -20,16 +20,18 @@ class Merge:
     """A three-way merge as git left it.
 
     stages: path in conflict -> the versions that met there: 1 the ground, 2 the
-    base's, 3 the change's.
+    base's, 3 the change's. theirs: the change; None: it is not to be had, and so that
+    nothing was merged.
     """
 
     tree: TreeId  # with conflict markers
     stages: Mapping[str, Mapping[int, File]]
     messages: str
+    theirs: CommitId | None
 
 
 def merge(repository: Repository, tip: str, theirs: CommitId) -> Merge:
-    """git's three-way merge of `tip` and what the commit `theirs` does."""
+    """git's three-way merge of `tip` and what the commit `theirs` does to its parent."""
     # git 2.39 finds the common ground from the history only: give the
     # three trees one that has just this shape.
     ground = repository.scratch_commit(repository.tree_of(f"{theirs}^"), (), "ground").id
@@ -44,17 +46,32 @@ def merge(repository: Repository, tip: str, theirs: CommitId) -> Merge:
         mode, blob, stage = about.split(" ")
         stages.setdefault(path, {})[int(stage)] = File(int(mode, 8), BlobId(blob))
     told = [text for text in messages.split("\0") if "\n" in text]
-    return Merge(TreeId(tree.strip()), stages, "".join(told))
+    return Merge(TreeId(tree.strip()), stages, "".join(told), theirs)
 
 
-def without_space(repository: Repository, merge: Merge, files: Sequence[str]) -> TreeId | None:
+def marked(content: bytes) -> list[tuple[int, int, int]]:
+    """The conflicts in a file: the numbers of the three lines with markers of each, from 1."""
+    found, start, middle = [], 0, 0
+    for number, line in enumerate(content.splitlines(), start=1):
+        mark = line[:8].rstrip()
+        if mark == b"<<<<<<<":
+            start = middle = number
+        elif line.rstrip() == b"=======" and middle == start:  # a later one is a line of the change
+            middle = number
+        elif mark == b">>>>>>>" and start:
+            found.append((start, middle, number))
+            start = 0
+    return found
+
+
+def without_space(repository: Repository, merge: Merge) -> TreeId | None:
     """The merge with its conflicts settled where they are of white space alone; None: they are not.
 
     `git merge-tree` cannot leave white space out of account, so that it is `git merge`, in
     a repository of its own. Around the change that has the release's white space. So what
     it does but for white space is done to the fork's file.
     """
-    stages = [merge.stages[path] for path in files]
+    files, stages = list(merge.stages), merge.stages.values()
     if any(n not in one or one[n].mode not in REGULAR for one in stages for n in (1, 2, 3)):
         return None
     sides = [{path: merge.stages[path][n] for path in files} for n in (1, 2, 3)]
@@ -73,38 +90,26 @@ def without_space(repository: Repository, merge: Merge, files: Sequence[str]) ->
         (scratch.git_dir / "info" / "attributes").write_text("* -text -filter !merge\n")
         scratch.run("reset", "--quiet", "--hard", ours)
         options = ("--quiet", "--no-commit", "--no-ff", "-Xignore-all-space")
-        who = Identity.tool().environment("COMMITTER")
+        who = as_person(settings().person, 0, "COMMITTER")
         if scratch.run("merge", *options, theirs, env=who, check=False).code:
             return None
         patch = scratch.run(*_WORDS_THAT_DIFFER, "HEAD").output
         scratch.run("reset", "--quiet", "--hard", ours)
         words = ("--unidiff-zero", "--whitespace=nowarn", "--allow-empty", "-")
         scratch.run("apply", *words, input=patch)
-        blobs = repository.store([scratch.folder / path for path in files])
-    merged = {
-        path: File(sides[1][path].mode, blob) for path, blob in zip(files, blobs, strict=True)
-    }
+        stored = repository.store({path: scratch.folder / path for path in files})
+    merged = {path: File(sides[1][path].mode, one.blob) for path, one in stored.items()}
     return repository.with_files(merge.tree, merged)
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """Why a change cannot be laid on a commit, as far as git can tell."""
-
-    pristine: CommitId | None  # the change on the pristine base, to be merged
-    files: tuple[str, ...]
-    merged: TreeId | None  # the merge with its markers
-    messages: str
-    resolved: tuple[str, ...] = ()  # what known resolutions have changed in it
 
 
 @dataclass(eq=False)
 class Stop(Exception):
     """A change that a commit does not take: a person must say what is to become of it."""
 
-    change: Change
+    id: str  # of the change
+    place: str  # in series.yaml
     number: int
     of: int
     onto: CommitId
-    misfit: Misfit | None  # None: it brings nothing new, the fork has it
+    misfit: Merge | None  # None: it brings nothing new, the fork has it
     resolved: tuple[str, ...] = ()  # resolutions of the merge that gave nothing new

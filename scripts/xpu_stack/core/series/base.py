@@ -29,13 +29,12 @@ that a change which has only a patch there is left out, too.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from xpu_stack.core.system import commands
-from xpu_stack.core.system.errors import ToolError, UsageError
-from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.errors import UsageError
+from xpu_stack.core.system.layout import Layout, settings
 from xpu_stack.core.system.yaml_file import Node
 
 _OWN = {"name", "version", "source_package", "git", "package"}
@@ -110,17 +109,16 @@ class Differences:
         return payload_file in self.moved or not left
 
     @classmethod
-    def read(cls, node: Node) -> "Differences":
+    def load(cls, layout: Layout, name: str) -> "Differences":
+        if name not in base_names(layout):
+            return cls()
+        node = _node(layout, name)
         return cls(
             node["like"].text() if "like" in node else "",
             frozenset(node["without"].into(tuple[str, ...]) if "without" in node else ()),
             node["moved"].into(dict[str, str]) if "moved" in node else {},
             "package" in node,
         )
-
-    @classmethod
-    def load(cls, layout: Layout, name: str) -> "Differences":
-        return cls.read(_node(layout, name)) if name in base_names(layout) else cls()
 
 
 def is_below(name: str, folder: str) -> bool:
@@ -141,7 +139,7 @@ def commits(layout: Layout) -> dict[str, str]:
 
 
 def _node(layout: Layout, name: str) -> Node:
-    return Node.load(layout.base_folder(name) / "base.yaml", f"patches/{name}/base.yaml")
+    return Node.load(layout.patches / name / "base.yaml", f"patches/{name}/base.yaml")
 
 
 @dataclass(frozen=True)
@@ -159,52 +157,42 @@ class Base:
 
     @classmethod
     def load(cls, layout: Layout, name: str) -> "Base":
-        if name not in base_names(layout):
-            raise _unknown(layout, name)
+        there = base_names(layout)
+        if name not in there:
+            raise UsageError(
+                f"There is no base '{name}'.",
+                why=f"the bases there are: {', '.join(there)}",
+                next=commands.make("apply", BASE=there[0])
+                if there
+                else f"write patches/{name}/base.yaml",
+            )
         node = _node(layout, name)
-        known = _OWN | {*settings().base}
-        if "like" not in node:
-            node.fields(known - {"package"})
-            return cls._read(layout, name, dict.fromkeys(known - {"package"}, node))
-        source = "package" if "package" in node else "git"
-        node.fields({"name", "like", source}, known - {"git", "package"} | {"without", "moved"})
-        like = node["like"].text()
-        if like not in base_names(layout) or "like" in (other := _node(layout, like)):
-            raise node["like"].error(f"'{like}' is not a base that is described in full")
-        given = {one: node if one in node else other for one in known}
-        for one in _SOURCES - node.value.keys():
-            del given[one]
-        return replace(
-            cls._read(layout, name, given),
-            folders=(layout.base_folder(name), layout.base_folder(like)),
-            differences=Differences.read(node),
-        )
-
-    @classmethod
-    def _read(cls, layout: Layout, name: str, given: dict[str, Node]) -> "Base":
-        """The base from its settings, each in a node that has it."""
-        found = {setting: node[setting] for setting, node in given.items()}
+        nodes, known = {name: node}, _OWN | {*settings().base}
+        if "like" in node:
+            source = "package" if "package" in node else "git"
+            node.fields({"name", "like", source}, known - {"git", "package"} | {"without", "moved"})
+            like = node["like"].text()
+            if like not in there or "like" in (other := _node(layout, like)):
+                raise node["like"].error(f"'{like}' is not a base that is described in full")
+            nodes[like] = other
+            known -= {one for one in _SOURCES if one not in node}
+        else:
+            known -= {"package"}
+            node.fields(known)
+        found = {one: next(of[one] for of in nodes.values() if one in of) for one in known}
         package = found.get("source_package")
         return cls(
             name=name,
             version=found["version"].text(),
-            folders=(layout.base_folder(name),),
+            folders=tuple(layout.patches / one for one in nodes),
             source_package=SourcePackage.read(package) if package else None,
             git=GitSource.read(found["git"]) if "git" in found else GitSource(""),
             package=found.get("package"),
             settings={one: found[one] for one in settings().base},
+            differences=Differences.load(layout, name),
         )
 
     def file(self, name: str) -> Path:
         """A file or folder of the base, or of the one that it is like."""
         there = (one / name for one in self.folders if (one / name).exists())
         return next(there, self.folders[0] / name)
-
-
-def _unknown(layout: Layout, name: str) -> ToolError:
-    there = base_names(layout)
-    return UsageError(
-        f"There is no base '{name}'.",
-        why=f"the bases there are: {', '.join(there)}",
-        next=commands.make("apply", BASE=there[0]) if there else f"write patches/{name}/base.yaml",
-    )

@@ -20,19 +20,24 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from unicodedata import category
 
+from xpu_stack.core.system import patch
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, TreeId
+from xpu_stack.core.system.layout import settings
 from xpu_stack.core.system.objects import mode_of
-from xpu_stack.core.system.settings import settings
 
 SECTIONS = ("Motivation", "Design", "Additional Context")
 TITLE_LIMIT = 72
 UNWRITTEN = "To be written:"  # begins a line that waits for its words
+
+_HEADINGS = {f"{name}\n{'-' * len(name)}": name for name in SECTIONS}
+_HEADING = re.compile(rf"^({'|'.join(_HEADINGS)})$", re.MULTILINE)
 
 _GHSTACK_LINE = re.compile(
     r"^(ghstack-source-id|ghstack-comment-id|Pull[ -][Rr]equest(?:[ -]resolved)?): "
@@ -42,8 +47,6 @@ _SIGNATURE = re.compile(r"[A-Z][A-Za-z-]*-by: \S.*")
 _GHSTACK_STACK = re.compile(r"^Stack from \[ghstack\].*(?:\n\* (?:__->__ )?#\d+.*)*\n{,2}", re.M)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
-# Every line of a hunk begins with another character. No renames: both names are one.
-_PATCH_PATH = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,16 @@ class ChangeText:
     def parse(cls, text: str, shown: str) -> "ChangeText":
         """Checks a text; `shown` is how errors name it."""
         text = _tidied(text.replace("\r\n", "\n"))
-        _check_characters(text, shown)
         lines = text.split("\n")
-        title = lines[0].strip() if lines else ""
+        for number, line in enumerate(lines, start=1):
+            _check_line(line, f"{shown}:{number}")
+        title = lines[0].strip()
         if not title or len(title) > TITLE_LIMIT:
-            raise SeriesError(
-                f"{shown}:1", f"the title must have 1 to {TITLE_LIMIT} characters, not {len(title)}"
-            )
+            problem = f"the title must have 1 to {TITLE_LIMIT} characters, not {len(title)}"
+            raise SeriesError(f"{shown}:1", problem)
         if len(lines) < 2 or lines[1].strip():
             raise SeriesError(f"{shown}:2", "a blank line must follow the title")
-        _check_sections(split_signatures(text)[0].splitlines(), shown)
+        _check_sections(split_signatures(text)[0], shown)
         return cls(title, "\n".join(line.rstrip() for line in lines[2:]).strip())
 
     @property
@@ -95,8 +98,7 @@ def split_signatures(text: str) -> tuple[str, str]:
 
 
 def _tidied(text: str) -> str:
-    body, signatures = split_signatures(text)
-    return f"{body}\n\n{signatures}" if signatures else text
+    return "\n\n".join(filter(None, split_signatures(text)))
 
 
 def template(title: str, motivation: str = "") -> str:
@@ -107,60 +109,49 @@ def template(title: str, motivation: str = "") -> str:
         f"{UNWRITTEN} what it does, and how.",
         f"{UNWRITTEN} what else a reader must know; or: None.",
     ]
-    parts = [f"{one}\n{'-' * len(one)}\n{text}\n" for one, text in zip(SECTIONS, told, strict=True)]
-    return "\n".join([f"{title}\n", *parts, *([f"{signatures}\n"] if signatures else [])])
+    parts = (f"{heading}\n{one}" for heading, one in zip(_HEADINGS, told, strict=True))
+    return "\n\n".join([title, *parts, *filter(None, [signatures])]) + "\n"
 
 
 def joined(text: str, other: str) -> str:
     """The first text with what the sections of the other say added to its own."""
-    sections, added = _sections(text), _sections(other)
-    parts = [text.partition("\n")[0]]
-    for name in SECTIONS:
-        told = [one for one in (sections[name], added[name]) if one.strip(". ") != "None"]
-        told = list(dict.fromkeys(told)) or ["None."]
-        parts.append(f"{name}\n{'-' * len(name)}\n" + "\n\n".join(told))
+    title, *own = _HEADING.split(text)
+    added = _HEADING.split(other)
+    parts = [title.strip()]
+    for heading, *both in zip(own[::2], own[1::2], added[2::2], strict=True):
+        told = [one for one in map(str.strip, both) if one.strip(". ") != "None"]
+        parts.append(f"{heading}\n" + ("\n\n".join(dict.fromkeys(told)) or "None."))
     return "\n\n".join(parts)
-
-
-def _sections(text: str) -> dict[str, str]:
-    """What each section of a valid text says."""
-    headings = "|".join(f"{name}\n{'-' * len(name)}" for name in SECTIONS)
-    told = re.split(rf"^(?:{headings})$", text, flags=re.MULTILINE)[1:]
-    return dict(zip(SECTIONS, (one.strip() for one in told), strict=True))
 
 
 def unwritten(text: ChangeText) -> int | None:
     """The line of a text where something is still to be written."""
-    for number, line in enumerate(text.message.splitlines(), start=1):
-        if line.startswith(UNWRITTEN):
-            return number
-    return None
+    lines = enumerate(text.message.splitlines(), start=1)
+    return next((number for number, line in lines if line.startswith(UNWRITTEN)), None)
 
 
-def _check_characters(text: str, shown: str) -> None:
+def _check_line(line: str, place: str) -> None:
     """Refuses what a commit's message cannot carry, or no reader sees."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        for one in line:
-            if one not in "\t" and (category(one) in ("Cc", "Cs", "Zl", "Zp") or one == "\ufeff"):
-                problem = f"has the character U+{ord(one):04X}, which is not for a text"
-                raise SeriesError(f"{shown}:{number}", problem)
+    for one in line:
+        if one not in "\t" and (category(one) in ("Cc", "Cs", "Zl", "Zp") or one == "\ufeff"):
+            problem = f"has the character U+{ord(one):04X}, which is not for a text"
+            raise SeriesError(place, problem)
+    if _trailer().match(line):
+        raise SeriesError(place, "trailers are written by the tool")
+    if _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line):
+        raise SeriesError(place, "the line is as one of ghstack's, and would go")
 
 
-def _check_sections(lines: list[str], shown: str) -> None:
-    found: list[str] = []
-    for number, (line, under) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
-        if _trailer().match(line):
-            raise SeriesError(f"{shown}:{number}", "trailers are written by the tool")
-        if _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line):
-            raise SeriesError(f"{shown}:{number}", "the line is as one of ghstack's, and would go")
-        if line in SECTIONS and under == "-" * len(line):
-            found.append(line)
-            rest = [text for text in lines[number + 1 :] if text.strip()]
-            heading_next = len(rest) > 1 and rest[0] in SECTIONS and set(rest[1]) == {"-"}
-            if not rest or heading_next:
-                raise SeriesError(f"{shown}:{number}", f"the section '{line}' is empty")
-    if tuple(found) != SECTIONS:
-        missing = [section for section in SECTIONS if section not in found]
+def _check_sections(text: str, shown: str) -> None:
+    before, *parts = _HEADING.split(text)
+    sections = [_HEADINGS[heading] for heading in parts[::2]]
+    number = before.count("\n") + 1
+    for section, told in zip(sections, parts[1::2], strict=True):
+        if not told.strip():
+            raise SeriesError(f"{shown}:{number}", f"the section '{section}' is empty")
+        number += told.count("\n") + 1
+    if tuple(sections) != SECTIONS:
+        missing = [section for section in SECTIONS if section not in sections]
         raise SeriesError(
             shown,
             f"needs the sections {', '.join(SECTIONS)}, in this order, underlined with '-'"
@@ -248,13 +239,12 @@ class PayloadFile:
 
     @property
     def digest(self) -> bytes:
-        sum = hashlib.sha256()
         if self.source.is_symlink():
-            sum.update(self.content)
-        else:
-            with self.source.open("rb") as file:
-                while piece := file.read(1 << 20):  # not at once: it may be large
-                    sum.update(piece)
+            return hashlib.sha256(self.content).digest()
+        sum = hashlib.sha256()
+        with self.source.open("rb") as file:
+            while piece := file.read(1 << 20):  # not at once: it may be large
+                sum.update(piece)
         return sum.digest()
 
     @property
@@ -263,6 +253,12 @@ class PayloadFile:
         if self.source.is_symlink():
             return os.fsencode(self.source.readlink())
         return self.source.read_bytes()
+
+
+def closest(file: str, claims: Mapping[str, object]) -> str:
+    """The claim on a payload file, which may be on a folder that it is in; "": there is none."""
+    places = [file, *map(str, PurePosixPath(file).parents)]
+    return next((one for one in places if one in claims), "")
 
 
 @dataclass(frozen=True)
@@ -274,7 +270,7 @@ class Change:
     number: int  # in its stage, from 1
     of: int  # how many changes the stage has
     text: ChangeText
-    files: tuple[PayloadFile, ...]
+    files: Sequence[PayloadFile]
     patch: Path | None
     place: str
     author: str | None = None  # name <address>; None: the series' author
@@ -292,8 +288,7 @@ class Change:
         """The files of the base, or of earlier changes, that the patch edits."""
         if self.patch is None:
             return []
-        text = self.patch.read_text(encoding="utf-8", errors="surrogateescape")
-        paths = sorted(set(_PATCH_PATH.findall(text)))
+        paths = sorted(patch.originals(self.patch.read_bytes()))
         for path in paths:
             if {"..", ".git", ""} & set(path.split("/")):
                 raise SeriesError(self.place, f"{self.id}: its patch edits '{path}': no such place")

@@ -6,22 +6,19 @@ are the files below the payload folders it claims. A base may have patches and
 payload files of its own in place of these, see Note [What a base shares] (base.py).
 """
 
-import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from xpu_stack.core.series import authors
 from xpu_stack.core.series.base import Differences, base_names
-from xpu_stack.core.series.change import NAME, Change, ChangeText, PayloadFile, Stage
+from xpu_stack.core.series.change import NAME, Change, ChangeText, PayloadFile, Stage, closest
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import SeriesError, UsageError
-from xpu_stack.core.system.git import Identity
-from xpu_stack.core.system.layout import Layout
-from xpu_stack.core.system.settings import settings
+from xpu_stack.core.system.layout import Layout, settings
 from xpu_stack.core.system.yaml_file import Node
 
 NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
@@ -98,9 +95,6 @@ class Series:
         own = {file.kept_at: one.id for one in self.all_changes() for file in one.files}
         return {**self.elsewhere, **own}
 
-    def identity(self, when: int) -> Identity:
-        return Identity.of(self.author, when)
-
     def author_of(self, change: Change) -> str:
         return change.author or self.author
 
@@ -110,14 +104,6 @@ class Series:
         return _Reader(layout, base).read()
 
 
-def _with_files(stage: Stage, owned: dict[str, list[PayloadFile]]) -> Stage:
-    changes = [
-        replace(change, files=tuple(sorted(owned.get(change.id, []), key=lambda one: one.target)))
-        for change in stage.changes
-    ]
-    return replace(stage, changes=tuple(changes))
-
-
 def _author(node: Node) -> str:
     problem = authors.problem(node.text())
     if problem:
@@ -125,26 +111,14 @@ def _author(node: Node) -> str:
     return node.text()
 
 
-def _check_link(name: PurePosixPath, inner: PurePosixPath, target: str) -> None:
+def _check_link(path: Path, top: Path) -> None:
     """Refuses a link by which a file outside the series could be read."""
+    name, target = path.relative_to(top), path.readlink()
     if len(name.parts) < 3:
         raise SeriesError(str(name), "is a link; it must be a folder")
-    if f"{posixpath.normpath(inner.parent / target)}/".startswith(("/", "../")):
+    inside = posixpath.normpath(PurePosixPath(*name.parts[2:-1]) / target)
+    if f"{inside}/".startswith(("/", "../")):
         raise SeriesError(str(name), f"is a link that points outside of the tree: {target}")
-
-
-def _in_payload_folders(top: Path) -> Iterator[str]:
-    """Files and folders below `top`; one that is a link is listed, but not followed."""
-    for payload in settings().payload:
-        yield payload
-        if (top / payload).is_symlink():
-            continue
-        for folder, folders, files in os.walk(top / payload):
-            below = folder[len(str(top)) + 1 :]
-            yield from (f"{below}/{name}" for name in folders + files)
-
-
-_Payload = dict[str, PayloadFile]
 
 
 class _Reader:
@@ -153,48 +127,43 @@ class _Reader:
         self.base = base
         self.differences = Differences.load(layout, base)
         self.shown = self._name_of(layout.series_file)
-        self.payload, self.elsewhere = self._payload_of_base()
+        shared = self._find_payload(layout.repository)
+        variants = {one: self._find_payload(layout.variants(one)) for one in base_names(layout)}
+        own = variants.pop(base, {})
+        self.payload = {
+            name: replace(file, target=self.differences.moved.get(name, file.target))
+            for name, file in shared.items()
+            if self.differences.takes(name)
+        } | own
+        # what only other bases have
+        self.elsewhere = set().union(shared, *variants.values()) - self.payload.keys()
+        self.names = {f"the stage '{NO_STAGE}'"}  # and those of changes
         self.claims: dict[str, tuple[str, Node]] = {}  # -> change, where
-        self.patches: set[Path] = set()
-        self.texts: set[Path] = set()
+        self.files: dict[str, list[PayloadFile]] = {}  # of each change; known when all claims are
+        self.places: set[Path] = set()  # of patches and texts
 
     def read(self) -> Series:
         node = Node.load(self.layout.series_file, self.shown)
         node.fields({"author", "stages"})
-        author = _author(node["author"])
-        stages: list[Stage] = []
-        for item in node["stages"].items():
-            stage = self._stage(item)
-            if stage.name in [other.name for other in stages] or stage.name == NO_STAGE:
-                raise item["name"].error(f"the stage '{stage.name}' is there already")
-            stages.append(stage)
+        author, stages = _author(node["author"]), tuple(map(self._stage, node["stages"].items()))
         if not stages:
             raise node["stages"].error("there must be a stage")
         owners = self._owners()
-        owned: dict[str, list[PayloadFile]] = {}
-        for name, file in self.payload.items():
-            owned.setdefault(owners[name], []).append(file)
+        for file in sorted(self.payload.values(), key=lambda one: one.target):
+            self.files[owners[file.kept_at]].append(file)
         self._check_nothing_left()
         elsewhere = {name: owners[name] for name in self.elsewhere}
-        whole = tuple(_with_files(stage, owned) for stage in stages)
-        return Series(
-            whole,
-            author,
-            self.base,
-            self.differences.without_changes | self._of_other_bases(whole, elsewhere),
-            elsewhere,
-        )
+        without = self.differences.without_changes | self._of_other_bases(stages, elsewhere)
+        return Series(stages, author, self.base, without, elsewhere)
 
-    def _of_other_bases(
-        self, stages: tuple[Stage, ...], elsewhere: Mapping[str, str]
-    ) -> frozenset[str]:
+    def _of_other_bases(self, stages: Iterable[Stage], elsewhere: Mapping[str, str]) -> set[str]:
         """The changes that are empty here and not elsewhere; one that is everywhere is new."""
         empty = {one.id for stage in stages for one in stage.changes if not one.is_begun}
         left = empty.intersection(elsewhere.values())
         if self.differences.of_package:  # which takes no patches of the base that it is like
             like = self.differences.like
             left |= {one for one in empty if self.layout.patch(like, one).exists()}
-        return frozenset(left)
+        return left
 
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
@@ -202,24 +171,21 @@ class _Reader:
         items = node["changes"].items()
         if not items:
             raise node["changes"].error(f"the stage '{name}' has no change")
-        changes: list[Change] = []
-        for number, item in enumerate(items, start=1):
-            change = self._change(item, name, number, len(items))
-            if change.name in [other.name for other in changes]:
-                raise item["name"].error(f"the change '{change.id}' is there already")
-            changes.append(change)
+        changes = [self._change(one, name, n, len(items)) for n, one in enumerate(items, start=1)]
+        self._refuse_second(node["name"], f"the stage '{name}'")
         return Stage(name, node["summary"].text(), tuple(changes))
 
     def _change(self, node: Node, stage: str, number: int, of: int) -> Change:
         node.fields({"name"}, {"author", "files"})
         name = self._checked_name(node["name"])
-        text = self.layout.patches / "texts" / stage / f"{name}.md"
-        self.texts.add(text)
+        id_ = f"{stage}/{name}"
+        self._refuse_second(node["name"], f"the change '{id_}'")
         if "files" in node:
-            self._claim(node, f"{stage}/{name}", stage)
+            self._claim(node, id_, stage)
+        text = self.layout.patches / "texts" / f"{id_}.md"
         bases = filter(None, (self.base, self.differences.patches_of))
-        own, *others = (self.layout.patch(one, f"{stage}/{name}") for one in bases)
-        self.patches.add(own)
+        own, *others = (self.layout.patch(one, id_) for one in bases)
+        self.places |= {text, own}
         for path in (text, own, *others):
             if path.is_symlink():
                 raise SeriesError(self._name_of(path), "is a link; it must be a file")
@@ -230,11 +196,22 @@ class _Reader:
             number=number,
             of=of,
             text=ChangeText.read(text, self._name_of(text)),
-            files=(),  # known when all claims are
+            files=self.files.setdefault(id_, []),
             patch=patch if patch and patch.stat().st_size else None,
             place=node.place,
             author=_author(node["author"]) if "author" in node else None,
         )
+
+    def _checked_name(self, node: Node) -> str:
+        name = node.text()
+        if not NAME.match(name):
+            raise node.error(f"'{name}' is no name: small letters, digits, '-' and '_'")
+        return name
+
+    def _refuse_second(self, node: Node, shown: str) -> None:
+        if shown in self.names:
+            raise node.error(f"{shown} is there already")
+        self.names.add(shown)
 
     def _claim(self, node: Node, change: str, stage: str) -> None:
         for item in node["files"].items():
@@ -249,73 +226,45 @@ class _Reader:
 
     def _owners(self) -> dict[str, str]:
         """Payload file -> its change: of the claims on a file, the closest one counts."""
-        closest = {name: self._claim_on(name) for name in [*self.payload, *self.elsewhere]}
-        claimed = set(closest.values())
+        found = {name: closest(name, self.claims) for name in [*self.payload, *self.elsewhere]}
+        claimed = set(found.values())
         for claim, (_, item) in self.claims.items():
             if claim not in claimed:
                 raise item.error(f"'{claim}' has no file")
-        for name, found in closest.items():
-            if not found:
+        for name, claim in found.items():
+            if not claim:
                 raise SeriesError(name, f"no change in {self.shown} claims this file")
-        return {name: self.claims[found][0] for name, found in closest.items()}
-
-    def _claim_on(self, name: str) -> str:
-        while name and name not in self.claims:
-            name = name.rpartition("/")[0]
-        return name
+        return {name: self.claims[claim][0] for name, claim in found.items()}
 
     def _check_nothing_left(self) -> None:
         targets: dict[str, str] = {}
         for file in self.payload.values():
             if file.target in targets:
-                raise SeriesError(
-                    file.kept_at, f"'{file.target}' is written in {targets[file.target]} too"
-                )
+                problem = f"'{file.target}' is written in {targets[file.target]} too"
+                raise SeriesError(file.kept_at, problem)
             if {"..", ".git", ""} & set(file.target.split("/")):
                 raise SeriesError(file.kept_at, f"is moved to '{file.target}': no such place")
             targets[file.target] = file.kept_at
-        for folder, pattern, known in (
-            (self.layout.base_folder(self.base), "*/*.patch", self.patches),
-            (self.layout.patches / "texts", "*/*", self.texts),
-        ):
-            for path in sorted(folder.glob(pattern)):
-                if path not in known:
-                    raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
+        patches = (self.layout.patches / self.base).glob("*/*.patch")
+        for path in sorted([*patches, *(self.layout.patches / "texts").glob("*/*")]):
+            if path not in self.places:
+                raise SeriesError(self._name_of(path), f"belongs to no change in {self.shown}")
 
-    def _payload_of_base(self) -> tuple[_Payload, set[str]]:
-        """The payload files of the base, and the names of those that only other bases have."""
-        shared = self._find_payload(self.layout.repository)
-        variants = {
-            base: self._find_payload(self.layout.variants(base)) for base in base_names(self.layout)
-        }
-        own = variants.pop(self.base, {})
-        there = {
-            name: replace(file, target=self.differences.moved.get(name, file.target))
-            for name, file in shared.items()
-            if self.differences.takes(name)
-        } | own
-        return there, set().union(shared, *variants.values()) - set(there)
-
-    def _find_payload(self, top: Path) -> _Payload:
+    def _find_payload(self, top: Path) -> dict[str, PayloadFile]:
         """The payload files below `top`, which has the payload folders."""
-        found = {}
-        for name in sorted(_in_payload_folders(top)):
-            inner = name.split("/", 2)[2] if name.count("/") > 1 else ""
+        folders, found = [top / name for name in settings().payload], {}
+        # a link is listed, but not followed
+        inside = (path for one in folders if not one.is_symlink() for path in one.rglob("*"))
+        for path in [*folders, *sorted(inside)]:
+            name = path.relative_to(top).as_posix()
+            inner = "/".join(path.relative_to(top).parts[2:])
             if _NOT_PAYLOAD.search(inner):
                 continue
-            path = top / name
             if path.is_symlink():
-                _check_link(PurePosixPath(name), PurePosixPath(inner), str(path.readlink()))
-            elif not inner or path.is_dir():
-                continue
-            found[name] = PayloadFile(path, name, inner)
+                _check_link(path, top)
+            if inner and (path.is_symlink() or not path.is_dir()):
+                found[name] = PayloadFile(path, name, inner)
         return found
-
-    def _checked_name(self, node: Node) -> str:
-        name = node.text()
-        if not NAME.match(name):
-            raise node.error(f"'{name}' is no name: small letters, digits, '-' and '_'")
-        return name
 
     def _name_of(self, path: Path) -> str:
         return path.relative_to(self.layout.repository).as_posix()

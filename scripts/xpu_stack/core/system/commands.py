@@ -30,11 +30,8 @@ def git(folder: Path, *words: str | Path) -> str:
 
 def make(verb: str, **variables: str) -> str:
     """A command of the Makefile; a variable whose value is "" is left out."""
-    return (
-        f"make {_verb(verb, variables)}"
-        if Path.cwd() == REPOSITORY
-        else anywhere(verb, **variables)
-    )
+    here = Path.cwd() == REPOSITORY
+    return f"make {_verb(verb, variables)}" if here else anywhere(verb, **variables)
 
 
 def anywhere(verb: str, **variables: str) -> str:

@@ -1,38 +1,49 @@
-"""What the program prints: one console for people, one log file for the rest."""
+"""What the program prints: one console for people, one log file for the rest.
+
+Texts are shown without passwords, and with no character that hides another.
+"""
 
 import contextlib
 import functools
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from xpu_stack.core.system.errors import ToolError
-from xpu_stack.core.system.untrusted import on_terminal, redacted, visible
 
 # rich is imported where it is used: most runs of the tool print a line or two.
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # until a file is opened
 
+_CREDENTIALS = re.compile(r"(https?://)[^/\s'\"]+@")
+_COLOUR = re.compile(r"(\x1b\[[\d;]*m)")
+# Control characters but tabs and ends of lines, and those that change the direction of a
+# text or have no width.
+_HIDDEN = re.compile(
+    r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
 
-@functools.cache
-def _err() -> "Console":
-    """Standard error, in colours where it has them."""
-    from rich.console import Console
 
-    # ":100:" is a line of a file
-    return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+def redacted(text: str) -> str:
+    """A text whose addresses have no name and password."""
+    return _CREDENTIALS.sub(r"\1***@", text)
+
+
+def visible(text: str) -> str:
+    """A text with [U+202E] and the like in place of characters that cannot be seen."""
+    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 class _Formatter(logging.Formatter):
@@ -72,12 +83,13 @@ def say(text: str) -> None:
         put(redacted(text))
 
 
-def put(text: str, end: str = "\n") -> None:
+def put(text: str) -> None:
     """Prints a text; goes on when its reader has seen enough, as in `status | head`."""
-    if sys.stdout.isatty():
-        text = on_terminal(text)
+    if sys.stdout.isatty():  # colours are left as they are
+        pieces = enumerate(_COLOUR.split(text))
+        text = "".join(piece if n % 2 else visible(piece) for n, piece in pieces)
     try:
-        print(text, end=end, flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -95,8 +107,12 @@ def warn(text: str) -> None:
 
 def coloured(text: str, colour: str) -> str:
     """A text in a colour, where standard output shows colours; NO_COLOR= turns them off."""
-    shown = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return click.style(text, fg=colour) if shown else text
+    return _styled(sys.stdout, text, fg=colour)
+
+
+def _styled(stream: TextIO, text: str, **style: Any) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return click.style(text, **style) if stream.isatty() and not plain else text
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, cut: str = "") -> None:
@@ -124,19 +140,19 @@ def _fitted(cell: str, width: int) -> str:
 def show_error(error: ToolError, log_file: Path | None) -> None:
     """The three lines of an error, and where the rest is."""
 
-    def escape(text: str) -> str:
-        return _plain(visible(redacted(text)))
+    def show(label: str, text: str, dim: bool = False, **style: Any) -> None:
+        text = _styled(sys.stderr, visible(redacted(text)), dim=dim)
+        print(_styled(sys.stderr, label, dim=dim, **style) + text, file=sys.stderr)
 
-    err = _err()
     log.error("%s | %s | %s", error.what, error.why, error.next)
     if error.detail:
         log.error("%s", error.detail)
-        err.print(escape(error.detail), style="dim")
-    err.print(f"[bold red]error:[/] {escape(error.what)}")
-    err.print(f"  [bold]why:[/] {escape(error.why)}")
-    err.print(f"  [bold]next:[/] {escape(error.next)}")
+        show("", error.detail, dim=True)
+    show("error: ", error.what, fg="red", bold=True)
+    show("  why: ", error.why, bold=True)
+    show("  next: ", error.next, bold=True)
     if log_file is not None:
-        err.print(f"  [dim]log:[/]  [dim]{escape(str(log_file))}[/]")
+        show("  log:  ", str(log_file), dim=True)
 
 
 @contextmanager
@@ -154,62 +170,37 @@ def progress(total: float | None, what: str, *, may_be_nothing: bool = False) ->
     log.info("%s: done", what)
 
 
-def say_where_no_bar(text: str) -> None:
-    """Reports progress where there is no bar, as in a log."""
-    if not sys.stderr.isatty():
-        warn(text)
-
-
 class Bar:
     """One progress bar; where standard error is no terminal, a line."""
 
     def __init__(self, total: float | None, what: str, until: contextlib.ExitStack) -> None:
         self._total, self._what, self._until = total, what, until
-        self._bars: Progress | None = None
-        self._shown = False
 
     def step(self, what: str | None = None) -> None:
-        self.at(advance=1, what=what)
+        self.at(what, advance=1)
 
-    def at(
-        self,
-        *,
-        advance: float | None = None,
-        done: float | None = None,
-        total: float | None = None,
-        what: str | None = None,
-    ) -> None:
-        if not self._shown:
-            self._shown = True
-            self._show()
+    def at(self, what: str | None = None, **numbers: float | None) -> None:
+        """Shows what it does now. numbers: `advance`, or `completed`, and `total`"""
         if self._bars is not None:
-            self._bars.update(
-                self._bars.task_ids[0],
-                advance=advance,
-                completed=done,
-                total=total,
-                description=None if what is None else _plain(what),
-            )
+            told: dict[str, Any] = {"description": what, **numbers}
+            self._bars.update(self._bars.task_ids[0], **told)
 
-    def _show(self) -> None:
+    @functools.cached_property
+    def _bars(self) -> "Progress | None":
+        """Shown from the first step on."""
         if not sys.stderr.isatty():
             warn(f"{self._what} ...")
-            return
-        from rich import progress
+            return None
+        from rich import console, progress
 
         columns = [
             progress.SpinnerColumn(),
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeElapsedColumn(),
         ]
-        bars = progress.Progress(*columns, console=_err(), transient=True)
-        self._bars = self._until.enter_context(bars)
-        self._bars.add_task(_plain(self._what), total=self._total)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+        shown = console.Console(stderr=True)
+        bars = progress.Progress(*columns, console=shown, transient=True)
+        bars.add_task(self._what, total=self._total)
+        return self._until.enter_context(bars)

@@ -42,13 +42,7 @@ class ToolError(Exception):
     code = ExitCode.REFUSED
 
     def __init__(
-        self,
-        what: str,
-        *,
-        why: str,
-        next: str,
-        code: ExitCode | None = None,
-        detail: str = "",
+        self, what: str, *, why: str, next: str, code: ExitCode | None = None, detail: str = ""
     ) -> None:
         super().__init__(what)
         self.what, self.why, self.next = what, why, next

@@ -16,18 +16,17 @@ Content = tuple[int, bytes | Blob] | None  # mode and content of a file; None: t
 
 
 def current(path: Path, objects: Objects) -> Content:
-    """What a file is, as git has it: of a link, what it points to."""
+    """What a file is, as git has it."""
     if not os.path.lexists(path):
         return None
-    if path.is_symlink():
-        return mode_of(path), os.fsencode(path.readlink())
-    return mode_of(path), Blob(objects, objects.store([path])[0])
+    mode, blob = objects.store({"": path})[""]
+    return mode, Blob(objects, blob)
 
 
 def is_as(path: Path, wanted: Content) -> bool:
-    """Whether a file is so."""
-    if wanted is None or not os.path.lexists(path):
-        return wanted is None and not os.path.lexists(path)
+    there = os.path.lexists(path)
+    if wanted is None or not there:
+        return wanted is None and not there
     mode, content = wanted
     if mode != mode_of(path) or not (path.is_symlink() or path.is_file()):
         return False
@@ -60,8 +59,7 @@ def load(path: Path) -> Any:
         torn = path.with_name(f"{path.name}.torn")
         path.replace(torn)
         say(f"{path} is cut off, as by a crash of the machine, and is now {torn.name}")
-        look = commands.make("status")
-        say(f"what that run did is not known: {look} shows what the checkout is")
+        say(f"what that run did is not known: {commands.make('status')} shows what the checkout is")
         return None
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from xpu_stack.core.system import shell
+from xpu_stack.core.system.layout import settings
 from xpu_stack.core.system.objects import LARGE, Objects, mode_of
 from xpu_stack.core.system.objects import ZERO as ZERO
 from xpu_stack.core.system.objects import BlobId as BlobId
@@ -21,12 +22,7 @@ from xpu_stack.core.system.objects import Commit as Commit
 from xpu_stack.core.system.objects import CommitId as CommitId
 from xpu_stack.core.system.objects import Entry as Entry
 from xpu_stack.core.system.objects import File as File
-from xpu_stack.core.system.objects import Identity as Identity
 from xpu_stack.core.system.objects import TreeId as TreeId
-from xpu_stack.core.system.settings import settings
-
-_WRITTEN_TO = "GIT_OBJECT_DIRECTORY"
-_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 # A person's configuration must not change what the tool makes:
 _SETTINGS = (
@@ -50,82 +46,64 @@ _SETTINGS = (
     "core.packedGitLimit=32m",
 )
 
-# How a patch is written: the same on every machine and with every git.
-_PATCH = (
+# How a diff is written: the same on every machine and with every git.
+DIFF = (
     "-p",
-    "--binary",  # what is in it, and not only that it differs
     "--full-index",  # ids do not grow with the repository
-    "--no-renames",  # nor does a threshold decide what is shown
     "--no-color",
     "--no-ext-diff",  # a person's own differ stays out
     "--no-textconv",
-    "--diff-algorithm=histogram",
+    "--diff-algorithm=histogram",  # keeps functions together where lines repeat
     "--unified=3",
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
+# Of a patch: what is in a binary file, too; no threshold decides what is shown.
+_PATCH = (*DIFF, "--binary", "--no-renames")
+
+_GIT = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
 
-class Repository:
+class Repository(Objects):
     """A git repository with a work tree."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._env: dict[str, str] = {}
         self._histories: dict[tuple[CommitId, int], list[Commit]] = {}
+        self._start(folder, {})
 
-    @cached_property
-    def objects(self) -> Objects:
-        return Objects(self._words(), self.folder, self._environment())
-
-    def _words(self) -> list[str]:
-        return ["git", *(word for setting in _SETTINGS for word in ("-c", setting))]
-
-    def _environment(self) -> dict[str, str]:
+    def _start(self, folder: Path, env: Mapping[str, str]) -> None:
         # Reading must not wait for, or take, a lock that a person's git holds.
-        return {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self._env}
+        self._env = {"GIT_OPTIONAL_LOCKS": "0", **env}
+        super().__init__(folder, _GIT, {**self._env, "LC_ALL": "C"})
 
     def run(
         self,
         *words: str,
-        input: bytes | None = None,
+        input: bytes = b"",
         env: Mapping[str, str] | None = None,
         check: bool = True,
         cwd: Path | None = None,
     ) -> shell.Result:
         return shell.run(
-            [*self._words(), *words],
+            [*_GIT, *words],
             cwd=cwd or self.folder,
-            env={**self._environment(), **(env or {})},
+            env={**self._env, "LC_ALL": "C", **(env or {})},
             input=input,
             check=check,
         )
 
     def keep_objects_in(self, folder: Path) -> None:
         """From now on objects are written to `folder`; git reads them from there, too."""
-        own = str(self.object_folder)
-        known = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
-        self._env = {
-            _WRITTEN_TO: str(folder),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{own}:{known}" if known else own,
-        }
-        self.__dict__.pop("objects", None)
-
-    @property
-    def object_folders(self) -> list[Path]:
-        """Where its objects are."""
-        return [self.object_folder, *map(Path, filter(None, [self._env.get(_WRITTEN_TO)]))]
-
-    @property
-    def has_objects_elsewhere(self) -> bool:
-        return bool(self._env)
+        own, known = self.object_folders[0], os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
+        read = f"{own}:{known}" if known else f"{own}"
+        self.object_folders.append(folder)
+        env = {"GIT_OBJECT_DIRECTORY": str(folder), "GIT_ALTERNATE_OBJECT_DIRECTORIES": read}
+        self._start(self.folder, env)
 
     def show(self, *words: str) -> int:
         """Runs git on the person's terminal, with their configuration, pager and colours."""
-        code = shell.hand_over(
-            ["git", *words], cwd=self.folder, env={"GIT_OPTIONAL_LOCKS": "0", **self._env}
-        )
-        return 0 if code == _PIPE_CLOSED else code  # who reads has seen enough
+        code = shell.hand_over(["git", *words], cwd=self.folder, env=self._env)
+        return 0 if code == 128 + signal.SIGPIPE else code  # who reads has seen enough
 
     def line(self, *words: str) -> str:
         return self.run(*words).text.strip()
@@ -141,30 +119,22 @@ class Repository:
         top = self.ask("rev-parse", "--show-toplevel")
         return top is not None and Path(top).resolve() == self.folder.resolve()
 
-    @property
+    @cached_property
     def git_dir(self) -> Path:
-        return self._places[0]
+        return Path(self.line("rev-parse", "--absolute-git-dir"))
 
     @property
     def own_folder(self) -> Path:
         """Where the tool keeps what it knows of this worktree."""
         return self.git_dir / settings().name
 
-    @property
-    def object_folder(self) -> Path:
-        return self._places[1]
-
     @cached_property
-    def _places(self) -> tuple[Path, Path]:
-        told = self.line("rev-parse", "--absolute-git-dir", "--git-path", "objects").split("\n")
-        return Path(told[0]), (self.folder / told[1]).absolute()
+    def object_folders(self) -> list[Path]:
+        """Its own, and one in which objects are kept for as long as this is open."""
+        return [self.git_path("objects")]
 
     def git_path(self, name: str) -> Path:
         return (self.folder / self.line("rev-parse", "--git-path", name)).absolute()
-
-    def commit_id(self, name: str) -> CommitId | None:
-        found = self.objects.id_of(f"{name}^{{commit}}")
-        return CommitId(found) if found else None
 
     @property
     def head(self) -> CommitId:
@@ -178,25 +148,17 @@ class Repository:
 
     def worktrees(self) -> dict[Path, str]:
         """The work trees of the repository, and the branch of each, "" for none."""
-        found: dict[Path, str] = {}
-        for field in self.run("worktree", "list", "--porcelain").text.splitlines():
-            word, _, value = field.partition(" ")
-            if word == "worktree":
-                folder = Path(value)
-                found[folder] = ""
-            elif word == "branch":
-                found[folder] = value.removeprefix("refs/heads/")
-        return found
+        told = self.line("worktree", "list", "--porcelain").split("\n\n")
+        found = [dict(line.partition(" ")[::2] for line in one.split("\n")) for one in told]
+        return {
+            Path(one["worktree"]): one.get("branch", "").removeprefix("refs/heads/")
+            for one in found
+        }
 
     def has_elsewhere(self, branch: str) -> Path | None:
         """The other work tree in which a branch is checked out."""
-        told = self.line("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")
-        elsewhere = told and Path(told).resolve() != self.folder.resolve()
-        return Path(told) if elsewhere else None
-
-    def tree_of(self, commit: str) -> TreeId:
-        found = self.objects.tree_of(commit)
-        return TreeId(found or self.line("rev-parse", "--verify", f"{commit}^{{tree}}"))
+        here, folders = self.folder.resolve(), self.worktrees().items()
+        return next((one for one, its in folders if its == branch and one.resolve() != here), None)
 
     def commit(self, id: CommitId) -> Commit:
         return self.history(id, 1)[0]
@@ -205,26 +167,18 @@ class Repository:
         """The newest `limit` commits by first parent, newest first."""
         if (tip, limit) in self._histories:
             return self._histories[tip, limit]
-        form = "%H%x00%T%x00%P%x00%ct%x00%an <%ae>%x00%B%x01"
-        text = self.run(
-            "log", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip
-        ).text
-        commits = []
-        for record in text.split("\x01\n"):
-            if record:
-                id_, tree, parents, when, author, message = record.split("\0")
-                ids = tuple(CommitId(parent) for parent in parents.split())
-                commits.append(Commit(CommitId(id_), TreeId(tree), ids, int(when), author, message))
-        self._histories[tip, limit] = commits
-        return commits
-
-    def diff(self, old: str, new: str) -> list[Entry]:
-        """What differs between two commits or trees, file by file, no renames."""
-        return self.objects.diff(self.tree_of(old), self.tree_of(new))
+        form = "%H%x00%T%x00%P%x00%ct%x00%an <%ae>%x00%B"
+        words = ("-z", f"--max-count={limit}", "--first-parent", f"--format=tformat:{form}", tip)
+        told = iter(self.run("log", *words).text.split("\0"))
+        self._histories[tip, limit] = [
+            Commit(CommitId(id), TreeId(tree), tuple(map(CommitId, ids.split())), int(when), *text)
+            for id, tree, ids, when, *text in zip(*[told] * 6)  # noqa: B905
+        ]
+        return self._histories[tip, limit]
 
     def edits_of(self, commit: Commit) -> list[Entry]:
         """What a commit does to its first parent."""
-        return self.objects.diff(self.tree_of(commit.parents[0]), commit.tree)
+        return self.diff(commit.parents[0], commit.tree)
 
     def patch(self, old: str, new: str, paths: list[str]) -> bytes:
         """The patch of these paths, the same on every machine and with every git."""
@@ -240,19 +194,6 @@ class Repository:
         found = {CommitId(id.decode()): patch for id, patch in zip(*[iter(parts)] * 2, strict=True)}
         return dict.fromkeys(commits, b"") | found
 
-    def blob_at(self, tree: str, path: str) -> bytes | None:
-        file = self.files(tree, [path]).get(path)
-        return None if file is None else self.objects.content(file.blob, "blob")
-
-    def files(self, tree: str, paths: list[str] | None = None) -> dict[str, File]:
-        """The files of a tree by path: all, or those at or below `paths`."""
-        if paths is None:
-            return _listed(self.run("ls-tree", "-r", "-z", tree).output)
-        top = self.tree_of(tree)
-        return {
-            name: file for path in paths for name, file in self.objects.files(top, path).items()
-        }
-
     def uncommitted(self, *, untracked: bool = True) -> tuple[list[str], list[str]]:
         """The tracked files that differ from HEAD, and the untracked ones that are not ignored.
 
@@ -260,9 +201,9 @@ class Repository:
         """
         kind = "all" if untracked else "no"
         words = ("-z", "--no-renames", "--ignore-submodules=all", f"--untracked-files={kind}")
-        told = self.run("status", "--porcelain", *words).text.split("\0")
-        lines = [(line[:2] == "??", line[3:]) for line in told if line]
-        return [name for new, name in lines if not new], [name for new, name in lines if new]
+        told = self.run("status", "--porcelain", *words).text.split("\0")[:-1]
+        new = [line[3:] for line in told if line.startswith("??")]
+        return [line[3:] for line in told if not line.startswith("??")], new
 
     def hidden(self, index: Path) -> dict[str, list[str]]:
         """The files at which git was told not to look, and by which bits of the index."""
@@ -276,14 +217,6 @@ class Repository:
         return found
 
     # -- what is made -------------------------------------------------------
-
-    def store(self, files: list[Path]) -> list[BlobId]:
-        """Stores the content of `files`, as it is, and returns the ids in order."""
-        links = [file for file in files if file.is_symlink()]  # git would follow them
-        ids = {link: self.store_bytes(os.fsencode(link.readlink())) for link in links}
-        others = [file for file in files if file not in ids]
-        ids.update(zip(others, self.objects.store(others), strict=True))
-        return [ids[file] for file in files]
 
     def store_edited(self, name: str) -> File:
         """A file of the work tree, stored as `git add` does; mode 0: it is not there."""
@@ -303,81 +236,62 @@ class Repository:
     def _trusts_modes(self) -> bool:
         return self.ask("config", "--type=bool", "core.fileMode") != "false"
 
-    def store_bytes(self, content: bytes) -> BlobId:
-        return self.objects.store_bytes(content)
-
-    def empty_tree(self) -> TreeId:
-        return TreeId(self.objects.with_files("", {}))
-
-    def with_files(self, tree: str, files: Mapping[str, File]) -> TreeId:
-        """The tree with these files by path; one of mode 0 is taken out."""
-        top = self.tree_of(tree)
-        return TreeId(self.objects.with_files(top, files)) if files else top
-
     def commit_tree(
         self,
         tree: TreeId,
-        parents: list[CommitId],
+        parents: Sequence[CommitId],
         message: str,
-        who: Identity,
-        author: Identity | None = None,
+        who: str = "",
+        when: int = 0,
+        author: str = "",
     ) -> CommitId:
-        """who: the committer, and the author where that is no other."""
+        """who: the committer, and the author where that is no other: name <address>.
+
+        when: seconds since the epoch, in UTC. Without them the same content always gives
+        the same commit, the tool's own.
+        """
+        who = who or settings().person
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-        lines += [f"author {(author or who).signature}", f"committer {who.signature}"]
-        return CommitId(self.objects.store_commit("\n".join([*lines, "", message]).encode()))
+        lines += [f"author {author or who} {when} +0000", f"committer {who} {when} +0000"]
+        return CommitId(self._stored("commit", "\n".join([*lines, "", message]).encode()))
 
     def scratch_commit(self, tree: TreeId, parents: tuple[CommitId, ...], message: str) -> Commit:
-        """A commit to work with, by nobody."""
-        who = Identity.tool()
-        id_ = self.commit_tree(tree, list(parents), message, who)
-        return Commit(id_, tree, parents, 0, f"{who.name} <{who.email}>", message)
+        id_ = self.commit_tree(tree, parents, message)
+        return Commit(id_, tree, parents, 0, settings().person, message)
 
     def commit_again(self, commit: CommitId, tree: TreeId, parent: CommitId) -> CommitId:
         """A commit as it is, author, dates and message, but with this tree on this parent."""
-        content = self.objects.content(commit, "commit")
+        content = self.content(commit, "commit")
         assert content is not None
         head, _, message = content.partition(b"\n\n")
         kept = (b"author ", b"committer ", b"encoding ")
         people = [line for line in head.split(b"\n") if line.startswith(kept)]
         lines = [f"tree {tree}".encode(), f"parent {parent}".encode(), *people, b"", message]
-        return CommitId(self.objects.store_commit(b"\n".join(lines)))
+        return CommitId(self._stored("commit", b"\n".join(lines)))
 
     @contextmanager
-    def index(self, tree: str | None = None) -> Iterator["Index"]:
-        """A private index that holds `tree`."""
+    def index(self) -> Iterator[dict[str, str]]:
+        """The environment of a private index, empty."""
         with tempfile.TemporaryDirectory(prefix="stack-") as folder:
-            index = Index(self, Path(folder) / "index")
-            if tree:
-                index.run("read-tree", tree)
-            yield index
+            yield {"GIT_INDEX_FILE": f"{folder}/index"}
+
+    def put_into(self, index: Path, files: Mapping[str, File]) -> None:
+        """Sets files in an index by path; one of mode 0 is taken out."""
+        lines = "".join(f"{file.mode:06o} {file.blob}\t{path}\0" for path, file in files.items())
+        env = {"GIT_INDEX_FILE": str(index)}
+        self.run("update-index", "-z", "--index-info", input=os.fsencode(lines), env=env)
+
+    def tree_of_folder(self, folder: Path) -> TreeId:
+        """The tree of all the files of a folder outside the repository."""
+        with self.index() as index:
+            env = {**index, "GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(folder)}
+            # forced: what its own .gitignore leaves out may be part of a release
+            self.run("add", "--all", "--force", ".", env=env, cwd=folder)
+            return TreeId(self.run("write-tree", env=env).text.strip())
 
 
-class Index:
-    """A private index: a tree in the making."""
-
-    def __init__(self, repository: Repository, path: Path) -> None:
-        self._repository = repository
-        self._env = {"GIT_INDEX_FILE": str(path)}
-
-    def run(self, *words: str, input: bytes | None = None, check: bool = True) -> shell.Result:
-        return self._repository.run(*words, input=input, env=self._env, check=check)
-
-    def take_in(self, folder: Path) -> None:
-        """Sets the index to all the files of a folder outside the repository."""
-        env = {**self._env, "GIT_DIR": str(self._repository.git_dir), "GIT_WORK_TREE": str(folder)}
-        # forced: what its own .gitignore leaves out may be part of a release
-        self._repository.run("add", "--all", "--force", ".", env=env, cwd=folder)
-
-    def write(self) -> TreeId:
-        return TreeId(self.run("write-tree").text.strip())
-
-
-def _listed(output: bytes) -> dict[str, File]:
-    """The files of a listing by git."""
-    found = {}
-    for record in output.split(b"\0")[:-1]:
-        head, path = record.split(b"\t", 1)
-        fields = head.decode().split(" ")
-        found[os.fsdecode(path)] = File(int(fields[0], 8), BlobId(fields[2]))
-    return found
+def as_person(who: str, when: int, *roles: str) -> dict[str, str]:
+    """How git is told who makes a commit. who: name <address>; roles: AUTHOR or COMMITTER"""
+    name, _, address = who.rstrip(">").partition(" <")
+    told = {"NAME": name, "EMAIL": address, "DATE": f"@{when} +0000"}
+    return {f"GIT_{role}_{key}": value for role in roles for key, value in told.items()}

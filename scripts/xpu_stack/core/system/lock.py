@@ -23,10 +23,13 @@ def held(path: Path, verb: str, what: str) -> Iterator[None]:
     The lock is the kernel's: it ends with the processes that hold it, so that
     no stale one can be left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        if not _try(file):
-            _wait_or_refuse(file, path, what)
+    with _opened(path) as file:
+        # When the run itself is gone, its last step is just being finished.
+        deadline = time.monotonic() + (0 if _holders(path) else _FINISHING)
+        while not _try(file):
+            if time.monotonic() >= deadline:
+                raise _refusal(path, what)
+            time.sleep(0.01)  # the kernel has no lock with a time limit
         _sign(file, verb)
         yield
 
@@ -38,8 +41,7 @@ def shared(path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None
     prepare: is told whether this run has the lock alone. If so, it may change what the
     lock guards; if not, it returns what is there, or None if it needs something else.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with _opened(path) as file:
         with awaited(path.with_name("lock.prepare"), verb):  # two must not find each other here
             made = None
             while made is None:
@@ -61,10 +63,8 @@ def shared(path: Path, verb: str, what: str, prepare: Callable[[bool], _T | None
 @contextmanager
 def awaited(path: Path, verb: str) -> Iterator[None]:
     """Holds the lock file, after those that hold it now: for what others can wait for."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        if not _try(file):
-            _wait(file, path, fcntl.LOCK_EX)
+    with _opened(path) as file:
+        _wait(file, path)
         _sign(file, verb)
         yield
 
@@ -77,17 +77,20 @@ def tried(path: Path, verb: str) -> Iterator[bool]:
     nothing changes either.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        file = _opened(path)
     except OSError:
         yield False
         return
     with file:
-        if not _try(file):
-            yield False
-            return
-        _sign(file, verb)
-        yield True
+        alone = _try(file)
+        if alone:
+            _sign(file, verb)
+        yield alone
+
+
+def _opened(path: Path) -> IO[str]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("a+")
 
 
 def _sign(file: IO[str], verb: str, *, alone: bool = True) -> None:
@@ -107,18 +110,10 @@ def _try(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def _wait(file: IO[str], path: Path, kind: int) -> None:
-    warn(f"waiting for another run, which holds {path} ...")
-    fcntl.flock(file, kind)
-
-
-def _wait_or_refuse(file: IO[str], path: Path, what: str) -> None:
-    # When the run itself is gone, its last step is just being finished.
-    deadline = time.monotonic() + (0 if _holders(path) else _FINISHING)
-    while not _try(file):
-        if time.monotonic() >= deadline:
-            raise _refusal(path, what)
-        time.sleep(0.01)  # the kernel has no lock with a time limit
+def _wait(file: IO[str], path: Path, kind: int = fcntl.LOCK_EX) -> None:
+    if not _try(file, kind):
+        warn(f"waiting for another run, which holds {path} ...")
+        fcntl.flock(file, kind)
 
 
 def _refusal(path: Path, what: str) -> ToolError:

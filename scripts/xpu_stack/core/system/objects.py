@@ -7,13 +7,12 @@ kind of question is kept as long as its repository is in use.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, NamedTuple, NewType
 
-from xpu_stack.core.system.settings import settings
 from xpu_stack.core.system.shell import CommandFailed, Service
 
 BlobId = NewType("BlobId", str)
@@ -42,48 +41,11 @@ class Entry:
 
     @property
     def file(self) -> File:
-        """The new one."""
         return File(self.new_mode, self.new)
 
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
-
-
-@dataclass(frozen=True)
-class Identity:
-    """An author or committer. when: seconds since the epoch, in UTC."""
-
-    name: str
-    email: str
-    when: int
-
-    @classmethod
-    def of(cls, who: str, when: int) -> "Identity":
-        """who: name <address>"""
-        name, _, email = who.partition(" <")
-        return cls(name, email.rstrip(">"), when)
-
-    @classmethod
-    def tool(cls, when: int = 0) -> "Identity":
-        """The tool itself, at a fixed time: the same content gives the same commit."""
-        return cls(settings().name, settings().email, when)
-
-    @property
-    def signature(self) -> str:
-        """As a commit has it."""
-        return f"{self.name} <{self.email}> {self.when} +0000"
-
-    def environment(self, *roles: str) -> dict[str, str]:
-        return {
-            f"GIT_{role}_{key}": value
-            for role in roles or ("AUTHOR", "COMMITTER")
-            for key, value in (
-                ("NAME", self.name),
-                ("EMAIL", self.email),
-                ("DATE", f"@{self.when} +0000"),
-            )
-        }
 
 
 @dataclass(frozen=True)
@@ -101,41 +63,42 @@ class Commit:
 _NAMES = ("utf-8", "surrogateescape")
 _ID = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
 Folder = Mapping[str, File]  # what a tree has in it, by name
-_NONE = File(0, BlobId(ZERO))
+ABSENT = File(0, BlobId(ZERO))
 
 
 class Objects:
     """The objects of one repository. git: how it is called there; env: changes for it."""
 
-    def __init__(self, git: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
-        def service(*words: str) -> Service:
-            return Service([*git, *words], cwd, env)
+    def __init__(self, folder: Path, git: Sequence[str], env: Mapping[str, str]) -> None:
+        def service(words: str) -> Service:
+            return Service([*git, *words.split()], folder, env)
 
-        self._reader = service("cat-file", "--batch-command")
+        self.folder = folder
+        self._reader = service("cat-file --batch-command")
         # Trees, too: `git mktree` would open every object that a tree names.
-        hash = ("hash-object", "-w", "--no-filters", "--stdin-paths", "-t")
-        self._blobs, self._trees = service(*hash, "blob"), service(*hash, "tree")
-        self._commits = service(*hash, "commit")
-        self._differ = service("diff-tree", "--stdin", "-r", "-z", "--no-renames")
+        hash = "hash-object -w --no-filters --stdin-paths -t"
+        self._writers = {kind: service(f"{hash} {kind}") for kind in ("blob", "tree", "commit")}
+        self._differ = service("diff-tree --stdin -r -z --no-renames")
         # What an id names cannot change.
         self._folders: dict[str, Folder] = {}
-        self._tree_ids: dict[str, str] = {}
+        self._tree_ids: dict[str, TreeId] = {}
 
     # -- reading --------------------------------------------------------------
 
-    def id_of(self, name: str) -> str | None:
-        """The id of the object that a name stands for."""
-        answer = self._ask("info", name)
-        return answer[0] if answer else None
+    def commit_id(self, name: str) -> CommitId | None:
+        told = self._ask("info", f"{name}^{{commit}}")
+        return CommitId(told[0]) if told else None
 
-    def tree_of(self, commit: str) -> str | None:
+    def tree_of(self, commit: str) -> TreeId:
         """The tree of a commit, or of a tree."""
-        if commit not in self._tree_ids:
-            found = self.id_of(f"{commit}^{{tree}}")
-            if found is None or not _ID.match(commit):  # another name may come to mean another
-                return found
-            self._tree_ids[commit] = found
-        return self._tree_ids[commit]
+        if commit in self._tree_ids:
+            return self._tree_ids[commit]
+        told = self._ask("info", f"{commit}^{{tree}}")
+        if told is None:
+            raise LookupError(f"there is no tree of {commit}")
+        if _ID.match(commit):  # another name may come to mean another
+            self._tree_ids[commit] = TreeId(told[0])
+        return TreeId(told[0])
 
     def content(self, name: str, kind: str) -> bytes | None:
         """The content of an object; None: there is none, or it is of another kind."""
@@ -165,19 +128,33 @@ class Objects:
         words = answer.split(" ")
         return words if len(words) == 3 and words[2].isdigit() else None
 
-    def folder(self, tree: str) -> Folder:
+    def entries(self, tree: str) -> Folder:
         """What is in a tree, by name."""
         if tree not in self._folders:
             content = self.content(tree, "tree")
             if content is None:
                 raise LookupError(f"there is no tree {tree}")
-            self._folders[tree] = dict(_entries(content, len(tree) // 2))
+            # mode, name and id
+            form = rb"([0-7]+) ([^\0]+)\0(.{%d})" % (len(tree) // 2)
+            self._folders[tree] = {
+                os.fsdecode(name): File(int(mode, 8), BlobId(id.hex()))
+                for mode, name, id in re.findall(form, content, re.DOTALL)
+            }
         return self._folders[tree]
 
-    def files(self, tree: str, path: str) -> dict[str, File]:
-        """The files at or below a path; all, of the path ""."""
-        found = self.around(tree, path)
-        return {name: file for name, file in found.items() if not path.startswith(f"{name}/")}
+    def blob_at(self, tree: str, path: str) -> bytes | None:
+        file = self.files(tree, [path]).get(path)
+        return None if file is None else self.content(file.blob, "blob")
+
+    def files(self, tree: str, paths: Iterable[str] = ("",)) -> dict[str, File]:
+        """The files of a tree by path: all, or those at or below `paths`."""
+        top = self.tree_of(tree)
+        return {
+            name: file
+            for path in paths
+            for name, file in self.around(top, path).items()
+            if not path.startswith(f"{name}/")
+        }
 
     def around(self, tree: str, path: str, below: str = "") -> dict[str, File]:
         """The files at or below a path, or the one that is where it needs a folder.
@@ -185,10 +162,10 @@ class Objects:
         below: what comes before their names.
         """
         name, _, rest = path.partition("/")
-        folder = self.folder(tree)
+        folder = self.entries(tree)
         found: dict[str, File] = {}
         for one in [name] if path else folder:
-            file = folder.get(one, _NONE)
+            file = folder.get(one, ABSENT)
             if file.mode == TREE:
                 found |= self.around(file.blob, rest, f"{below}{one}/")
             elif file.mode:
@@ -196,88 +173,90 @@ class Objects:
         return found
 
     def diff(self, old: str, new: str) -> list[Entry]:
-        """What differs between two trees, file by file, no renames."""
+        """What differs between two commits or trees, file by file, no renames."""
         # git echoes a line that is not an id, and no name begins with "/"
-        self._differ.tell(f"{old} {new}\n/\n".encode())
+        self._differ.tell(f"{self.tree_of(old)} {self.tree_of(new)}\n/\n".encode())
         self._differ.line()  # the ids
         told = b"\0" + self._differ.line()
         while not told.endswith(b"\0/"):  # a name may have more than one line
             told += b"\n" + self._differ.line()
         fields = told.split(b"\0")[1:-1]
         found = []
-        for about, path in zip(fields[::2], fields[1::2], strict=True):
-            old_mode, new_mode, old_id, new_id, _ = about[1:].decode().split(" ")
-            one, other = (int(old_mode, 8), BlobId(old_id)), (int(new_mode, 8), BlobId(new_id))
-            found.append(Entry(os.fsdecode(path), *one, *other))
-        return sorted(found, key=lambda entry: os.fsencode(entry.path))
+        for path, about in sorted(zip(fields[1::2], fields[::2], strict=True)):
+            old_mode, new_mode, old, new, _ = about[1:].decode().split(" ")
+            ids = int(old_mode, 8), BlobId(old), int(new_mode, 8), BlobId(new)
+            found.append(Entry(os.fsdecode(path), *ids))
+        return found
 
     # -- writing --------------------------------------------------------------
 
-    def store(self, files: Sequence[Path]) -> list[BlobId]:
-        """Stores the contents of files as they are."""
-        ids: dict[Path, BlobId] = {}
-        for file in files:
-            if file.stat().st_size >= LARGE:  # which git would compress before it looks
+    def store(self, files: Mapping[str, Path]) -> dict[str, File]:
+        """Stores files as they are: what git has of each, by the names given here."""
+        ids: dict[str, BlobId] = {}
+        for name, file in files.items():
+            if file.is_symlink():  # git would follow it
+                ids[name] = self.store_bytes(os.fsencode(file.readlink()))
+            elif file.stat().st_size >= LARGE:  # which git would compress before it looks
                 id = id_of_file(file)
-                ids.update({file: id} if self.id_of(id) else {})
-        left = [file for file in files if file not in ids]
+                ids.update({name: id} if self._ask("info", id) else {})
+        left, writer = [name for name in files if name not in ids], self._writers["blob"]
         for start in range(0, len(left), 12):  # paths of 4096 bytes at most: a pipe holds them
             some = left[start : start + 12]
-            self._blobs.tell(b"".join(os.fsencode(file) + b"\n" for file in some))
-            ids.update({file: BlobId(self._blobs.line().decode()) for file in some})
-        return [ids[file] for file in files]
+            writer.tell(b"".join(os.fsencode(files[name]) + b"\n" for name in some))
+            ids.update({name: BlobId(writer.line().decode()) for name in some})
+        return {name: File(mode_of(file), ids[name]) for name, file in files.items()}
 
     def store_bytes(self, content: bytes) -> BlobId:
-        return BlobId(self._stored(self._blobs, content))
+        return BlobId(self._stored("blob", content))
 
-    def store_commit(self, content: bytes) -> str:
-        return self._stored(self._commits, content)
-
-    def _stored(self, service: Service, content: bytes) -> str:
+    def _stored(self, kind: str, content: bytes) -> str:
         file = self._draft
         file.seek(0)
         file.truncate()
         file.write(content)
         file.flush()
-        return service.ask(b"/proc/%d/fd/%d\n" % (os.getpid(), file.fileno())).decode()
+        path = b"/proc/%d/fd/%d\n" % (os.getpid(), file.fileno())
+        return self._writers[kind].ask(path).decode()
 
     @cached_property
     def _draft(self) -> IO[bytes]:
         return os.fdopen(os.memfd_create("draft"), "w+b")  # in memory: a disk takes its time
 
-    def with_files(self, tree: str, files: Mapping[str, File]) -> str:
-        return self._edited(tree, files) or self._made({})
+    def empty_tree(self) -> TreeId:
+        return self._made({})
 
-    def _edited(self, tree: str | None, files: Mapping[str, File]) -> str | None:
-        """None: nothing is left in it."""
-        entries = dict(self.folder(tree)) if tree else {}
-        below: dict[str, dict[str, File]] = {}
+    def with_files(self, tree: str, files: Mapping[str, File]) -> TreeId:
+        """The tree with these files by path; one of mode 0 is taken out."""
+        top = self.tree_of(tree)
+        return self._made(self._edited(self.entries(top), files)) if files else top
+
+    def _edited(self, folder: Folder, files: Mapping[str, File]) -> Folder:
+        entries, below = dict(folder), dict[str, dict[str, File]]()
         for path, file in files.items():
             name, slash, rest = path.partition("/")
             if slash:
                 below.setdefault(name, {})[rest] = file
-            elif file.mode:
+            elif file.mode or entries.get(name, ABSENT).mode != TREE:
                 entries[name] = file
-            elif entries.get(name, _NONE).mode != TREE:
-                entries.pop(name, None)
         for name, inner in below.items():
-            there = entries.get(name, _NONE)
-            made = self._edited(there.blob if there.mode == TREE else None, inner)
+            there = entries.get(name, ABSENT)
+            made = self._edited(self.entries(there.blob) if there.mode == TREE else {}, inner)
             if made:
-                entries[name] = File(TREE, BlobId(made))
+                entries[name] = File(TREE, BlobId(self._made(made)))
             elif there.mode == TREE:
-                del entries[name]
-        return self._made(entries) if entries else None
+                entries[name] = ABSENT
+        return {name: file for name, file in entries.items() if file.mode}
 
-    def _made(self, entries: Folder) -> str:
+    def _made(self, entries: Folder) -> TreeId:
         # git sorts a folder as if its name ended with a slash
-        named = {os.fsencode(name): file for name, file in entries.items()}
-        order = sorted(named, key=lambda name: name + b"/" * (named[name].mode == TREE))
-        content = [
-            b"%o %s\0%s" % (named[name].mode, name, bytes.fromhex(named[name].blob))
-            for name in order
-        ]
-        made = self._stored(self._trees, b"".join(content))
+        stored = sorted(
+            (os.fsencode(name) + b"/" * (file.mode == TREE), file) for name, file in entries.items()
+        )
+        content = (
+            b"%o %s\0%s" % (file.mode, name.rstrip(b"/"), bytes.fromhex(file.blob))
+            for name, file in stored
+        )
+        made = TreeId(self._stored("tree", b"".join(content)))
         self._folders[made] = entries
         return made
 
@@ -311,9 +290,3 @@ def id_of_file(file: Path, like: str = ZERO) -> BlobId:
         while piece := content.read(1 << 20):
             sum.update(piece)
     return BlobId(sum.hexdigest())
-
-
-def _entries(content: bytes, size: int) -> Iterator[tuple[str, File]]:
-    """The entries of a tree as it is stored: mode, name, and an id of `size` bytes."""
-    for mode, name, id in re.findall(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, content, re.DOTALL):
-        yield os.fsdecode(name), File(int(mode, 8), BlobId(id.hex()))

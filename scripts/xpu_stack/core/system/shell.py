@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -38,12 +37,13 @@ class CommandFailed(Exception):
 
     def __init__(self, command: Sequence[str], result: Result) -> None:
         super().__init__(f"{shlex.join(command)}: exit {result.code}: {result.complaint}")
-        self.command = list(command)
         self.result = result
 
 
-def _environment(changes: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if changes is None else {**os.environ, **changes}
+def _logged(command: Sequence[str | Path], note: str = "") -> list[str]:
+    words = [str(word) for word in command]
+    log.debug("$ %s%s", shlex.join(words), note)
+    return words
 
 
 def run(
@@ -51,7 +51,7 @@ def run(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    input: bytes | None = None,
+    input: bytes = b"",
     check: bool = True,
 ) -> Result:
     """Runs `command` to its end and returns what it said.
@@ -59,21 +59,15 @@ def run(
     env: changes to the environment. Raises CommandFailed when `check` is set
     and the exit code is not 0.
     """
-    words = [str(word) for word in command]
-    log.debug("$ %s", shlex.join(words))
+    words = _logged(command)
     done = subprocess.run(
-        words,
-        cwd=cwd,
-        env=_environment(env),
-        input=b"" if input is None else input,
-        capture_output=True,
-        check=False,
+        words, cwd=cwd, env=os.environ | (env or {}), input=input, capture_output=True, check=False
     )
     result = Result(done.returncode, done.stdout, done.stderr)
     if result.code:
         log.debug("exit %d: %s", result.code, result.complaint)
-    if check and result.code:
-        raise CommandFailed(words, result)
+        if check:
+            raise CommandFailed(words, result)
     return result
 
 
@@ -83,13 +77,10 @@ class Service:
     It ends with its input: with this object, or with this process.
     """
 
-    def __init__(
-        self, command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
-    ) -> None:
-        self._command = [str(word) for word in command]
-        self._cwd, self._env = cwd, env
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
+    def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        self._command, self._cwd, self._env = command, cwd, env
+        # By our process: a fork must not take the answers that its parent waits for.
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def ask(self, question: bytes) -> bytes:
         """The line that it answers with. Raises CommandFailed when it ends instead."""
@@ -103,7 +94,6 @@ class Service:
             stdin.flush()
 
     def line(self) -> bytes:
-        """The line of the next answer."""
         with self._asked() as (_, stdout):
             line = stdout.readline()
             if not line.endswith(b"\n"):
@@ -120,31 +110,25 @@ class Service:
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield process.stdin, process.stdout
-        except BaseException:
-            self.close()  # what is left of an answer is not that to the next question
-            raise
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        # A fork must not take the answers that its parent waits for.
-        if self._process is None or self._owner != os.getpid():
-            log.debug("$ %s # asked more than once", shlex.join(self._command))
-            self._owner = os.getpid()
+        process = self._running.get(os.getpid())
+        if process is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-            self._process = subprocess.Popen(
-                self._command,
+            process = self._running[os.getpid()] = subprocess.Popen(
+                _logged(self._command, " # asked more than once"),
                 cwd=self._cwd,
-                env=_environment(self._env),
+                env=os.environ | self._env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 start_new_session=True,  # Ctrl-C ends it by ending us
             )
-        return self._process
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            yield process.stdin, process.stdout
+        except BaseException:
+            self.close()  # what is left of an answer is not that to the next question
+            raise
 
     def _ended(self) -> CommandFailed:
         code = self.close()
@@ -155,8 +139,8 @@ class Service:
 
     def close(self) -> int:
         """Ends it, if it has not ended, and returns its exit code; asked again, it starts again."""
-        process, self._process = self._process, None
-        if process is None or self._owner != os.getpid():
+        process = self._running.pop(os.getpid(), None)
+        if process is None:
             return 0
         with process, contextlib.suppress(BrokenPipeError):
             process.communicate()
@@ -168,23 +152,21 @@ class Service:
 
 def follow(
     command: Sequence[str | Path],
-    line: Callable[[str], None],
+    line: Callable[[str], None] = lambda _: None,
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> int:
-    """Runs `command`, gives each line that it prints to `line`, returns its exit code.
+) -> tuple[int, list[str]]:
+    """Runs `command`, gives each line that it prints to `line`; its exit code, and the lines.
 
     The program gets its own process group, so that Ctrl-C ends it and all
     that it started, once, from here. It also ends when this process is killed:
     a build must not go on beside that of the next command.
     """
-    words = [str(word) for word in command]
-    log.debug("$ %s", shlex.join(words))
     with subprocess.Popen(
-        words,
+        _logged(command),
         cwd=cwd,
-        env=_environment(env),
+        env=os.environ | (env or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -195,28 +177,25 @@ def follow(
     ) as process:
         try:
             assert process.stdout is not None
+            lines = []
             for text in process.stdout:
-                log.debug("| %s", text.rstrip("\n"))
-                line(text.rstrip("\n"))
-            return process.wait()
+                lines.append(text.rstrip("\n"))
+                log.debug("| %s", lines[-1])
+                line(lines[-1])
+            return process.wait(), lines
         except BaseException:
             _end_group(process)
             raise
 
 
 def hand_over(
-    command: Sequence[str | Path],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> int:
     """Gives the person's terminal to `command`; its exit code, or 128 and the signal's number."""
-    words = [str(word) for word in command]
-    log.debug("$ %s", shlex.join(words))
-    with subprocess.Popen(words, cwd=cwd, env=_environment(env)) as process:
+    with subprocess.Popen(_logged(command), cwd=cwd, env=os.environ | (env or {})) as process:
         while process.returncode is None:
             # it gets Ctrl-C, too, and may go on: a pager, a debugger
-            with suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt):
                 process.wait()
     code = process.returncode
     return code if code >= 0 else 128 - code
@@ -231,11 +210,9 @@ def _end_with_parent() -> None:
 
 
 def _end_group(process: "subprocess.Popen[str]") -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -1,7 +1,9 @@
 """YAML files whose mistakes are reported with file and line."""
 
 import re
+from collections.abc import Set
 from dataclasses import MISSING, fields
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -13,10 +15,18 @@ from xpu_stack.core.system.errors import SeriesError
 _T = TypeVar("_T")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML 1.2: `off` and `no` are words, and dates are text."""
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.2: `off` and `no` are words, and dates are text. No key may be there twice."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [key.value for key, _ in node.value]
+        for number, (key, _) in enumerate(node.value):
+            if key.value in names[:number]:
+                problem = f"'{key.value}' is there twice"
+                raise yaml.MarkedYAMLError(None, None, problem, key.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 for _tag, _pattern, _starts in (
@@ -25,58 +35,25 @@ for _tag, _pattern, _starts in (
     ("int", r"[-+]?[0-9]+\Z", list("-+0123456789")),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z", list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _starts)
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _starts)
 
-
-class Fields(dict[str, Any]):
-    """A mapping, and the line of each key, from 0."""
-
-    lines: dict[str, int]
-
-
-class Items(list[Any]):
-    """A list, and the line of each item, from 0."""
-
-    lines: list[int]
-
-
-def load(text: str) -> Any:
-    """What YAML says, with the lines. Raises yaml.MarkedYAMLError."""
-    loader = _Loader(text)
-    node = loader.get_single_node()
-    return None if node is None else _value(loader, node)
-
-
-def _value(loader: Any, node: Any) -> Any:
-    if isinstance(node, yaml.SequenceNode):
-        items = Items(_value(loader, one) for one in node.value)
-        items.lines = [one.start_mark.line for one in node.value]
-        return items
-    if not isinstance(node, yaml.MappingNode):
-        return loader.construct_object(node)
-    fields = Fields()
-    fields.lines = {}
-    for key, value in node.value:
-        name = _value(loader, key)
-        if name in fields:
-            raise yaml.MarkedYAMLError(None, None, f"'{name}' is there twice", key.start_mark)
-        fields[name] = _value(loader, value)
-        fields.lines[name] = key.start_mark.line
-    return fields
+_EMPTY = yaml.ScalarNode("tag:yaml.org,2002:null", "")
 
 
 class Node:
     """A value in a YAML file that knows where it stands."""
 
-    def __init__(self, value: Any, shown: str, line: int, name: str) -> None:
-        self.value = value
-        self._shown, self._line, self._name = shown, line, name
+    def __init__(self, node: Any, shown: str, line: int, name: str) -> None:
+        self._node, self._shown, self._name = node, shown, name
+        self.place = f"{shown}:{line}"
 
     @classmethod
     def load(cls, path: Path, shown: str) -> "Node":
         """Reads `path`; `shown` is how messages name it."""
         try:
-            value = load(path.read_text(encoding="utf-8"))
+            loader = Loader(path.read_text(encoding="utf-8"))
+            node = loader.get_single_node() or _EMPTY
+            loader.construct_document(node)  # which finds mistakes in all values
         except FileNotFoundError:
             raise SeriesError(shown, "there is no such file", do="write") from None
         except UnicodeDecodeError as error:
@@ -84,48 +61,50 @@ class Node:
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise SeriesError(f"{shown}:{line}", str(error.problem)) from None
-        return cls(value, shown, 1, "the file")
-
-    @property
-    def place(self) -> str:
-        return f"{self._shown}:{self._line}"
+        return cls(node, shown, 1, "the file")
 
     def error(self, problem: str) -> SeriesError:
         return SeriesError(self.place, problem)
 
-    def _child(self, value: Any, line: int, name: str) -> "Node":
-        return Node(value, self._shown, line + 1, name)
+    @property
+    def value(self) -> Any:
+        return Loader("").construct_object(self._node, deep=True)
 
-    def fields(self, required: set[str], optional: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        """Checks that this is a mapping with these keys and no others."""
-        if not isinstance(self.value, dict):
+    @cached_property
+    def _entries(self) -> dict[str, tuple[Any, Any]]:
+        """Name -> key and value of a mapping."""
+        if not isinstance(self._node, yaml.MappingNode):
             raise self.error(f"{self._name} must be a mapping")
-        for key in self.value:
+        return {str(key.value): (key, value) for key, value in self._node.value}
+
+    def fields(self, required: Set[str], optional: Set[str] = frozenset()) -> None:
+        """Checks that this is a mapping with these keys and no others."""
+        for key in self._entries:
             if key not in required | optional:
                 known = ", ".join(sorted(required | optional))
-                raise self[str(key)].error(f"unknown key '{key}' (known: {known})")
-        for key in sorted(required - set(self.value)):
+                raise self[key].error(f"unknown key '{key}' (known: {known})")
+        for key in sorted(required - self._entries.keys()):
             raise self.error(f"{self._name} lacks '{key}'")
 
-    def __getitem__(self, key: str) -> "Node":
-        return self._child(self.value[key], self.value.lines[key], f"'{key}'")
+    def __getitem__(self, name: str) -> "Node":
+        key, value = self._entries[name]
+        return Node(value, self._shown, key.start_mark.line + 1, f"'{name}'")
 
-    def __contains__(self, key: str) -> bool:
-        return isinstance(self.value, dict) and key in self.value
+    def __contains__(self, name: str) -> bool:
+        return isinstance(self._node, yaml.MappingNode) and name in self._entries
 
     def items(self) -> "list[Node]":
-        if not isinstance(self.value, Items):
+        if not isinstance(self._node, yaml.SequenceNode):
             raise self.error(f"{self._name} must be a list")
-        pairs = enumerate(zip(self.value, self.value.lines, strict=True), start=1)
         return [
-            self._child(value, line, f"item {number} of {self._name}")
-            for number, (value, line) in pairs
+            Node(one, self._shown, one.start_mark.line + 1, f"item {number} of {self._name}")
+            for number, one in enumerate(self._node.value, start=1)
         ]
 
     def text(self) -> str:
-        if not isinstance(self.value, str) or not self.value.strip():
+        if not self._node.tag.endswith(":str") or not self._node.value.strip():
             raise self.error(f"{self._name} must be text, not {self.value!r}")
-        return str(self.value)
+        return str(self._node.value)
 
     def into(self, kind: type[_T], **others: object) -> _T:
         """The value as this type: of texts, tuples, mappings and dataclasses of these.
@@ -147,9 +126,7 @@ class Node:
         if get_origin(kind) is tuple:
             return tuple(item._made(inner[0]) for item in self.items())
         if get_origin(kind) is dict:
-            if not isinstance(self.value, dict):
-                raise self.error(f"{self._name} must be a mapping")
-            return {str(key): self[key]._made(inner[1]) for key in self.value}
+            return {name: self[name]._made(inner[1]) for name in self._entries}
         keys = {one.name.rstrip("_"): one for one in fields(kind) if one.name not in others}
         needed = {key for key, one in keys.items() if MISSING is one.default is one.default_factory}
         self.fields(needed, keys.keys() - needed)

@@ -1,0 +1,22 @@
+# Compiles the libraries of the series in units of several sources, injected into a
+# project's own CMake through CMAKE_PROJECT_<name>_INCLUDE. SYCL's and PyTorch's headers
+# take most of a compiler's time, and are read once for each unit.
+
+include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+
+function(xpu_stack_units)
+  foreach(target c10_xpu torch_xpu torch_xpu_python)
+    if(TARGET ${target})
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+      # The first define what PyTorch's headers declare, and ours declare otherwise. The
+      # second turns a warning off for the headers that it includes.
+      get_target_property(sources ${target} SOURCES)
+      list(FILTER sources INCLUDE REGEX "(/Stock[A-Za-z]*|/SparseCsrOps)\\.cpp$")
+      set_source_files_properties(${sources} TARGET_DIRECTORY ${target}
+        PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
+    endif()
+  endforeach()
+endfunction()
+
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL xpu_stack_units)

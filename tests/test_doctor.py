@@ -4,10 +4,11 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from project import Project
-from xpu_stack.build import doctor, packages
+from xpu_stack.build import cmake, doctor, packages
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
@@ -42,8 +43,8 @@ def base() -> Base:
 
 def distribution() -> tuple[str, str]:
     found = doctor._distribution(base())
-    assert found.good  # it is no reason to fail
-    return found.found, found.get
+    assert not found.get  # it is no reason to fail
+    return found.found, found.note
 
 
 def test_the_one_that_was_tried(machine: Machine) -> None:
@@ -89,6 +90,18 @@ def test_libraries_that_a_distribution_does_not_have_can_be_compiled(
     with pytest.raises(ToolError) as raised:
         packages.need_apt(["libtorch1.13"], instead="make build MODE=full")
     assert raised.value.next.endswith("libtorch1.13 # or: make build MODE=full")
+
+
+def test_memory_that_the_kernel_can_take_back_is_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cmake, "_MEMORY", tmp_path / "meminfo")
+    for available, missing in ((8 << 20, False), (1 << 20, True)):  # in kB
+        lines = f"MemFree: 900 kB\nMemAvailable: {available} kB\n"
+        (tmp_path / "meminfo").write_text(lines)
+        (found,) = [one for one in doctor._machine(Layout.current()) if one.what == "memory"]
+        assert found.found == f"{available >> 20} GiB free"
+        assert bool(found.get) is missing
 
 
 def test_it_is_shown(project: Project) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from project import Project, git, write
 from workspace import workspace
-from xpu_stack.build import compilers, packages, release_headers
+from xpu_stack.build import cmake, packages, stand_ins
 from xpu_stack.build.base_settings import Headers
 from xpu_stack.build.configuration import Mode
 from xpu_stack.core.lay import applying
 from xpu_stack.core.system.errors import ToolError
 from xpu_stack.core.system.layout import Layout
-from xpu_stack.wheel import fast, identity, tree
-from xpu_stack.wheel.identity import Identity
+from xpu_stack.wheel import finish, making
+from xpu_stack.wheel.finish import Identity
 
 THIS = Identity("1.13.1", "b" * 40, "a source package", "stream", "c" * 64, Mode.FULL)
 
@@ -34,7 +34,7 @@ def test_the_tree_is_at_the_checkouts_commit_and_the_checkout_stays_clean(
 ) -> None:
     with workspace(project) as work:
         applying.apply(work, "stream")
-        source = tree.prepare(work, Mode.FAST)
+        source = making.prepare_tree(work, Mode.FAST)
         head = work.repository.commit_id("HEAD")
     assert git(source, "rev-parse", "HEAD").strip() == head
     assert (source / "c10/xpu/Stream.cpp").read_text() == "int stream;\n"
@@ -44,11 +44,11 @@ def test_the_tree_is_at_the_checkouts_commit_and_the_checkout_stays_clean(
 def test_what_does_not_change_keeps_its_time(project: Project) -> None:
     with workspace(project) as work:
         applying.apply(work, "device")
-        source = tree.prepare(work, Mode.FAST)
+        source = making.prepare_tree(work, Mode.FAST)
         os.utime(source / "other.txt", (1, 1))
         write(source, {"build/object.o": "compiled\n", "LICENSE": "rewritten\n"})
         applying.apply(work, "stream")
-        assert tree.prepare(work, Mode.FAST) == source
+        assert making.prepare_tree(work, Mode.FAST) == source
     assert (source / "other.txt").stat().st_mtime == 1
     assert (source / "build/object.o").exists()
     assert (source / "c10/xpu/Stream.cpp").exists()
@@ -56,17 +56,17 @@ def test_what_does_not_change_keeps_its_time(project: Project) -> None:
 
 def test_a_file_that_a_run_had_rewritten_is_as_it_was(project: Project) -> None:
     with workspace(project) as work:
-        source = tree.prepare(work, Mode.FAST)
+        source = making.prepare_tree(work, Mode.FAST)
         write(source, {"other.txt": "rewritten for a moment\n"})
-        tree.prepare(work, Mode.FAST)
+        making.prepare_tree(work, Mode.FAST)
     assert (source / "other.txt").read_text() == "other\n"
 
 
 def test_what_an_earlier_wheel_installed_is_taken_out(project: Project) -> None:
     with workspace(project) as work:
-        source = tree.prepare(work, Mode.FAST)
+        source = making.prepare_tree(work, Mode.FAST)
         write(source, {"torch/lib/libtorch_xpu.so": "", "torch/version.py": ""})
-        tree.remove_installed(source)
+        making.remove_installed(source)
     assert not (source / "torch/lib/libtorch_xpu.so").exists()
     assert (source / "torch/version.py").exists()
 
@@ -82,7 +82,7 @@ def test_submodules_are_those_of_the_checkout(project: Project, tmp_path: Path) 
     git(project.checkout, "commit", "-qm", "with a submodule")
     with workspace(project) as work:
         for _ in range(2):
-            source = tree.prepare(work, Mode.FAST)
+            source = making.prepare_tree(work, Mode.FAST)
             assert (source / "third_party/part/part.h").read_text() == "// part\n"
 
 
@@ -92,8 +92,8 @@ def test_submodules_are_those_of_the_checkout(project: Project, tmp_path: Path) 
 def test_the_version_names_the_series_and_tells_the_fast_build(project: Project) -> None:
     with workspace(project) as work:
         applying.apply(work, "device")
-        full = identity.of(work, "device", Mode.FULL)
-        fast = identity.of(work, "device", Mode.FAST)
+        full = finish.identity(work, "device", Mode.FULL)
+        fast = finish.identity(work, "device", Mode.FAST)
     assert full.version == f"1.13.1+xpu.{full.series[:12]}"
     assert fast.version == f"{full.version}.fast"
     assert full.provider == f"a fork, at commit {full.base}"
@@ -109,7 +109,7 @@ def test_the_hash_is_that_of_the_changes_up_to_the_stage(
 ) -> None:
     def series() -> str:
         with workspace(project) as work:
-            return identity.of(work, "device", Mode.FULL).series
+            return finish.identity(work, "device", Mode.FULL).series
 
     before = series()
     write(project.folder, {name: "int other;\n"})
@@ -143,7 +143,7 @@ def loads(library: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.usefixtures("needed")
 @pytest.mark.parametrize("site", ["env/lib/python3.11/site-packages", "target"])
 def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site: str) -> None:
-    from xpu_stack.wheel import carry
+    from xpu_stack.wheel import finish
 
     made = tmp_path / "made"
     runtime = compiled(made / "libsycl.so.9", "int sycl(void) { return 42; }",
@@ -160,16 +160,16 @@ def test_the_runtime_is_found_where_the_wheel_is_installed(tmp_path: Path, site:
     runtime.rename(where / runtime.name)
     assert "libsycl.so.9: cannot open" in loads(library).stderr
 
-    assert carry.find_runtime(unpacked) == ["libc10_xpu.so"]
-    assert all(way.startswith("$ORIGIN/") for way in carry.ways(library))
+    assert finish.find_runtime(unpacked) == ["libc10_xpu.so"]
+    assert all(way.startswith("$ORIGIN/") for way in finish.ways(library))
 
     assert loads(library).stdout == "42\n"
-    assert carry.ways(other) == []
+    assert finish.ways(other) == []
 
 
 @pytest.mark.usefixtures("needed")
 def test_a_carried_library_is_the_way_to_what_the_runtime_wants(tmp_path: Path) -> None:
-    from xpu_stack.wheel import carry
+    from xpu_stack.wheel import finish
 
     runtime, site = tmp_path / "env/lib", tmp_path / "env/lib/python3.11/site-packages"
     wanted = "int sin_of(void) { return 42; }"
@@ -180,14 +180,14 @@ def test_a_carried_library_is_the_way_to_what_the_runtime_wants(tmp_path: Path) 
     wanted = "int cl(void); int answer(void) { return cl(); }"
     carried = compiled(site / "torch.libs/libdnnl-0123abcd.so", wanted, str(loader))
 
-    assert carry.find_runtime(site) == [carried.name]
+    assert finish.find_runtime(site) == [carried.name]
 
     assert loads(carried).stdout == "42\n"
 
 
 @pytest.mark.usefixtures("needed")
 def test_a_wheel_carries_what_it_needs_but_for_the_runtime(tmp_path: Path) -> None:
-    from xpu_stack.wheel import carry
+    from xpu_stack.wheel import finish
 
     runtime = compiled(tmp_path / "libsycl.so.9", "int sycl(void) { return 42; }",
                        "-Wl,-soname,libsycl.so.9")  # fmt: skip
@@ -213,13 +213,13 @@ def test_a_wheel_carries_what_it_needs_but_for_the_runtime(tmp_path: Path) -> No
     (raw,) = tmp_path.glob("*.whl")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    repaired = carry.repair(raw, tmp_path / "repaired", {"PATH": path})
+    repaired = finish.repair(raw, tmp_path / "repaired", {"PATH": path})
 
     assert "manylinux" in repaired.name
     subprocess.run([*tool, "unpack", "--dest", tmp_path / "site", repaired], check=True)
     site = tmp_path / "site/torch-1.0"
-    assert [carry.own_name(one) for one in (site / "torch.libs").iterdir()] == ["libgomp.so.1.0.0"]
-    carry.find_runtime(site)
+    assert [finish.own_name(one) for one in (site / "torch.libs").iterdir()] == ["libgomp.so.1.0.0"]
+    finish.find_runtime(site)
     (site / "lib").mkdir()  # as with pip's --target
     runtime.rename(site / "lib" / runtime.name)
     assert loads(site / "torch/lib/libc10_xpu.so").stdout == "42\n"
@@ -283,7 +283,7 @@ def test_headers_come_out_of_the_release(
     release: tuple[Layout, Callable[[str], Headers]],
 ) -> None:
     layout, wanted = release
-    found = release_headers.fetched(layout, wanted(""))
+    found = stand_ins.fetched(layout, wanted(""))
     assert {name: path.read_text() for name, path in found.items()} == {
         "third_party/p/p.h": "// p\n",
         "third_party/p/LICENSE": "// p\n",
@@ -295,7 +295,7 @@ def test_another_file_of_that_name_is_refused(
 ) -> None:
     layout, wanted = release
     with pytest.raises(ToolError, match=r"p-1\.tar\.gz, which has p\.h, is not available"):
-        release_headers.fetched(layout, wanted("0" * 64))
+        stand_ins.fetched(layout, wanted("0" * 64))
     assert not (layout.downloads / "p-1.tar.gz").exists()
 
 
@@ -305,25 +305,26 @@ def test_another_file_of_that_name_is_refused(
 def test_jobs_stay_within_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JOBS", raising=False)
     monkeypatch.delenv("DISTCC", raising=False)
-    monkeypatch.setattr(compilers, "_available_memory", lambda: 5 << 30)
-    assert compilers.jobs() == min(2, len(os.sched_getaffinity(0)))
-    monkeypatch.setattr(compilers, "_available_memory", lambda: 1 << 20)
-    assert compilers.jobs() == 1
+    monkeypatch.setattr(cmake, "available_memory", lambda: 5 << 30)
+    assert cmake.jobs() == min(2, len(os.sched_getaffinity(0)))
+    monkeypatch.setattr(cmake, "available_memory", lambda: 1 << 20)
+    assert cmake.jobs() == 1
     monkeypatch.setenv("JOBS", "7")
-    assert compilers.jobs() == 7
+    assert cmake.jobs() == 7
 
 
 def test_a_containers_limit_counts_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JOBS", raising=False)
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(compilers, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
-    monkeypatch.setattr(compilers, "_free_memory", lambda: 64 << 30)
+    monkeypatch.setattr(cmake, "_MEMORY_LIMITS", (limit, tmp_path / "another kernel's"))
+    monkeypatch.setattr(cmake, "_MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable: {64 << 20} kB\n")
     all_cores = len(os.sched_getaffinity(0))
-    assert compilers.local_jobs() == all_cores
+    assert cmake.local_jobs() == all_cores
     limit.write_text("max\n")
-    assert compilers.local_jobs() == all_cores
+    assert cmake.local_jobs() == all_cores
     limit.write_text(f"{2 << 30}\n")
-    assert compilers.local_jobs() == 1
+    assert cmake.local_jobs() == 1
 
 
 def test_one_variable_each_shares_what_is_compiled(
@@ -332,10 +333,10 @@ def test_one_variable_each_shares_what_is_compiled(
     monkeypatch.setattr(packages, "need_apt", lambda _: None)
     for name in ("CCACHE_REMOTE", "DISTCC"):
         monkeypatch.delenv(name, raising=False)
-    alone = compilers.environment(tmp_path, tmp_path / "checkout")
+    alone = cmake.environment(tmp_path, tmp_path / "checkout")
     monkeypatch.setenv("CCACHE_REMOTE", "redis://host")
     monkeypatch.setenv("DISTCC", "one/2 two/8")
-    shared = compilers.environment(tmp_path, tmp_path / "checkout")
+    shared = cmake.environment(tmp_path, tmp_path / "checkout")
     assert dict(shared.items() - alone.items()) == {
         "CCACHE_REMOTE_STORAGE": "redis://host",
         "CCACHE_PREFIX": "distcc",
@@ -354,7 +355,7 @@ def test_what_the_build_generated_into_the_checkout_is_taken_along(
     git(project.checkout, "commit", "-qm", "as PyTorch ignores them")
     write(project.checkout, {"torch/version.py": "xpu = '20260930'\n", "torch/lib/libx.so": ""})
     with workspace(project) as work:
-        fast._copy_generated(work.repository, tmp_path / "tree")
+        making._copy_generated(work.repository, tmp_path / "tree")
     copied = [path for path in (tmp_path / "tree").rglob("*") if path.is_file()]
     assert copied == [tmp_path / "tree/torch/version.py"]
     assert copied[0].read_text() == "xpu = '20260930'\n"

@@ -1,12 +1,11 @@
 """What is installed, what is missing, and how to get it."""
 
-import os
 import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xpu_stack.build import installed_torch, packages
+from xpu_stack.build import cmake, packages
 from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.core.series.base import Base
 from xpu_stack.core.system import commands, shell
@@ -21,35 +20,26 @@ _TRIED = {("debian", "12")}  # distributions, by ID and VERSION_ID
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
-
     what: str
     found: str
-    good: bool
-    get: str = ""  # what to type to get it; or a note on what is good
+    get: str = ""  # what to type to get it; "": it is there
+    note: str = ""
 
 
 def examine(layout: Layout, base: Base) -> list[Finding]:
-    return [
-        _distribution(base),
-        *_programs(),
-        *_apt(base),
-        _sycl(layout),
-        *_torch(layout, base),
-        *_checkout(layout, base),
-        *_machine(layout),
-    ]
+    installed = *_programs(), *_apt(base), *_fetched(layout, base)
+    return [_distribution(base), *installed, *_machine(layout)]
 
 
 def show(findings: list[Finding]) -> None:
     """Prints the findings; a ToolError names the first thing to get."""
     for one in findings:
-        mark = coloured("ok", "green") if one.good else coloured("--", "red")
+        mark = coloured("--", "red") if one.get else coloured("ok", "green")
         put(f"{mark}  {one.what}: {one.found}")
-        if one.get:
-            put(f"      {'note' if one.good else 'to get it'}: {one.get}")
-    lacking = [one for one in findings if not one.good]
-    if lacking:
+        for kind, told in (("note", one.note), ("to get it", one.get)):
+            if told:
+                put(f"      {kind}: {told}")
+    if lacking := [one for one in findings if one.get]:
         raise MissingError(
             f"{len(lacking)} thing(s) are missing.",
             why=", ".join(one.what for one in lacking),
@@ -58,91 +48,74 @@ def show(findings: list[Finding]) -> None:
 
 
 def _distribution(base: Base) -> Finding:
-    """Which one this is, and what to do where the tool has not been tried."""
     try:
         told = platform.freedesktop_os_release()
     except OSError:
         told = {"ID": "", "PRETTY_NAME": "unknown"}
     name = told["PRETTY_NAME"]
     if (told["ID"], told.get("VERSION_ID", "")) in _TRIED:
-        return Finding("distribution", f"{name}, tried", True)
+        return Finding("distribution", f"{name}, tried")
     (libraries,) = BaseSettings.of(base).prebuilt.apt[:1] or ("libtorch",)
     advice = (
         f"use a container: {packages.CONTAINER}. Or install the counterparts of the packages in "
         f"patches/{base.name}/base.yaml, and use MODE=full"
     )
-    if packages.has_apt():
+    if shutil.which("apt-get"):
         advice = (
             f"packages are looked for under Debian 12's names. Where apt has no {libraries}, use "
             f"MODE=full. If a package is missing or too old, use a container: {packages.CONTAINER}"
         )
-    return Finding("distribution", f"{name}, not tried; Debian 12 is", True, advice)
+    return Finding("distribution", f"{name}, not tried; Debian 12 is", note=advice)
 
 
 def _programs() -> Iterator[Finding]:
     for name in ("git", "g++", "ccache", "make"):  # each in a package of this name
-        path = shutil.which(name)
-        if path is None:
-            yield Finding(name, "not found", False, packages.install_command([name]))
+        if path := shutil.which(name):
+            told = shell.run([name, "--version"], check=False).text.splitlines()
+            yield Finding(name, (told or [path])[0])
         else:
-            version = shell.run([name, "--version"], check=False).text.splitlines()[:1]
-            yield Finding(name, version[0] if version else path, True)
+            yield Finding(name, "not found", packages.install_command([name]))
 
 
 def _apt(base: Base) -> Iterator[Finding]:
     wanted = BaseSettings.of(base)
-    needed = [("packages to build with", wanted.apt)]
-    if not wanted.package:
-        fast = "PyTorch's libraries of the distribution (fast mode)"
-        needed.append((fast, wanted.prebuilt.apt))
-    for what, names in needed:
-        if not packages.has_dpkg():
-            yield Finding(what, "not checked: there is no dpkg", True)
+    needed = {"packages to build with": wanted.apt}
+    fast = "PyTorch's libraries of the distribution (fast mode)"
+    if not base.package:
+        needed[fast] = wanted.prebuilt.apt
+    for what, names in needed.items():
+        if not shutil.which("dpkg-query"):
+            yield Finding(what, "not checked: there is no dpkg")
             continue
         missing = packages.missing_apt(names)
-        found = f"{len(names) - len(missing)} of {len(names)}"
         get = packages.install_command(missing) if missing else ""
-        if get and names == wanted.prebuilt.apt and packages.has_apt():
+        if get and what == fast and shutil.which("apt-get"):
             get += " # or use MODE=full, which needs none of them"
-        yield Finding(what, found, not missing, get)
+        yield Finding(what, f"{len(names) - len(missing)} of {len(names)}", get)
 
 
-def _sycl(layout: Layout) -> Finding:
-    found = packages.installed_sycl(layout)
-    what = "SYCL runtime"
-    if found is None:
-        get = f"{commands.make('build')} # installs it, or set SYCL_ROOT"
-        return Finding(what, "not installed", False, get)
-    return Finding(what, f"{found.version} ({found.origin})", True)
-
-
-def _torch(layout: Layout, base: Base) -> Iterator[Finding]:
-    package = Package.of(base)
-    if package is None:
-        return
-    found = installed_torch.found(layout, package)
-    if found is None:
-        get = f"{commands.make('build', BASE=base.name)} # installs it, or set TORCH"
-        yield Finding(package.name, "not installed", False, get)
+def _fetched(layout: Layout, base: Base) -> Iterator[Finding]:
+    sycl, folder = packages.installed_sycl(layout), layout.checkout(base.name)
+    build = commands.make("build")
+    if sycl:
+        yield Finding("SYCL runtime", f"{sycl.version} ({sycl.origin})")
     else:
-        yield Finding(package.name, f"{found.version} ({found.python})", True)
-
-
-def _checkout(layout: Layout, base: Base) -> Iterator[Finding]:
-    folder, what = layout.checkout(base.name), f"checkout of PyTorch {base.name}"
-    if not base.package and (folder / ".git").exists():
-        yield Finding(what, str(folder), True)
-    elif not base.package:
-        yield Finding(what, "not fetched", False, commands.make("apply"))
+        yield Finding("SYCL runtime", "not installed", f"{build} # installs it, or set SYCL_ROOT")
+    if torch := packages.found_torch(layout, base):
+        yield Finding(Package.of(base).name, f"{torch.version} ({torch.python})")
+    elif base.package:
+        get = f"{commands.make('build', BASE=base.name)} # installs it, or set TORCH"
+        yield Finding(Package.of(base).name, "not installed", get)
+    elif (folder / ".git").exists():
+        yield Finding(f"checkout of PyTorch {base.name}", str(folder))
+    else:
+        yield Finding(f"checkout of PyTorch {base.name}", "not fetched", commands.make("apply"))
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:
     folder = layout.state if layout.state.exists() else layout.repository
-    free = shutil.disk_usage(folder).free
-    enough = free >= _DISK
-    get = "" if enough else f"make room: {_DISK >> 30} GiB are needed"
-    yield Finding("disk space", f"{free >> 30} GiB free", enough, get)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    enough = memory >= _MEMORY
-    get = "" if enough else commands.make("build", JOBS="1")
-    yield Finding("memory", f"{memory >> 30} GiB free", enough, get)
+    memory = cmake.available_memory()
+    disk, room = shutil.disk_usage(folder).free, f"make room: {_DISK >> 30} GiB are needed"
+    yield Finding("disk space", f"{disk >> 30} GiB free", room if disk < _DISK else "")
+    slower = commands.make("build", JOBS="1") if memory < _MEMORY else ""
+    yield Finding("memory", f"{memory >> 30} GiB free", slower)

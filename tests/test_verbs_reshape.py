@@ -18,6 +18,7 @@ from workspace import workspace
 from xpu_stack.core.bases import providers
 from xpu_stack.core.edit import export, reshape
 from xpu_stack.core.lay import applying
+from xpu_stack.core.lay.builder import Builder
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Request
 from xpu_stack.core.resolve import conflicts
@@ -141,6 +142,21 @@ def entwined(project: Project) -> None:
             "patches/fork/payload/aten_xpu/stream/aten/Only.cpp": "int only;\n",
         },
     )
+
+
+def test_status_makes_no_change_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the series goes on with changes of another base."""
+    entwined(project)
+    text = (project.folder / "patches/series.yaml").read_text()
+    last = "      # the last\n      - name: late\n"
+    only = "      - name: only\n        files: ['aten_xpu/stream']\n"
+    text = text.replace(only, "").replace(last, last + only)
+    write(project.folder, {"patches/series.yaml": text})
+    with workspace(project) as work:
+        applying.apply(work, "stream")
+    monkeypatch.setattr(Builder, "attempt", lambda *_: pytest.fail("made again"))
+    with workspace(project) as work:
+        assert not applying.outdated(work, stack.read(work.repository))
 
 
 def lines(name: str, old: str, new: str) -> str:

@@ -7,6 +7,7 @@
 #include <c10/xpu/impl/XPUDeviceAllocator.h>
 #include <c10/xpu/impl/XPUInternal.h>
 #include <c10/xpu/impl/XPULaunch.h>
+#include <c10/xpu/impl/XPUNative.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/usm.hpp>
@@ -75,12 +76,13 @@ struct SyclBackend final : impl::MemoryBackend {
         return !later || later(wait);
       };
     }
-    const bool can_ask = impl::canAskEmpty(queue);
-    if (can_ask && C10_XPU_CHECK(queue.ext_oneapi_empty())) {
+    const bool native = impl::hasNativeWork(stream.device_index(), stream.id());
+    const auto idle = impl::isIdle(queue, native);
+    if (idle && *idle) {
       return nullptr;
     }
     auto event = C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
-    if (!can_ask && impl::isComplete(event)) {
+    if (!idle && impl::isComplete(event)) {
       return nullptr;
     }
     return [event, queue](bool wait) mutable {

@@ -5,9 +5,11 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPULaunch.h>
+#include <c10/xpu/impl/XPUNative.h>
 #include <c10/xpu/impl/XPUTrace.h>
 
 #include <sycl/ext/oneapi/experimental/profiling_tag.hpp>
+#include <sycl/handler.hpp>
 #include <sycl/properties/queue_properties.hpp>
 
 #include <unordered_map>
@@ -28,6 +30,10 @@ namespace c10::xpu {
 //               the stream, as if untimed, and one that waits for it to a
 //               second in-order queue, which has profiling. Its end is the
 //               time; the delay cancels out in a difference.
+//
+// On an NVIDIA device the driver tells the time between two events, since
+// SYCL's time stamps get coarser as the process runs: see
+// impl::nativeElapsedTime.
 //
 // An event is complete when the stream's own barrier is. What waits for it, in
 // block(), synchronize() or elapsed_time(), waits for the companion's barrier
@@ -88,6 +94,30 @@ sycl::event submitBarrier(XPUStream stream) {
         return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier());
       },
       impl::Submitted::Marker);
+}
+
+// Note [Waiting for an event without blocking the host]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// queue::ext_oneapi_submit_barrier({event}) needs the backend's handle of the
+// event. An event that depends on a host task has none before the host task is
+// done, and the call then waits for the host task: forever, if only the calling
+// thread can let it finish. A barrier in a command group that depends on the
+// event does not wait, but takes twice as long to submit.
+
+/// Lets what is submitted to an in-order queue from now on wait for the event,
+/// and returns the event of the barrier that does so. `held` is the result of
+/// isHeldByHost(event); with it the call itself never waits.
+sycl::event submitBarrierAfter(
+    sycl::queue& queue,
+    const sycl::event& event,
+    bool held) {
+  if (C10_LIKELY(!held)) {
+    return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({event}));
+  }
+  return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
+    handler.depends_on(event);
+    handler.ext_oneapi_barrier();
+  }));
 }
 
 std::atomic<uintptr_t> gLastName{0};
@@ -176,8 +206,7 @@ XPUEvent::Recorded XPUEvent::submitTimed(XPUStream stream) {
         nullopt};
   }
   auto work = submitBarrier(stream);
-  auto time =
-      impl::submitBarrierAfter(*companion, work, impl::isHeldByHost(work));
+  auto time = submitBarrierAfter(*companion, work, impl::isHeldByHost(work));
   impl::waitIfBlocking(stream, time);
   return {std::move(work), std::move(time)};
 }
@@ -239,7 +268,7 @@ void XPUEvent::block(XPUStream stream) const {
     impl::launch(
         stream,
         [&](sycl::queue& queue) {
-          return impl::submitBarrierAfter(queue, event, held);
+          return submitBarrierAfter(queue, event, held);
         },
         impl::Submitted::WaitForEvent);
   }
@@ -282,8 +311,12 @@ double XPUEvent::elapsed_time(const XPUEvent& other) const {
   check(
       [](const XPUEvent& event) { return event.query(); },
       "is not complete: synchronize it, its stream or the device first");
-  const auto ns = timeOf(other.copy().last()) - timeOf(copy().last());
-  return static_cast<double>(ns) * 1e-6;
+  const sycl::event from = copy().last();
+  const sycl::event to = other.copy().last();
+  if (const auto milliseconds = impl::nativeElapsedTime(from, to)) {
+    return *milliseconds;
+  }
+  return static_cast<double>(timeOf(to) - timeOf(from)) * 1e-6;
 }
 
 } // namespace c10::xpu

@@ -5,6 +5,7 @@
 #include <c10/xpu/impl/XPUBarrier.h>
 #include <c10/xpu/impl/XPUInternal.h>
 #include <c10/xpu/impl/XPULaunch.h>
+#include <c10/xpu/impl/XPUNative.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 #include <c10/xpu/impl/XPUTrace.h>
 
@@ -65,6 +66,7 @@ struct Work {
 
   sycl::queue* const queue;
   std::atomic<bool> handed_out; // always of an external queue
+  std::atomic<bool> native{false}; // and the native stream with it
   std::atomic<uint64_t> launched{0}; // counted before it is submitted
   std::atomic<uint64_t> needed{0}; // `launched` when it was no mere marker
   std::atomic<uint64_t> done{0}; // of `launched`, and their errors delivered
@@ -223,8 +225,8 @@ bool isComplete(sycl::queue& queue, Work& work, uint64_t wanted) {
     return false;
   }
   if (handed_out || !work.last) {
-    if (impl::canAskEmpty(queue)) {
-      if (!C10_XPU_CHECK(queue.ext_oneapi_empty())) {
+    if (const auto idle = impl::isIdle(queue, work.native)) {
+      if (!*idle) {
         return false;
       }
     } else {
@@ -250,7 +252,11 @@ void waitFor(sycl::queue& queue, Work& work, uint64_t wanted) {
   std::unique_lock<std::mutex> lock(work.mutex);
   const auto launched = work.launched.load(std::memory_order_relaxed);
   lock.unlock();
-  C10_XPU_CHECK(queue.wait());
+  if (C10_UNLIKELY(work.native)) { // wait() does not know of all
+    C10_XPU_CHECK(queue.ext_oneapi_submit_barrier().wait());
+  } else {
+    C10_XPU_CHECK(queue.wait());
+  }
   impl::deliverErrors(queue);
   work.done.store(launched, std::memory_order_release);
 }
@@ -275,6 +281,11 @@ bool isExternalStream(StreamId id) {
 sycl::queue* findUsedQueue(DeviceIndex device, StreamId id) {
   const auto work = usedWork(device, id);
   return work ? work->queue : nullptr;
+}
+
+bool hasNativeWork(DeviceIndex device, StreamId id) {
+  const auto work = usedWork(device, id);
+  return work && work->native;
 }
 
 sycl::queue& queueOf(const XPUStream& stream) {
@@ -348,6 +359,12 @@ sycl::queue& XPUStream::queue() const {
   }
   own->handed_out.store(true, std::memory_order_release);
   return *own->queue;
+}
+
+void* XPUStream::native_stream() const {
+  void* const native = impl::nativeStream(queue()); // which makes the queue
+  usedWork(device_index(), id())->native = true;
+  return native;
 }
 
 bool XPUStream::query() const {
@@ -439,12 +456,15 @@ XPUStream getStreamFromExternal(sycl::queue* queue, DeviceIndex device) {
   const auto id = static_cast<StreamId>(reinterpret_cast<intptr_t>(queue));
   const XPUStream stream = streamOf(device, id);
   std::lock_guard<std::mutex> lock(gExternalMutex);
+  auto work = externalWork(id);
   // Of all queues that were at an address, only the latest is a stream.
   for (auto it = gExternal.begin(); it != gExternal.end();) {
-    const bool stays = it->first.id() != id && it->second.queue.try_lock();
+    const auto known = it->second.queue.try_lock();
+    work = known == *queue ? it->second.work : work; // as it is known already
+    const bool stays = it->first.id() != id && known;
     it = stays ? std::next(it) : gExternal.erase(it);
   }
-  gExternal.emplace(stream, ExternalQueue{*queue, externalWork(id)});
+  gExternal.emplace(stream, ExternalQueue{*queue, std::move(work)});
   gAnyExternal = true;
   return stream;
 }

@@ -108,6 +108,13 @@ class C10_XPU_API XPUStream {
   /// has the id or the device.
   sycl::queue& queue() const;
 
+  /// The queue's native stream, to launch on with the backend's own libraries:
+  /// a CUstream on an NVIDIA device. What is launched there is work of this
+  /// stream from now on, and query and synchronize take longer. Valid as the
+  /// queue is. See Note [Native streams], and impl::nativeStream for other
+  /// backends and what raises.
+  void* native_stream() const;
+
   Stream unwrap() const {
     return stream_;
   }

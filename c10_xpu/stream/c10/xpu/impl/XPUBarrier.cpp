@@ -4,8 +4,6 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/impl/XPULaunch.h>
 
-#include <sycl/handler.hpp>
-
 #include <mutex>
 
 namespace c10::xpu::impl {
@@ -19,19 +17,6 @@ bool isComplete(const sycl::event& event) {
 bool isHeldByHost(const sycl::event& event) {
   sycl::event copy = event; // get_wait_list is not const
   return !C10_XPU_CHECK(copy.get_wait_list()).empty();
-}
-
-sycl::event submitBarrierAfter(
-    sycl::queue& queue,
-    const sycl::event& event,
-    bool held) {
-  if (C10_LIKELY(!held)) {
-    return C10_XPU_CHECK(queue.ext_oneapi_submit_barrier({event}));
-  }
-  return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
-    handler.depends_on(event);
-    handler.ext_oneapi_barrier();
-  }));
 }
 
 // SYCL takes the errors of all queues from its list before it calls their
@@ -58,12 +43,6 @@ void waitIfBlocking(const XPUStream& stream, const sycl::event& submitted) {
     deliverErrors(event);
     raiseErrorsOf(stream.device_index(), stream.id());
   }
-}
-
-bool canAskEmpty(const sycl::queue& queue) {
-  // All queues are on the one context, and so of one backend.
-  static const bool can = queue.get_backend() != sycl::backend::opencl;
-  return can;
 }
 
 } // namespace c10::xpu::impl

@@ -22,10 +22,12 @@ namespace c10::xpu::impl {
 // an event may be complete before earlier work is, as on OpenCL: its event is
 // not kept, and the queue is asked instead.
 //
-// A queue that was handed out, by XPUStream::queue() or as a native handle, can
+// A queue that was handed out, by XPUStream::queue() or native_stream(), can
 // get work at any time that the stream does not see. From then on the queue
 // itself is asked, see Note [Asking whether a queue is idle]. So is that of an
-// external stream.
+// external stream. The marker of a busy queue is kept, and while it is pending
+// the queue is known to be busy: a thread that polls adds one marker and not
+// thousands.
 
 enum class Submitted { Work, Marker, WaitForEvent };
 

@@ -32,6 +32,9 @@ C10_XPU_API bool isExternalStream(StreamId id);
 /// have work. For the sources of libc10_xpu; not exported.
 sycl::queue* findUsedQueue(DeviceIndex device, StreamId id);
 
+/// Whether the native stream of a stream was handed out. Not exported, either.
+bool hasNativeWork(DeviceIndex device, StreamId id);
+
 /// Whether a SYCL graph records what is submitted to the stream now.
 C10_XPU_API bool isRecording(const XPUStream& stream);
 

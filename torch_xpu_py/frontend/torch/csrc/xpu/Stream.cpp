@@ -125,6 +125,39 @@ PyObject* streamQueue(PyObject* self, void* /*closure*/) {
   END_HANDLE_TH_ERRORS
 }
 
+PyObject* streamNative(PyObject* self, void* /*closure*/) {
+  HANDLE_TH_ERRORS
+  return PyLong_FromVoidPtr(
+      withoutGil([&] { return get(self).native_stream(); }));
+  END_HANDLE_TH_ERRORS
+}
+
+/// The protocol of NVIDIA's libraries: a version, and the CUstream.
+PyObject* cudaStream(PyObject* self, PyObject* /*none*/) {
+  HANDLE_TH_ERRORS
+  PyObject* const stream = streamNative(self, nullptr);
+  return stream ? Py_BuildValue("(iN)", 0, stream) : nullptr;
+  END_HANDLE_TH_ERRORS
+}
+
+/// The method __cuda_stream__. Whoever looks for it finds none on a stream of
+/// another device than NVIDIA's.
+PyObject* streamCudaStream(PyObject* self, void* /*closure*/) {
+  HANDLE_TH_ERRORS
+  static PyMethodDef method = {
+      "__cuda_stream__", cudaStream, METH_NOARGS, nullptr};
+  const auto device = get(self).device_index();
+  if (c10::xpu::get_raw_device(device).get_backend() ==
+      sycl::backend::ext_oneapi_cuda) {
+    return PyCFunction_New(&method, self);
+  }
+  return PyErr_Format(
+      PyExc_AttributeError,
+      "a stream of xpu:%d has no __cuda_stream__: it is no NVIDIA device",
+      static_cast<int>(device));
+  END_HANDLE_TH_ERRORS
+}
+
 /// A member of pack3.
 template <typename Member>
 PyObject* packed(PyObject* self, Member c10::xpu::StreamData3::* member) {
@@ -165,10 +198,12 @@ PyObject* streamPriorityRange(PyObject* /*type*/, PyObject* /*none*/) {
   END_HANDLE_TH_ERRORS
 }
 
-std::array<PyGetSetDef, 7> stream_properties = {
+std::array<PyGetSetDef, 9> stream_properties = {
     {{"device", streamDevice, nullptr, nullptr, nullptr},
      {"priority", streamPriority, nullptr, nullptr, nullptr},
      {"sycl_queue", streamQueue, nullptr, nullptr, nullptr},
+     {"native_stream", streamNative, nullptr, nullptr, nullptr},
+     {"__cuda_stream__", streamCudaStream, nullptr, nullptr, nullptr},
      {"stream_id", streamId, nullptr, nullptr, nullptr},
      {"device_index", streamDeviceIndex, nullptr, nullptr, nullptr},
      {"device_type", streamDeviceType, nullptr, nullptr, nullptr},

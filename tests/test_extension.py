@@ -276,6 +276,9 @@ def test_the_wheel(project: Project, tmp_path: Path) -> None:
     assert {"torch_xpu_runtime/__init__.py", "torch_xpu_runtime/lib/libc10_xpu.so"} < {*names}
     assert "Requires-Dist: torch>=2.13,<2.14\n" in metadata
     assert "Requires-Dist: intel-sycl-rt>=2026.2.0,<2027\n" in metadata
+    extra = 'Provides-Extra: nvidia\nRequires-Dist: triton==3.7.1; extra == "nvidia"\n'
+    assert extra in metadata
+    assert "triton~=3.8.0" not in metadata
     assert "License-Expression: BSD-3-Clause\n" in metadata
     assert "Project-URL: API, https://example.org/api\n" in metadata
     assert f"Classifier: Programming Language :: Python :: 3.{sys.version_info[1]}\n" in metadata

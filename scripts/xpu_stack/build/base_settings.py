@@ -1,6 +1,6 @@
 """What building a base needs: the settings in its base.yaml that the core hands on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -61,6 +61,8 @@ class Package:
     summary: str
     urls: dict[str, str]  # label -> address
     entry_points: dict[str, dict[str, str]]  # group -> name -> object
+    # name -> minor version of the package -> requirement
+    extras: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def pin(self) -> str:

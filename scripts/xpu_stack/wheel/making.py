@@ -344,6 +344,11 @@ def make_extension(this: Build) -> Path:
     facts = {
         "python": f"{torch.tag[2]}.{torch.tag[3:]}",
         "needed": [f"{package.name}>={torch.minor},<{first}.{second + 1}", *runtime("extension")],
+        "extras": {
+            name: by_minor[torch.minor]
+            for name, by_minor in package.extras.items()
+            if torch.minor in by_minor
+        },
     }
     template = Path(__file__).parent / "templates" / "METADATA"
     text = pages.render(template, version=version, package=package, torch=torch, **facts)

@@ -126,6 +126,8 @@ ELSEWHERE: dict[str, dict[str, Place]] = {
             "# Usage: ci/gpu/pack OUT.tar.xz",
         ),
         "cp libur_adapter_cuda.so.0 .xpu/sycl-2026.2.0/lib/": None,
+        "pip install --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu "
+        '"$(echo .xpu/wheels/torch_xpu_runtime-*.whl)[nvidia]"': None,
         "tar -xf xpu-gpu.tar.xz && xpu-gpu/run": ("ci/gpu/pack", 'ci/gpu/run" "$top/run"'),
     },
 }

@@ -4,8 +4,8 @@ for: each says why, and what to do instead."""
 from typing import Any, NoReturn
 
 _TRITON = (
-    "Triton kernels cannot be launched: this runtime has no Triton. Use "
-    'torch.compile(backend="aot_eager")'
+    "This runtime has no static launcher of Triton kernels. Launch them by Triton, with "
+    "torch._inductor.config.use_static_cuda_launcher = False"
 )
 _AOTI = (
     "Models that AOTInductor has compiled for XPU cannot be run by this runtime. "

@@ -26,7 +26,9 @@ class _Finder:
         if name == "torch._inductor.compile_fx" and cls in sys.meta_path:
             sys.meta_path.remove(cls)
             try:
-                from . import _inductor  # noqa: F401
+                from ._inductor import load
+
+                load()
             except Exception as error:  # the CPU's code needs inductor too
                 warnings.warn(
                     "torch.compile does not know XPU: torch_xpu_runtime._inductor was "

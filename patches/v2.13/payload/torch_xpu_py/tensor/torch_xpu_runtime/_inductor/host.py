@@ -7,24 +7,6 @@ host memory, so they run on its tensors too, once the stream is idle that is cur
 Inductor's registry takes the C++ scheduling for "xpu", and keeps what was registered
 before its own choice, Triton. This module has to be imported before inductor compiles:
 ``_compile.py`` sees to that.
-
-Public is ``register_backend_for_device``. Private to PyTorch, and used here alone:
-
-- ``GPU_TYPES``: what is in it needs Triton, and is compiled with a GPU in mind.
-- ``BaseSchedulerNode.is_cpu``: the scheduler keeps what it does with loops for Triton
-  from nodes that the C++ backend compiles, and asks this.
-- ``device_need_guard``, as the scheduler knows it: code for devices that are not in
-  ``GPU_TYPES`` sets neither device nor stream.
-- The lowerings of ``argmax`` and ``argmin`` over several dimensions: what gives the index
-  in another memory layout than the contiguous is for "cpu" and Triton alone.
-- The lowering of ``flex_attention``: the CPU's is for "cpu" alone, and refuses also that
-  where ``torch.xpu.is_available()``.
-- When ``CppScheduling`` flushes, and whether a graph has nodes on several streams.
-- The method of ``PythonWrapperCodegen`` that writes the calls of kernels. It knows
-  "xpu" as a device with Triton.
-- The methods of ``CppWrapperCpu``, for ``cpp_wrapper``, that write the calls of operators.
-  They call functions of C for each device, which a build without XPU has not got. Here
-  they are called by the dispatcher.
 """
 
 import functools
@@ -46,6 +28,8 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.utils import device_need_guard, GPU_TYPES
 from torch._inductor.virtualized import V
 
+from . import advice
+
 
 def wait_for_stream(device: int) -> None:
     r"""Waits until the current stream of a device is idle.
@@ -66,8 +50,7 @@ def _check_host_memory(device: int) -> None:
     except RuntimeError as error:
         raise RuntimeError(
             f"inductor cannot compile for xpu:{device}: it has kernels for the host only, "
-            "and the memory of this device is not host memory. Use "
-            'torch.compile(backend="aot_eager")'
+            f"and the memory of this device is not host memory. {advice(device)}"
         ) from error
 
 
@@ -122,7 +105,7 @@ class _GraphWrapper(_Wrapper, PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.writeline("from torch_xpu_runtime._inductor import wait_for_stream")
+        self.imports.writeline("from torch_xpu_runtime._inductor.host import wait_for_stream")
 
 
 class _CppWrapper(_Wrapper, CppWrapperCpu):
@@ -149,7 +132,7 @@ class _CppWrapper(_Wrapper, CppWrapperCpu):
             )
         for device in V.graph.device_idxs:  # of a cache, for another device
             self.header.writeline(
-                f"import torch_xpu_runtime._inductor as xpu; xpu._check_host_memory({device})"
+                f"import torch_xpu_runtime._inductor.host as xpu; xpu._check_host_memory({device})"
             )
         super().write_header()
         self.header.splice(_CPP_HEADER)

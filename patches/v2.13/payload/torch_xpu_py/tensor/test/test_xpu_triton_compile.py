@@ -1,0 +1,359 @@
+# Owner(s): ["module: intel"]
+"""torch.compile by Triton: on an NVIDIA card, and for a stand-in for one, of which the kernels
+are compiled, loaded and launched, and do nothing."""
+
+import copy
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.testing._internal.common_utils import (
+    instantiate_parametrized_tests,
+    parametrize,
+    run_tests,
+    TestCase,
+)
+from xpu_host_memory import needs_host_memory
+
+import xpu_stand_in_card
+
+try:
+    import triton  # noqa: F401
+    from torch_xpu_triton import _device
+except ImportError:
+    _device = None
+
+COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
+
+needs_triton = unittest.skipIf(_device is None, "Triton is not installed")
+needs_card = unittest.skipIf(
+    _device is None or _device.capability() is None, "there is no NVIDIA card, or no Triton"
+)
+needs_two = unittest.skipIf(COUNT < 2, "there is one device")
+# What takes long and is the same with one device and with two.
+once = unittest.skipIf(COUNT == 1, "takes long, and is run with two devices")
+
+SAMPLE = """
+from torch._inductor import config
+from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
+
+def attention(x):
+    query = x.view(1, 2, 128, 64)
+    return flex_attention(query, query, query)
+
+config.max_autotune_gemm = True
+config.max_autotune_gemm_backends = "TRITON"
+config.test_configs.max_mm_configs = 1
+full = torch.randn(256, 64, device="xpu", requires_grad=True)
+half = full.detach().bfloat16().requires_grad_()
+for x, function in (
+    (full, lambda x: torch.softmax(functional.gelu(x) * 2 + 1, -1).sum(0)),
+    (full, lambda x: functional.dropout(x.cumsum(1), 0.5)),
+    (half, lambda x: functional.layer_norm(x, (64,))),
+    (half, attention),
+):
+    torch.compile(function, fullgraph=True)(x).sum().backward()
+with torch.no_grad():
+    torch.compile(lambda x: (torch.relu(x @ x.t()), x[:4, :8].sort(1)))(half)
+table = torch.randn(100, 32, device="xpu", dtype=torch.bfloat16, requires_grad=True)
+rows = torch.randint(100, (64,), device="xpu")
+torch.xpu.reset_fallback_statistics()
+torch.compile(lambda i: functional.embedding(i, table).sum())(rows).backward()
+with torch.no_grad():
+    torch.compile(lambda x, i: x.index_put((i,), x[:64], True))(half, rows)
+print(*torch.xpu.fallback_statistics())
+"""
+
+
+@needs_triton
+@needs_host_memory
+@once
+class TestStandIn(TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def run_on_card(self, code, **environment):
+        given = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **environment}
+        return xpu_stand_in_card.run(self.folder, code, **given)
+
+    @parametrize("version,target", [("8.0", "sm_80"), ("9.0", "sm_90a")])
+    def test_sample(self, version, target):
+        """Kernels for a card: assembled, for its architecture, and launched each."""
+        printed, calls = self.run_on_card(SAMPLE, version=version)
+        texts = [file.read_text() for file in Path(self.folder).rglob("*.ptx")]
+        self.assertGreater(len(texts), 20)
+        self.assertEqual([text for text in texts if f".target {target}\n" not in text], [])
+        loaded = {call for call in calls if call.startswith("load triton_")}
+        launched = [call for call in calls if call.startswith("launch")]
+        self.assertGreater(len(loaded), 15)
+        self.assertGreater(len(launched), 20)
+        self.assertEqual({call.split()[-1] for call in launched}, {str(0x1000)})
+        for name in ("softmax", "cumsum", "sort", "native_dropout", "tem_fused_mm", "flex", "norm"):
+            self.assertTrue(any(name in call for call in loaded), name)
+        self.assertNotIn("embedding", printed)
+        # The card adds numbers of bfloat16 in place since 9.0.
+        self.assertEqual("aten::_index_put_impl_" in printed, version == "8.0", printed)
+
+    def test_processes_that_compile(self):
+        """They know the backend, and a second process finds in the cache what they made."""
+        code = """
+import triton
+from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
+
+def here(*args, **kwargs):
+    raise AssertionError("compiled in this process")
+
+if __name__ == "__main__":
+    triton.compile = here
+    AsyncCompile.warm_pool()
+    AsyncCompile.wait_pool_ready()
+    x = torch.randn(64, device="xpu")
+    torch.compile(lambda x: x.sin() + 1)(x)
+    from torch._dynamo.utils import counters
+    print(counters["inductor"]["fxgraph_cache_hit"])
+    shutdown_compile_workers()
+"""
+        for hits in ("0", "1"):
+            printed, calls = self.run_on_card(code, TORCHINDUCTOR_COMPILE_THREADS="2")
+            self.assertEqual(printed.split(), [hits])
+            self.assertTrue(any(call.startswith("launch") for call in calls))
+
+    def test_what_it_refuses(self):
+        """C++ that would launch for Level Zero, and a device that is no GPU."""
+        printed, _ = self.run_on_card(
+            """
+from torch_xpu_triton import _device
+
+def refused(device, **options):
+    try:
+        torch.compile(lambda x: x + 1, options=options)(torch.ones(8, device=device))
+    except Exception as error:
+        print(error)
+
+refused("xpu", cpp_wrapper=True)
+properties = _device._properties
+_device._properties = lambda device: None if device == 1 else properties(device)
+refused("xpu:1")
+"""
+        )
+        self.assertIn("cpp_wrapper and AOTInductor cannot compile for a GPU under XPU", printed)
+        self.assertIn("compiles for the GPUs of this process, and xpu:1 is none", printed)
+
+    def test_without_triton(self):
+        os.mkdir(os.path.join(self.folder, "triton"))
+        with open(os.path.join(self.folder, "triton", "__init__.py"), "w") as file:
+            file.write("raise ImportError('none')\n")
+        printed, _ = self.run_on_card(
+            """
+import torch._inductor.compile_fx
+from torch_xpu_runtime._inductor.host import wait_for_stream
+
+try:
+    wait_for_stream(0)  # as before each kernel in C++
+except RuntimeError as error:
+    print(error)
+""",
+            TORCH_XPU_HOST_MEMORY="0",
+        )
+        self.assertIn("Install Triton, `pip install 'torch_xpu_runtime[nvidia]'`, or use", printed)
+
+
+instantiate_parametrized_tests(TestStandIn)
+
+
+def loss_of_classes(x):
+    return nn.functional.cross_entropy(x, torch.arange(len(x), device=x.device))
+
+
+FUNCTIONS = {
+    "softmax": lambda x: torch.softmax(nn.functional.gelu(x) * 2 + 1, -1),
+    "norm": lambda x: nn.functional.layer_norm(x, x.shape[1:]),
+    "scan": lambda x: x.cumsum(1) + x.sort(1)[0],
+    "cross_entropy": loss_of_classes,
+    "gather": lambda x: x[torch.arange(0, len(x), 2, device=x.device)] * 3,
+    "var_mean": lambda x: torch.cat(torch.var_mean(x, 1)),
+    "product": lambda x: torch.relu(x @ x.t()),
+}
+
+
+@needs_card
+class TestCard(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+        self.addCleanup(torch.xpu.set_device, torch.xpu.current_device())
+
+    def gradient(self, function, x):
+        """The result of a function, and the gradient of its sum."""
+        x = x.detach().clone().requires_grad_()
+        y = function(x)
+        y.sum().backward()
+        return y.detach(), x.grad
+
+    @parametrize("name", list(FUNCTIONS))
+    @parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_as_eager(self, name, dtype):
+        x = torch.randn(96, 160, device="xpu").to(dtype)
+        function = FUNCTIONS[name]
+        y, gradient = self.gradient(function, x)
+        found, found_gradient = self.gradient(torch.compile(function, fullgraph=True), x)
+        bound = 1e-4 if dtype == torch.float32 else 5e-2
+        self.assertEqual(found, y, atol=bound, rtol=bound)
+        self.assertEqual(found_gradient, gradient, atol=bound, rtol=bound)
+
+    def test_code_is_triton(self):
+        from torch._inductor.utils import run_and_get_code
+
+        x = torch.randn(64, 64, device="xpu")
+        torch.xpu.reset_fallback_statistics()
+        found, (code,) = run_and_get_code(torch.compile(lambda x: x.sin().sum(0)), x)
+        self.assertEqual(found, x.cpu().sin().sum(0), atol=1e-4, rtol=1e-4)
+        self.assertIn("async_compile.triton", code)
+        self.assertNotIn("aten::sin", str(torch.xpu.fallback_statistics()))
+
+    def test_dynamic_shapes(self):
+        compiled = torch.compile(lambda x: torch.softmax(x, -1), dynamic=True)
+        for shape in ((4, 5), (7, 33), (128, 1000)):
+            x = torch.randn(shape)
+            self.assertEqual(compiled(x.to("xpu")).cpu(), torch.softmax(x, -1))
+
+    def test_dropout(self):
+        x = torch.ones(1000, 1000, device="xpu")
+        compiled = torch.compile(lambda x: nn.functional.dropout(x, 0.25))
+        results = []
+        for _ in range(2):
+            torch.manual_seed(1)
+            results.append(compiled(x))
+        self.assertEqual(results[0], results[1])
+        self.assertEqual((results[0] == 0).float().mean().item(), 0.25, atol=0.01, rtol=0)
+        self.assertNotEqual(compiled(x), results[0])
+
+    def test_training(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 50)
+        ).to("xpu")
+        models = (model, copy.deepcopy(model))
+        calls = (models[0], torch.compile(models[1], fullgraph=True))
+        losses = ([], [])
+        for one, call, kept in zip(models, calls, losses):
+            optimizer = torch.optim.AdamW(one.parameters(), lr=1e-2)
+            tokens = torch.arange(50, device="xpu").repeat(4)
+            for _ in range(10):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(call(tokens), tokens)
+                loss.backward()
+                optimizer.step()
+                kept.append(loss.item())
+        self.assertEqual(losses[1], losses[0], atol=1e-3, rtol=1e-3)
+        self.assertLess(losses[1][-1], losses[1][0])
+
+    def test_streams(self):
+        def function(x, stream):
+            event = torch.xpu.Event()
+            y = x + 1
+            event.record()
+            stream.wait_event(event)
+            with torch.xpu.stream(stream):
+                y = y * 2
+            torch.xpu.current_stream().wait_stream(stream)
+            return y - 1
+
+        compiled = torch.compile(function, fullgraph=True)
+        x = torch.zeros(1 << 24, device="xpu")
+        for number in range(5):
+            x.copy_(torch.full((1 << 24,), float(number)))
+            found = compiled(x, torch.xpu.Stream())
+            self.assertEqual(found.cpu().unique().tolist(), [number * 2 + 1])
+
+    @needs_two
+    def test_second_device(self):
+        compiled = torch.compile(lambda x: x.cos() + torch.ones(8, device=x.device))
+        for device in ("xpu:0", "xpu:1"):
+            x = torch.arange(8.0)
+            found = compiled(x.to(device))
+            self.assertEqual(found.device, torch.device(device))
+            self.assertEqual(found.cpu(), x.cos() + 1)
+        self.assertEqual(torch.xpu.current_device(), 0)
+
+    @once
+    def test_max_autotune(self):
+        from torch._inductor.utils import is_big_gpu, run_and_get_code
+
+        if not is_big_gpu(0):
+            self.skipTest("the card has too few multiprocessors for it")
+        x = torch.randn(512, 512, device="xpu", dtype=torch.bfloat16)
+        settings = {"max_autotune_gemm_backends": "TRITON", "max_autotune_gemm": True}
+        with torch._inductor.config.patch(settings):
+            found, (code,) = run_and_get_code(torch.compile(lambda x: torch.relu(x @ x)), x)
+        expected = torch.relu(x.cpu().float() @ x.cpu().float())
+        self.assertEqual(found.cpu().float(), expected, atol=0.5, rtol=2e-2)
+        self.assertIn("triton_tem_fused", code)
+
+    @once
+    def test_flex_attention(self):
+        from torch.nn.attention.flex_attention import flex_attention
+
+        def attention(x):
+            return flex_attention(x, x, x, score_mod=lambda s, b, h, q, k: s + (q - k) * 0.1)
+
+        x = torch.randn(1, 2, 256, 64)
+        compiled = torch.compile(attention, fullgraph=True)
+        expected, gradient = self.gradient(attention, x)
+        found, found_gradient = self.gradient(compiled, x.to("xpu"))
+        self.assertEqual(found.cpu(), expected, atol=2e-2, rtol=2e-2)
+        self.assertEqual(found_gradient.cpu(), gradient, atol=5e-2, rtol=5e-2)
+
+    @once
+    def test_cache_and_processes(self):
+        """Kernels are compiled in other processes, and a second process finds them."""
+        code = """
+import torch, triton
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
+
+def here(*args, **kwargs):
+    raise AssertionError("compiled in this process")
+
+if __name__ == "__main__":
+    triton.compile = here
+    AsyncCompile.warm_pool()
+    AsyncCompile.wait_pool_ready()
+    x = torch.ones(64, device="xpu")
+    print(torch.compile(lambda x: x * 2 + 1)(x).sum().item())
+    print(counters["inductor"]["fxgraph_cache_hit"])
+    shutdown_compile_workers()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "program.py")
+            with open(file, "w") as out:
+                out.write(code)
+            for hits in ("0", "1"):
+                result = subprocess.run(
+                    [sys.executable, file],
+                    env={
+                        **os.environ,
+                        "TORCHINDUCTOR_CACHE_DIR": folder,
+                        "TORCHINDUCTOR_COMPILE_THREADS": "2",
+                    },
+                    capture_output=True,
+                    text=True,
+                    timeout=240,
+                )
+                self.assertEqual(result.stdout.split(), ["192.0", hits], result.stderr)
+
+
+instantiate_parametrized_tests(TestCard)
+
+
+if __name__ == "__main__":
+    run_tests()

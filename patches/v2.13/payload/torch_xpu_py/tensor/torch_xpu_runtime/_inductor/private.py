@@ -1,0 +1,101 @@
+r"""What is private to PyTorch and used by ``host`` and ``gpu``, each with the reason.
+
+``test_xpu_private.py`` looks for each name in the PyTorch that is installed, and in the
+rooms for names that are not here.
+"""
+
+from typing import Dict
+
+HOST: Dict[str, str] = {
+    "torch._inductor.codegen.common:register_backend_for_device": "public: takes our backends",
+    "torch._inductor.utils:GPU_TYPES": "what is in it needs Triton, and is compiled with a GPU "
+    "in mind",
+    "torch._inductor.config:xpu_backend": "what asks for it keeps loops for Triton otherwise",
+    "torch._inductor.scheduler:BaseSchedulerNode.is_cpu": "the scheduler keeps what it does "
+    "with loops for Triton from nodes that the C++ backend compiles, and asks this",
+    "torch._inductor.scheduler:device_need_guard": "code for devices that are not in GPU_TYPES "
+    "sets neither device nor stream",
+    "torch._inductor.utils:device_need_guard": "what the scheduler asks for other devices",
+    "torch._inductor.scheduler:Scheduler._has_multi_stream_nodes": "whether a graph has nodes "
+    "on several streams",
+    "torch._inductor.codegen.cpp:CppScheduling.ready_to_flush": "when it is to write a kernel",
+    "torch._inductor.lowering:lowerings": "those of argmax and argmin over several dimensions: "
+    "what gives the index in another memory layout than the contiguous is for the CPU and "
+    "Triton alone. That of flex_attention: the CPU's is for the CPU alone",
+    "torch._inductor.kernel.flex.flex_cpu:lower_cpu": "the lowering of flex_attention in C++",
+    "torch._inductor.kernel.flex.flex_cpu:check_cpu_supported": "it refuses the CPU too where "
+    "torch.xpu is available",
+    "torch._inductor.ir:ExternKernel.require_contiguous": "for argmax and argmin",
+    "torch._inductor.ir:ExternKernelOut": "a node that calls an operator, with out=",
+    "torch._inductor.ir:ExternKernelAlloc": "one that calls an operator without",
+    "torch._inductor.ir:FallbackKernel": "one with several results",
+    "torch._inductor.ir:ScatterFallback": "one in place",
+    "torch._inductor.virtualized:V": "the graph that is compiled",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen._generate_kernel_call_helper": "it "
+    "writes the calls of kernels, and knows XPU as a device with Triton",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.create": "makes our class",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.write_header": "to import the wait",
+    "torch._inductor.codegen.wrapper:SubgraphPythonWrapperCodegen": "the same in torch.cond",
+    **{
+        f"torch._inductor.codegen.cpp_wrapper_cpu:CppWrapperCpu.{name}": "cpp_wrapper calls "
+        "functions of C for each device, which a build without XPU has not got. Here "
+        "operators are called by the dispatcher"
+        for name in (
+            "create",
+            "generate_extern_kernel_alloc",
+            "generate_extern_kernel_out",
+            "generate_fallback_kernel",
+            "generate_fallback_kernel_with_runtime_lookup",
+            "generate_fallback_kernel_with_runtime_lookup_boxed",
+            "generate_scatter_fallback",
+            "get_device_include_path_jit",
+            "write_header",
+        )
+    },
+}
+
+GPU: Dict[str, str] = {
+    "torch._inductor.codegen.common:register_backend_for_device": "public: takes our backends",
+    "torch._decomp.decompositions:embedding_dense_backward": "inductor takes the operator for "
+    "XPU in its place",
+    "torch._inductor.decomposition:decompositions": "the table that this is put into",
+    "torch._dynamo.device_interface:XpuInterface.get_compute_capability": "a dictionary, where "
+    "Triton's target has a number for a card of NVIDIA",
+    "torch._dynamo.device_interface:XpuInterface.raise_if_triton_unavailable": "it asks for "
+    "Intel's backend",
+    "torch._inductor.config:use_static_cuda_launcher": "a build without XPU has no launcher",
+    "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu.create": "refused for XPU",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen": "as PyTorch registers it for XPU",
+    "torch._inductor.codegen.xpu.xpu_combined_scheduling:XPUCombinedScheduling": "as PyTorch "
+    "registers it for XPU; here it refuses devices that are no GPUs",
+    "torch._inductor.virtualized:V": "the graph that is compiled",
+    **{
+        f"torch._inductor.{module}:needs_fallback_due_to_atomic_add_limitations": "bfloat16 "
+        "falls back on XPU, and has atomics on a card since compute capability 9.0"
+        for module in ("utils", "lowering", "decomposition")
+    },
+    "torch._inductor.lowering:lowerings": "those of flex_attention take descriptors of tensors "
+    "on XPU",
+    "torch._inductor.kernel.flex.flex_decoding:next_power_of_2": "it gives the rows of a "
+    "product, of which one is enough on XPU",
+    "torch._inductor.template_heuristics.registry:_TEMPLATE_HEURISTIC_REGISTRY": "the "
+    "configurations that max_autotune tries, by device type",
+    "torch._inductor.choices:InductorChoices.get_config_heuristics": "those of convolutions and "
+    "flex_attention",
+    **{
+        f"torch._inductor.template_heuristics.triton:CUDAConfigHeuristic.{name}": "they ask "
+        "torch.cuda for the capability"
+        for name in (
+            "get_flex_attn_fwd_configs",
+            "get_flex_attn_bwd_configs",
+            "get_flex_decode_configs",
+        )
+    },
+    "torch._inductor.template_heuristics.triton:BaseConfigHeuristic."
+    "_get_exceeding_shared_memory_checker": "it takes SYCL's local_mem_size for the limit",
+    "torch._inductor.template_heuristics.triton:BaseConfigHeuristic."
+    "get_shared_memory_estimation": "what it compares",
+    "torch._inductor.runtime.benchmarking:InductorBenchmarker.benchmark_gpu": "it empties the "
+    "cache with zero_, which may run on the host",
+    "torch._inductor.runtime.benchmarking:TritonBenchmarker.benchmark_gpu": "taken instead",
+}

@@ -1,0 +1,182 @@
+r"""The driver: the current device and stream of ``torch.xpu``, and NVIDIA's launcher.
+
+See Note [Triton on an NVIDIA card].
+"""
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import Benchmarker, GPUDriver
+
+from ._device import capability
+
+try:
+    from triton.backends.nvidia import driver as nvidia
+except ImportError:  # a Triton that was built for other devices
+    nvidia = None
+
+
+class _Cuda:
+    r"""Functions of CUDA's driver. Those that fail raise RuntimeError."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise RuntimeError(f"CUDA's {name} failed with error {code}")
+
+
+@functools.cache
+def _cuda() -> _Cuda:
+    return _Cuda()
+
+
+@dataclass(frozen=True)
+class _Card:
+    r"""The card of a device: its context, and its index among those of CUDA."""
+
+    context: int
+    index: int
+
+    @classmethod
+    def of_stream(cls, native: int) -> "_Card":
+        cuda, context, index = _cuda(), ctypes.c_void_p(), ctypes.c_int()
+        cuda("cuStreamGetCtx", ctypes.c_void_p(native), ctypes.byref(context))
+        cuda("cuCtxPushCurrent_v2", context)
+        try:
+            cuda("cuCtxGetDevice", ctypes.byref(index))
+        finally:
+            cuda("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        return cls(context.value or 0, index.value)
+
+    def enter(self) -> None:
+        r"""Makes it the current one of this thread, for all that Triton asks of CUDA."""
+        _cuda()("cuCtxSetCurrent", ctypes.c_void_p(self.context))
+
+
+@functools.cache
+def _card(device: int) -> _Card:
+    import torch
+
+    return _Card.of_stream(torch.xpu.current_stream(device).native_stream)  # type: ignore[attr-defined]
+
+
+class _Streams(dict[int, tuple[int, Optional[_Card]]]):
+    r"""By the addresses of queues, which PyTorch calls raw streams of XPU: the stream of
+    CUDA, and the card where that has to be made the current one."""
+
+    def __missing__(self, queue: int) -> tuple[int, Optional[_Card]]:
+        import torch
+
+        device = torch.xpu.current_device()
+        stream = torch.xpu.current_stream(device)
+        if stream.sycl_queue != queue:
+            stream = torch.xpu.get_stream_from_external(queue, device)
+        native: int = stream.native_stream  # type: ignore[attr-defined]
+        found = native, _Card.of_stream(native) if _may_be_elsewhere() else None
+        # The address of a queue of someone else may be that of another one later.
+        if stream.stream_id != queue:
+            self[queue] = found
+        return found
+
+
+_streams = _Streams()
+
+
+@functools.cache
+def _may_be_elsewhere() -> bool:
+    r"""Whether a thread's context may be that of another card than the current device's. In
+    a thread that has none, NVIDIA's launcher takes the first card's."""
+    import torch
+
+    return torch.xpu.device_count() > 1 or _card(0).index != 0
+
+
+class _Launcher(nvidia.CudaLauncher if nvidia else object):  # type: ignore[misc]
+    def __call__(self, x: int, y: int, z: int, stream: int, *arguments: Any) -> None:
+        native, card = _streams[stream]
+        if card is not None:
+            card.enter()
+        super().__call__(x, y, z, native, *arguments)
+
+
+class _Utils:
+    r"""NVIDIA's functions, for the card of a device."""
+
+    def __init__(self) -> None:
+        self._cuda = nvidia.CudaUtils()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cuda, name)
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> Any:
+        card = _card(device)
+        card.enter()
+        return self._cuda.load_binary(name, binary, shared, card.index)
+
+    def get_device_properties(self, device: int) -> Any:
+        return self._cuda.get_device_properties(_card(device).index)
+
+
+class XpuDriver(GPUDriver):  # type: ignore[misc]
+    # GPUDriver's own asks for torch.cuda.
+    def __init__(self) -> None:
+        import torch
+
+        self.get_current_device = torch._C._xpu_getDevice  # a device is in use by now
+        self.set_current_device = torch.xpu.set_device
+        self.get_current_stream = torch._C._xpu_getCurrentRawStream
+        self.get_device_capability = capability
+        self.launcher_cls = _Launcher
+
+    # When it is first used: processes that only compile may have no library of CUDA.
+    @functools.cached_property
+    def utils(self) -> _Utils:
+        return _Utils()
+
+    @staticmethod
+    def is_active() -> bool:
+        return nvidia is not None and capability() is not None
+
+    def get_current_target(self) -> GPUTarget:
+        r"""That of a card of NVIDIA: kernels of users ask whether it is "cuda"."""
+        found = capability()
+        assert found is not None
+        return GPUTarget("cuda", 10 * found[0] + found[1], 32)
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("xpu", self.get_current_device())
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.xpu
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return str(nvidia.ty_to_cpp(ty))
+
+    def get_benchmarker(self) -> Benchmarker:
+        from triton.testing import do_bench
+
+        return do_bench
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        r"""Memory that is larger than the card's cache."""
+        import torch
+
+        return torch.empty(256 << 20, dtype=torch.uint8, device="xpu")
+
+    def clear_cache(self, cache: Any) -> None:
+        import torch
+
+        native = torch.xpu.current_stream(cache.device).native_stream  # type: ignore[attr-defined]
+        address, size = ctypes.c_uint64(cache.data_ptr()), ctypes.c_size_t(cache.nbytes)
+        _card(cache.device.index).enter()
+        _cuda()("cuMemsetD8Async", address, ctypes.c_ubyte(0), size, ctypes.c_void_p(native))

@@ -201,6 +201,16 @@ def test_a_link_that_points_outside_is_refused(
     assert project.run("check", source=False).code == 6
 
 
+@pytest.mark.parametrize("name", [b"a\nb.cpp", b"a\xffb.cpp", "a\u2028b.cpp".encode()])
+def test_a_name_that_no_line_can_show_is_refused(project: Project, name: bytes) -> None:
+    folder = os.fsencode(project.folder / "c10_xpu/stream/c10")
+    Path(os.fsdecode(folder + b"/" + name)).write_text("int a;\n")
+    shown = ascii(f"c10_xpu/stream/c10/{os.fsdecode(name)}")
+    ended = project.run("apply")
+    assert f"{shown}: has a control character, or is not UTF-8" in ended.err
+    assert ended.code == 6
+
+
 def test_a_patch_or_text_that_is_a_link_is_refused(project: Project) -> None:
     for name in ("patches/v1.13.1/device/aten.patch", "patches/texts/device/aten.md"):
         path = project.folder / name

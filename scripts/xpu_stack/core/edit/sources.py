@@ -16,7 +16,6 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
-from unicodedata import category
 
 from xpu_stack.core.move.stack import Stack
 from xpu_stack.core.move.workspace import Workspace
@@ -38,7 +37,7 @@ from xpu_stack.core.system.console import say
 from xpu_stack.core.system.errors import InvalidSeriesError, SeriesError, ToolError, UsageError
 from xpu_stack.core.system.files import Content
 from xpu_stack.core.system.git import Commit, CommitId, Entry, File, Repository
-from xpu_stack.core.system.layout import settings
+from xpu_stack.core.system.layout import CONTROL, settings
 from xpu_stack.core.system.objects import Blob
 
 
@@ -111,7 +110,7 @@ class Export:
         """Adds what a change's commit gives, and the files that it no longer brings."""
         layout, entries = self.work.layout, self.work.repository.edits_of(commit)
         for entry in entries:
-            if any(category(one) in ("Cc", "Cs", "Zl", "Zp") for one in entry.path):
+            if CONTROL.search(entry.path):
                 raise InvalidSeriesError(
                     f"{change.id} has a file whose name cannot be kept in the series.",
                     why=f"{entry.path!a} has a control character, or is not UTF-8",

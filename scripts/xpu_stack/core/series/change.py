@@ -24,12 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from unicodedata import category
 
 from xpu_stack.core.system import patch
 from xpu_stack.core.system.errors import SeriesError
 from xpu_stack.core.system.git import Commit, TreeId
-from xpu_stack.core.system.layout import settings
+from xpu_stack.core.system.layout import CONTROL, settings
 from xpu_stack.core.system.objects import mode_of
 
 SECTIONS = ("Motivation", "Design", "Additional Context")
@@ -133,9 +132,8 @@ def unwritten(text: ChangeText) -> int | None:
 def _check_line(line: str, place: str) -> None:
     """Refuses what a commit's message cannot carry, or no reader sees."""
     for one in line:
-        if one not in "\t" and (category(one) in ("Cc", "Cs", "Zl", "Zp") or one == "\ufeff"):
-            problem = f"has the character U+{ord(one):04X}, which is not for a text"
-            raise SeriesError(place, problem)
+        if one != "\t" and (CONTROL.match(one) or one == "\ufeff"):
+            raise SeriesError(place, f"has the character U+{ord(one):04X}, which is not for a text")
     if _trailer().match(line):
         raise SeriesError(place, "trailers are written by the tool")
     if _GHSTACK_LINE.match(line) or _GHSTACK_STACK.match(line):

@@ -18,7 +18,7 @@ from xpu_stack.core.series.base import Differences, base_names
 from xpu_stack.core.series.change import NAME, Change, ChangeText, PayloadFile, Stage, closest
 from xpu_stack.core.system import commands
 from xpu_stack.core.system.errors import SeriesError, UsageError
-from xpu_stack.core.system.layout import Layout, settings
+from xpu_stack.core.system.layout import CONTROL, Layout, settings
 from xpu_stack.core.system.yaml_file import Node
 
 NO_STAGE = "base"  # STAGE=base: the base alone, nothing applied
@@ -105,8 +105,7 @@ class Series:
 
 
 def _author(node: Node) -> str:
-    problem = authors.problem(node.text())
-    if problem:
+    if problem := authors.problem(node.text()):
         raise node.error(f"'author' {problem}" if problem.startswith("must") else problem)
     return node.text()
 
@@ -168,8 +167,7 @@ class _Reader:
     def _stage(self, node: Node) -> Stage:
         node.fields({"name", "summary", "changes"})
         name = self._checked_name(node["name"])
-        items = node["changes"].items()
-        if not items:
+        if not (items := node["changes"].items()):
             raise node["changes"].error(f"the stage '{name}' has no change")
         changes = [self._change(one, name, n, len(items)) for n, one in enumerate(items, start=1)]
         self._refuse_second(node["name"], f"the stage '{name}'")
@@ -260,6 +258,8 @@ class _Reader:
             inner = "/".join(path.relative_to(top).parts[2:])
             if _NOT_PAYLOAD.search(inner):
                 continue
+            if CONTROL.search(name):
+                raise SeriesError(ascii(name), "has a control character, or is not UTF-8")
             if path.is_symlink():
                 _check_link(path, top)
             if inner and (path.is_symlink() or not path.is_dir()):

@@ -3,11 +3,14 @@
 import functools
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from xpu_stack.core.system.commands import REPOSITORY
 from xpu_stack.core.system.yaml_file import Node
+
+CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates: not UTF-8
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,12 @@ import warnings
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import (
+    instantiate_parametrized_tests,
+    parametrize,
+    run_tests,
+    TestCase,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -131,6 +136,7 @@ def run(function, probe):
         pass
 
 
+@instantiate_parametrized_tests
 @unittest.skipIf(torch.xpu.device_count() == 0, "there is no XPU device")
 class TestNarrowTypes(TestCase):
     def setUp(self):
@@ -140,29 +146,25 @@ class TestNarrowTypes(TestCase):
         self.addCleanup(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
 
-    def test_the_table(self):
+    @parametrize("narrow", list(NARROW))
+    def test_the_table(self, narrow):
         """It has what the CPU lacks, and nothing else."""
-        probes = {narrow: Probe(narrow, wide) for narrow, (wide, _) in NARROW.items()}
+        wide, bit = NARROW[narrow]
+        probe = Probe(narrow, wide)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for op, wide in itertools.product(op_db, (torch.float32, torch.complex64)):
+            for op in op_db:
                 for sample in samples_of(op, wide):
-                    for probe in probes.values():
-                        if probe.wide is wide:
-                            first, args, kwargs = convert(sample, wide, probe.narrow)
-                            run(lambda: op(first, *args, **kwargs), probe)
-            for probe in probes.values():
-                for call in other_calls(torch.rand(4).to(probe.narrow)):
-                    run(call, probe)
+                    first, args, kwargs = convert(sample, wide, narrow)
+                    run(lambda: op(first, *args, **kwargs), probe)
+            for call in other_calls(torch.rand(4).to(narrow)):
+                run(call, probe)
 
         names = {schema.name for schema in torch._C._jit_get_all_schemas()}
         names = {without_underscore(one) for one in names if one.startswith("aten::")}
-        for narrow, (_, bit) in NARROW.items():
-            with self.subTest(narrow):
-                probe = probes[narrow]
-                self.assertEqual(probe.failed, {}, "XPU lacks it too")
-                listed = {one for one in names if torch._C._xpu_typesThatCpuLacks(one) & bit}
-                self.assertEqual(listed - probe.lacking, set(), "the CPU does not lack it")
+        listed = {one for one in names if torch._C._xpu_typesThatCpuLacks(one) & bit}
+        self.assertEqual(probe.failed, {}, "XPU lacks it too")
+        self.assertEqual(listed - probe.lacking, set(), "the CPU does not lack it")
 
 
 if __name__ == "__main__":

@@ -436,6 +436,14 @@ Tensor HostCall::toHost(const Tensor& tensor, bool written) {
   return host;
 }
 
+Tensor HostCall::borrow(const Tensor& tensor) {
+  return tensor.is_xpu() ? newTensor(
+                               tensor,
+                               aliasOnHost(tensor.storage()),
+                               tensor.storage_offset())
+                         : tensor;
+}
+
 Tensor HostCall::toHostStrided(const Tensor& tensor) {
   auto& region = regionOf(tensor);
   if (!region.host) {

@@ -68,12 +68,10 @@ class C10_EXPORT HostCall {
   /// that will be written, resized or otherwise changed has to say so.
   Tensor toHost(const Tensor& tensor, bool written = false);
 
-  /// The same for a dense tensor that is only read and that no result can be,
-  /// without a reference to it: the second reference to a tensor of Python
-  /// takes Python's lock.
-  Tensor borrow(const Tensor& tensor) {
-    return tensor.is_xpu() ? toHostStrided(tensor) : tensor;
-  }
+  /// The same on host memory for a dense tensor that is only read and that no
+  /// result shares memory with. Nothing is kept of it: the second reference to a
+  /// tensor of Python takes Python's lock.
+  static Tensor borrow(const Tensor& tensor);
 
   /// The XPU tensor for a CPU tensor that was computed: the argument itself
   /// where toHost made it, a view of one where it shares its storage, else a

@@ -36,11 +36,11 @@ struct Arguments {
   void look(const Scalar& /*scalar*/) {}
 };
 
-Tensor toHost(HostCall& call, const Tensor& tensor) {
-  return call.borrow(tensor);
+Tensor toHost(const Tensor& tensor) {
+  return HostCall::borrow(tensor);
 }
 
-Scalar toHost(HostCall& /*call*/, const Scalar& scalar) {
+Scalar toHost(const Scalar& scalar) {
   return scalar;
 }
 
@@ -71,7 +71,7 @@ struct Unboxed<Op, Tensor(Args...)> {
           op->name,
           c10::xpu::getCurrentXPUStream());
       result = Op::redispatch(
-          c10::DispatchKeySet(c10::DispatchKey::CPU), toHost(host, args)...);
+          c10::DispatchKeySet(c10::DispatchKey::CPU), toHost(args)...);
     }
     result = host.toDevice(result);
     op->counter.calls.fetch_add(1, std::memory_order_relaxed);

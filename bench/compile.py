@@ -54,7 +54,7 @@ def measure(device):
     softmax, norm, add = (torch.compile(it) for it in (softmax, norm, lambda x: x + 1))
 
     def forward_and_backward():
-        torch.autograd.backward(norm(rows), inputs=[rows, weight, bias])
+        torch.autograd.grad(norm(rows), [rows, weight, bias])
 
     calls = (lambda: softmax(large), forward_and_backward)
     found = {

@@ -77,6 +77,17 @@ class TestMemory(TestCase):
         torch.add(torch.ones(3, device="xpu"), 1, out=out)
         self.assertEqual(out.cpu(), torch.full((3,), 2.0))
 
+    def test_an_empty_view_that_is_written_keeps_the_storage(self):
+        """Forward gradients compare the sizes of storages."""
+        for count, offset in ((0, 1), (0, 8), (4, 4), (4, 9)):
+            x = torch.empty(count, device="xpu")
+            x.as_strided((0,), (1,), offset).mul_(2)
+            torch.add(x[:0], 1, out=x.as_strided((0,), (1,), offset))
+            self.assertEqual(storage_of(x).nbytes(), 4 * count)
+        x = torch.empty(0, dtype=torch.complex128, device="xpu")
+        x.imag.mul_(2)
+        self.assertEqual(storage_of(x).nbytes(), 0)
+
     def test_resize_keeps_what_is_there(self):
         x = torch.arange(4.0, device="xpu")
         x.resize_(8)

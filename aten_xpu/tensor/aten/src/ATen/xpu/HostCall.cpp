@@ -540,6 +540,9 @@ void HostCall::setStorage(Region& region) {
     device->set_nbytes(host->nbytes());
     return;
   }
+  if (host->nbytes() == size_t(region.end - region.begin)) {
+    return; // as it was made; an empty view may begin behind the end
+  }
   const size_t nbytes = region.begin + host->nbytes();
   if (nbytes > device->nbytes()) {
     auto data = allocator::get()->allocate(nbytes);

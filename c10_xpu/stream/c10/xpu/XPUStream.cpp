@@ -254,9 +254,9 @@ void waitFor(sycl::queue& queue, Work& work, uint64_t wanted) {
   lock.unlock();
   if (C10_UNLIKELY(work.native)) { // wait() does not know of all
     C10_XPU_CHECK(queue.ext_oneapi_submit_barrier().wait());
-  } else {
-    C10_XPU_CHECK(queue.wait());
   }
+  // After a barrier as well: OpenCL's queue may be busy for a moment longer.
+  C10_XPU_CHECK(queue.wait());
   impl::deliverErrors(queue);
   work.done.store(launched, std::memory_order_release);
 }

@@ -437,11 +437,10 @@ Tensor HostCall::toHost(const Tensor& tensor, bool written) {
 }
 
 Tensor HostCall::borrow(const Tensor& tensor) {
-  return tensor.is_xpu() ? newTensor(
-                               tensor,
-                               aliasOnHost(tensor.storage()),
-                               tensor.storage_offset())
-                         : tensor;
+  return tensor.is_xpu()
+      ? newTensor(
+            tensor, aliasOnHost(tensor.storage()), tensor.storage_offset())
+      : tensor;
 }
 
 Tensor HostCall::toHostStrided(const Tensor& tensor) {

@@ -69,8 +69,8 @@ class C10_EXPORT HostCall {
   Tensor toHost(const Tensor& tensor, bool written = false);
 
   /// The same on host memory for a dense tensor that is only read and that no
-  /// result shares memory with. Nothing is kept of it: the second reference to a
-  /// tensor of Python takes Python's lock.
+  /// result shares memory with. Nothing is kept of it: the second reference to
+  /// a tensor of Python takes Python's lock.
   static Tensor borrow(const Tensor& tensor);
 
   /// The XPU tensor for a CPU tensor that was computed: the argument itself

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.real
 ONTO = "source-package:2.6.0"
 # They only add files, which that release lacks.
 NEW = {
+    "native/native",
     "allocator/blocks",
     "allocator/device-allocator-core",
     "allocator/memory-tools",

@@ -397,8 +397,8 @@ def test_an_image_of_a_text_becomes_a_link(project: Project, tmp_path: Path) -> 
 
 def test_what_cannot_be_seen_is_shown(project: Project, tmp_path: Path) -> None:
     hidden = "\u202e\u2066\u200b\x1b\x07"
-    write(project.folder, {f"c10_xpu/device/c10/xpu/a{hidden}.cpp": f"int a; // {hidden}\n"})
-    shown = hidden[:3]  # what else there is of it is refused in a text
+    shown = hidden[:3]  # what else there is of it is refused in a text and in a name
+    write(project.folder, {f"c10_xpu/device/c10/xpu/a{shown}.cpp": f"int a; // {hidden}\n"})
     edit(project.folder / "patches/texts/device/runtime.md", "As it is.", f"As {shown} is.")
     project.ok("apply")
     out = pages(project, tmp_path / "review")
@@ -408,7 +408,7 @@ def test_what_cannot_be_seen_is_shown(project: Project, tmp_path: Path) -> None:
         assert "As [U+202E][U+2066][U+200B] is." in text
         line = "int a; // [U+202E][U+2066][U+200B][U+001B][U+0007]"
         assert line in re.sub("<[^>]*>", "", text)
-        assert re.search(r"[>`]c10/xpu/a\[U\+202E\]\[U\+2066\]\[U\+200B\]\\033\\a\.cpp[<`]", text)
+        assert re.search(r"[>`]c10/xpu/a\[U\+202E\]\[U\+2066\]\[U\+200B\]\.cpp[<`]", text)
 
 
 def test_markdown_tables_hold_any_name(project: Project, tmp_path: Path) -> None:

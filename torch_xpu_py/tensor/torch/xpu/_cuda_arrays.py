@@ -7,7 +7,7 @@ and the other way round. Libraries know it by ``__cuda_array_interface__`` or as
 ``kDLCUDA``. PyTorch knows it as XPU and says ``kDLOneAPI``, unless it is asked for
 ``kDLCUDA``: only the device in the capsule differs.
 
-Whoever takes an array passes the stream that it will use it on, and whoever gives it lets
+The consumer of an array passes the stream that it will use it on, and the producer makes
 that stream wait for the work so far. Ours is the native stream of the current stream, so
 that what runs there is work of the stream from then on.
 """

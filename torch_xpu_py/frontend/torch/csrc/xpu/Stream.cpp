@@ -140,8 +140,8 @@ PyObject* cudaStream(PyObject* self, PyObject* /*none*/) {
   END_HANDLE_TH_ERRORS
 }
 
-/// The method __cuda_stream__. Whoever looks for it finds none on a stream of
-/// another device than NVIDIA's.
+/// The method __cuda_stream__. Only a stream of an NVIDIA device has it, so
+/// that hasattr() tells.
 PyObject* streamCudaStream(PyObject* self, void* /*closure*/) {
   HANDLE_TH_ERRORS
   static PyMethodDef method = {

@@ -51,8 +51,8 @@ struct VersionedHead {
   uint64_t flags;
 };
 
-/// Changes the device that a capsule of DLPack names. Nobody has taken the
-/// tensor from it yet.
+/// Changes the device that a DLPack capsule names. The tensor must not have
+/// been taken from it.
 void setDLPackDevice(const py::capsule& capsule, int type, int index) {
   const std::string name = capsule.name() ? capsule.name() : "";
   auto* address = static_cast<char*>(capsule.get_pointer<void>());

@@ -13,22 +13,12 @@ from torch.testing._internal.common_utils import run_tests, TestCase
 from xpu_host_memory import needs_host_memory
 
 import xpu_stand_in_card
+from xpu_stand_in_card import has_card, needs_card, needs_triton, needs_two, once
 
 try:
     import triton
-    from torch_xpu_triton import _device
 except ImportError:
     triton = None
-
-COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
-
-needs_triton = unittest.skipIf(triton is None, "Triton is not installed")
-needs_card = unittest.skipIf(
-    triton is None or _device.capability() is None, "there is no NVIDIA card, or no Triton"
-)
-needs_two = unittest.skipIf(COUNT < 2, "there is one device")
-# What takes long and is the same with one device and with two.
-once = unittest.skipIf(COUNT == 1, "takes long, and is run with two devices")
 
 # In the stand-in's programs too, where Triton reads it from their source.
 KERNELS = '''
@@ -59,7 +49,7 @@ class TestImport(TestCase):
         )
         self.assertRegex(result.stdout, r"XpuBackend.*XpuDriver.* False", result.stderr)
 
-    @unittest.skipIf(triton is not None and _device.capability() is not None, "there is a card")
+    @unittest.skipIf(has_card, "there is a card")
     def test_not_active_on_other_devices(self):
         self.assertFalse(triton.backends.backends["xpu"].driver.is_active())
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import unittest
 from pathlib import Path
 
 import torch
@@ -21,22 +20,7 @@ from torch.testing._internal.common_utils import (
 from xpu_host_memory import needs_host_memory
 
 import xpu_stand_in_card
-
-try:
-    import triton  # noqa: F401
-    from torch_xpu_triton import _device
-except ImportError:
-    _device = None
-
-COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
-
-needs_triton = unittest.skipIf(_device is None, "Triton is not installed")
-needs_card = unittest.skipIf(
-    _device is None or _device.capability() is None, "there is no NVIDIA card, or no Triton"
-)
-needs_two = unittest.skipIf(COUNT < 2, "there is one device")
-# What takes long and is the same with one device and with two.
-once = unittest.skipIf(COUNT == 1, "takes long, and is run with two devices")
+from xpu_stand_in_card import needs_card, needs_triton, needs_two, once
 
 SAMPLE = """
 from torch._inductor import config
@@ -68,6 +52,26 @@ torch.compile(lambda i: functional.embedding(i, table).sum())(rows).backward()
 with torch.no_grad():
     torch.compile(lambda x, i: x.index_put((i,), x[:64], True))(half, rows)
 print(*torch.xpu.fallback_statistics())
+"""
+
+
+def compiled_elsewhere(statement):
+    """A program that compiles in other processes alone. It says how many graphs the cache had."""
+    return f"""
+import torch, triton
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
+
+def here(*args, **kwargs):
+    raise AssertionError("compiled in this process")
+
+if __name__ == "__main__":
+    triton.compile = here
+    AsyncCompile.warm_pool()
+    AsyncCompile.wait_pool_ready()
+    {statement}
+    print(counters["inductor"]["fxgraph_cache_hit"])
+    shutdown_compile_workers()
 """
 
 
@@ -105,23 +109,9 @@ class TestStandIn(TestCase):
 
     def test_processes_that_compile(self):
         """They know the backend, and a second process finds in the cache what they made."""
-        code = """
-import triton
-from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
-
-def here(*args, **kwargs):
-    raise AssertionError("compiled in this process")
-
-if __name__ == "__main__":
-    triton.compile = here
-    AsyncCompile.warm_pool()
-    AsyncCompile.wait_pool_ready()
-    x = torch.randn(64, device="xpu")
-    torch.compile(lambda x: x.sin() + 1)(x)
-    from torch._dynamo.utils import counters
-    print(counters["inductor"]["fxgraph_cache_hit"])
-    shutdown_compile_workers()
-"""
+        code = compiled_elsewhere(
+            'torch.compile(lambda x: x.sin() + 1)(torch.randn(64, device="xpu"))'
+        )
         for hits in ("0", "1"):
             printed, calls = self.run_on_card(code, TORCHINDUCTOR_COMPILE_THREADS="2")
             self.assertEqual(printed.split(), [hits])
@@ -321,23 +311,9 @@ class TestCard(TestCase):
     @once
     def test_cache_and_processes(self):
         """Kernels are compiled in other processes, and a second process finds them."""
-        code = """
-import torch, triton
-from torch._dynamo.utils import counters
-from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
-
-def here(*args, **kwargs):
-    raise AssertionError("compiled in this process")
-
-if __name__ == "__main__":
-    triton.compile = here
-    AsyncCompile.warm_pool()
-    AsyncCompile.wait_pool_ready()
-    x = torch.ones(64, device="xpu")
-    print(torch.compile(lambda x: x * 2 + 1)(x).sum().item())
-    print(counters["inductor"]["fxgraph_cache_hit"])
-    shutdown_compile_workers()
-"""
+        code = compiled_elsewhere(
+            'print(torch.compile(lambda x: x * 2 + 1)(torch.ones(64, device="xpu")).sum().item())'
+        )
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "program.py")
             with open(file, "w") as out:

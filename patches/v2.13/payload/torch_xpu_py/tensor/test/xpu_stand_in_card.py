@@ -1,6 +1,6 @@
-"""An NVIDIA card that is not there, for tests of what Triton does with XPU.
+"""What tests of Triton with XPU need: a card, or a stand-in for one that is not there.
 
-It is SYCL's CPU device under the name of a card, and in place of CUDA's driver a library
+The stand-in is SYCL's CPU device under the name of a card, and in place of CUDA's driver a library
 that notes the calls that it gets. Kernels are compiled, loaded and launched, and do nothing.
 """
 
@@ -8,6 +8,23 @@ import os
 import subprocess
 import sys
 import textwrap
+import unittest
+
+import torch
+
+try:
+    from torch_xpu_triton import _device
+except ImportError:  # Triton is not installed
+    _device = None
+
+_COUNT = torch.xpu.device_count() if torch.xpu.is_available() else 0
+
+has_card = _device is not None and _device.capability() is not None
+needs_triton = unittest.skipIf(_device is None, "Triton is not installed")
+needs_card = unittest.skipUnless(has_card, "there is no NVIDIA card, or no Triton")
+needs_two = unittest.skipIf(_COUNT < 2, "there is one device")
+# What takes long and is the same with one device and with two.
+once = unittest.skipIf(_COUNT == 1, "takes long, and is run with two devices")
 
 SOURCE = r"""
 #include <stdarg.h>

@@ -149,6 +149,25 @@ Pieces piecesOf(const Tensor& tensor) {
   return pieces;
 }
 
+/// Copies the pieces in a task of the host. On OpenCL's CPU device SYCL makes a
+/// command for each row, and the processors can use that device's memory.
+sycl::event copyByTask(
+    sycl::queue& queue,
+    char* to,
+    const char* from,
+    const Pieces& pieces) {
+  return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
+    handler.host_task([to, from, pieces] {
+      for (const auto offset : pieces.offsets) {
+        for (const auto row : c10::irange(pieces.rows)) {
+          const auto at = offset + row * pieces.pitch;
+          std::memcpy(to + at, from + at, pieces.width);
+        }
+      }
+    });
+  }));
+}
+
 c10::DispatchKey keyFor(c10::DispatchKey functionality, DeviceType device) {
   return c10::toRuntimePerBackendFunctionalityKey(
       functionality,
@@ -380,6 +399,9 @@ void HostCall::copyElements(const Region& region, const Tensor& host) {
   const auto nbytes =
       int64_t(pieces.offsets.size()) * pieces.rows * pieces.width;
   copyNow(nbytes, [&](sycl::queue& queue) {
+    if (queue.get_device().is_cpu()) {
+      return copyByTask(queue, to, from, pieces);
+    }
     sycl::event last; // the queue is in order
     for (const auto offset : pieces.offsets) {
       last = pieces.rows == 1 ? C10_XPU_CHECK(queue.memcpy(

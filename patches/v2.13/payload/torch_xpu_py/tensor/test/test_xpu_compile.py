@@ -131,6 +131,44 @@ class TestInterface(TestCase):
         self.assertTrue(event.query())
 
 
+@needs_device
+class TestGeneratedCode(TestCase):
+    """Functions of C that inductor's code calls."""
+
+    def test_empty_strided(self):
+        empty_strided = torch._C._dynamo.guards._empty_strided_xpu
+        for size, stride in (((), ()), ((0, 2), (2, 1)), ((2, 3), (1, 2)), ((2, 3), (0, 5))):
+            for dtype in (torch.float16, torch.bool, torch.complex128):
+                expected = torch.empty_strided(size, stride, dtype=dtype, device="xpu")
+                found = empty_strided(size, stride, dtype)
+                for name in ("size", "stride", "type", "get_device", "element_size"):
+                    self.assertEqual(getattr(found, name)(), getattr(expected, name)())
+                nbytes = expected.untyped_storage().nbytes()
+                self.assertEqual(found.untyped_storage().nbytes(), nbytes)
+        for wrong in (((2,), (1,)), ([2], (1,), torch.float), ((2,), (1,), "float")):
+            with self.assertRaisesRegex(TypeError, "tuples|it takes"):
+                empty_strided(*wrong)
+        with self.assertRaises(TypeError):
+            empty_strided((2.5,), (1,), torch.float)
+        with self.assertRaisesRegex(RuntimeError, "negative"):
+            empty_strided((-1,), (1,), torch.float)
+
+    @needs_two
+    def test_device(self):
+        with torch._C._XpuDeviceGuard(1):
+            self.assertEqual(torch.xpu.current_device(), 1)
+            x = torch._C._dynamo.guards._empty_strided_xpu((2,), (1,), torch.float)
+            self.assertEqual(x.get_device(), 1)
+            with self.assertRaises(ZeroDivisionError), torch._C._XpuDeviceGuard(0):
+                self.assertEqual(torch.xpu.current_device(), 0)
+                print(1 / 0)
+            self.assertEqual(torch.xpu.current_device(), 1)
+        self.assertEqual(torch.xpu.current_device(), 0)
+        for wrong in (COUNT, -1, 256):
+            with self.assertRaises(RuntimeError):
+                torch._C._XpuDeviceGuard(wrong)
+
+
 @torch.library.custom_op("xpu_compile_test::note_stream", mutates_args={"ids"})
 def note_stream(ids: torch.Tensor, index: int) -> None:
     """Notes the stream that is current when compiled code runs."""

@@ -55,6 +55,39 @@ print(*torch.xpu.fallback_statistics())
 """
 
 
+# It prints what is wrong.
+OPERATORS = """
+import random, warnings
+warnings.simplefilter("ignore")
+import triton
+from torch._dynamo.exc import BackendCompilerFailed
+from torch.testing._internal.common_methods_invocations import op_db
+from triton.backends.compiler import GPUTarget
+
+compile = triton.compile
+
+def for_both(source, target, options):
+    compile(source, target=GPUTarget("xpu", 80, 32), options=dict(options))
+    return compile(source, target=target, options=options)
+
+triton.compile = for_both
+# Those are PyTorch's operators in compiled code too, and some take long.
+others = ("linalg", "fft", "sparse", "torch.ops", "nn.functional.conv", "signal", "special")
+names = {op.name for op in op_db if torch.float32 in op.dtypes and not op.name.startswith(others)}
+chosen = random.Random(34).sample(sorted(names), 40)
+for op in (op for op in op_db if op.name in chosen and not op.variant_test_name):
+    sample = next(iter(op.sample_inputs("xpu", torch.float32)))
+    function = torch.compile(lambda input, *args, **kwargs: op(input, *args, **kwargs))
+    try:
+        function(sample.input, *sample.args, **sample.kwargs)
+    except BackendCompilerFailed as error:
+        print("wrong:", op.name, error)
+    except Exception:  # kernels do nothing here, and what they would have made is not there
+        pass
+    torch._dynamo.reset()
+"""
+
+
 def compiled_elsewhere(statement):
     """A program that compiles in other processes alone. It says how many graphs the cache had."""
     return f"""
@@ -117,6 +150,86 @@ class TestStandIn(TestCase):
             self.assertEqual(printed.split(), [hits])
             self.assertTrue(any(call.startswith("launch") for call in calls))
 
+    def test_launcher(self):
+        """Parameters by their types, and what cannot be one."""
+        printed, calls = self.run_on_card(
+            """
+import os, triton
+stream = torch._C._xpu_getCurrentRawStream(0)
+x = torch.ones(8, device="xpu")
+launcher = torch._C._XpuTritonLauncher
+launcher(9, 4, 64, "OOibKfd", 2)(2, 1, 3, stream, x, None, -5, -1, 2**64 - 1, 0.5, 0.25)
+print(hex(x.data_ptr()))
+launcher(1, 4, 0, "", 0)(1, 0, 1, stream)  # of an empty grid
+
+def refused(types, *values):
+    try:
+        launcher(1, 4, 0, types, 0)(1, 1, 1, stream, *values)
+    except Exception as error:
+        print(type(error).__name__, error)
+
+refused("i", 2**31)
+refused("I", -1)
+refused("f", "1")
+refused("ii", 1)
+refused("x", 1)
+launcher(1, 4, 0, "O", 0)(1, 1, 1, stream, torch.ones(2))  # as pinned memory
+os.environ["STAND_IN_WITHOUT_HOST"] = "1"
+refused("O", torch.ones(2))
+"""
+        )
+        address, *refused = printed.splitlines()
+        values = [address[2:], "0", f"{2**64 - 5:x}", f"{2**64 - 1:x}", f"{2**64 - 1:x}"]
+        values += ["3f000000", "3fd0000000000000", "0", "0"]
+        self.assertEqual(
+            calls[:11],
+            ["context 1", *(f"parameter {value}" for value in values)]
+            + [f"launch 2,1,3 x 128 stream {0x1000}"],
+        )
+        self.assertEqual([call.split()[0] for call in calls[11:]], ["parameter", "launch"])
+        for error, text in zip(
+            refused,
+            (
+                "OverflowError 2147483648 does not fit a parameter of 32 bits",
+                "OverflowError",
+                "TypeError must be real number",
+                "TypeError the launcher takes a grid of 3, a stream and 2 arguments",
+                "ValueError 'x' is no type of a parameter",
+                "ValueError A kernel for xpu cannot reach the memory of a tensor on cpu",
+            ),
+            strict=True,
+        ):
+            self.assertTrue(error.startswith(text), error)
+
+    def test_as_for_cuda(self):
+        """The configurations of NVIDIA's cards, and the launcher in C++. Launches of kernels
+        that wait for each other are cooperative."""
+        printed, calls = self.run_on_card(
+            """
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.utils import run_and_get_code
+
+def compiled(function, x, **options):
+    compiled = torch.compile(function, options=options)
+    _, (code,) = run_and_get_code(compiled, x)
+    module = PyCodeCache.modules[-1]
+    (kernel,) = [value for value in vars(module).values() if hasattr(value, "launchers")]
+    compiled(x)
+    return code, kernel
+
+x = torch.randn(2048, 1024, device="xpu")
+code, kernel = compiled(lambda x: torch.nn.functional.layer_norm(x, (1024,)), x)
+print(type(kernel._cached_launcher.__globals__["runner"]).__name__)
+print("with torch._C._XpuDeviceGuard(0):" in code, "torch._C._xpu_setDevice(0)" in code)
+code, _ = compiled(torch.nn.Dropout(0.5), x)
+print("rand4x" in code)
+_, kernel = compiled(lambda x: x.sum(), x, **{"triton.force_cooperative_reductions": True})
+print(kernel.compile_results[0].kernel.metadata.launch_cooperative_grid)
+"""
+        )
+        self.assertEqual(printed.split(), ["_XpuTritonLauncher", *4 * ["True"]])
+        self.assertEqual(calls.count(f"launch 2048,1,1 x 32 stream {0x1000}"), 2, calls)
+
     def test_what_it_refuses(self):
         """C++ that would launch for Level Zero, and a device that is no GPU."""
         printed, _ = self.run_on_card(
@@ -130,13 +243,46 @@ def refused(device, **options):
         print(error)
 
 refused("xpu", cpp_wrapper=True)
+model, x = torch.nn.Linear(8, 8).to("xpu"), torch.ones(2, 8, device="xpu")
+try:
+    torch._inductor.aot_compile(torch.export.export(model, (x,)).module(), (x,))
+except Exception as error:
+    print("of AOTInductor:", error)
 properties = _device._properties
 _device._properties = lambda device: None if device == 1 else properties(device)
 refused("xpu:1")
 """
         )
-        self.assertIn("cpp_wrapper and AOTInductor cannot compile for a GPU under XPU", printed)
+        text = "cpp_wrapper and AOTInductor cannot compile for a GPU under XPU"
+        self.assertIn(text, printed)
+        self.assertRegex(printed, f"of AOTInductor: .*{text}")
         self.assertIn("compiles for the GPUs of this process, and xpu:1 is none", printed)
+
+    def test_without_graphs(self):
+        """It is said once, also of code from the cache, and the code runs."""
+        code = """
+x = torch.ones(64, device="xpu")
+for mode in ("max-autotune-no-cudagraphs", "reduce-overhead", "max-autotune"):
+    print(mode)
+    torch.compile(lambda x: x.sin() + 1, mode=mode)(x)
+"""
+        for _ in range(2):
+            printed, calls = self.run_on_card(code)
+            before, said = printed.split("reduce-overhead\n", 1)
+            self.assertNotIn("records no graphs for xpu", before)
+            self.assertEqual(said.count("records no graphs for xpu"), 1, printed)
+            self.assertGreater(sum(call.startswith("launch") for call in calls), 2)
+
+    def test_operators(self):
+        """What a sample of PyTorch's operators generates, compiled for two architectures."""
+        printed, _ = self.run_on_card(OPERATORS)
+        self.assertNotIn("wrong:", printed)
+        texts = [file.read_text() for file in Path(self.folder).rglob("*.ptx")]
+        older, newer = (
+            sum(f".target {target}\n" in text for text in texts) for target in ("sm_80", "sm_90a")
+        )
+        self.assertGreater(older, 25)
+        self.assertEqual(newer, older)
 
     def test_without_triton(self):
         os.mkdir(os.path.join(self.folder, "triton"))
@@ -209,6 +355,15 @@ class TestCard(TestCase):
         self.assertEqual(found, x.cpu().sin().sum(0), atol=1e-4, rtol=1e-4)
         self.assertIn("async_compile.triton", code)
         self.assertNotIn("aten::sin", str(torch.xpu.fallback_statistics()))
+
+    def test_a_graph_would_miss_it(self):
+        compiled = torch.compile(lambda x: x + 1)
+        x = torch.ones(64, device="xpu")
+        compiled(x)
+        with self.assertRaisesRegex(RuntimeError, "would miss it"):
+            with torch.xpu.graph(torch.xpu.XPUGraph()):
+                compiled(x)
+        self.assertEqual(compiled(x).cpu(), torch.full((64,), 2.0))
 
     def test_dynamic_shapes(self):
         compiled = torch.compile(lambda x: torch.softmax(x, -1), dynamic=True)

@@ -52,5 +52,6 @@ def _attention_of_fake_tensors(
 def install() -> None:
     r"""Tells them, inductor later."""
     sys.meta_path.insert(0, _Finder)
+    torch._C._dynamo.guards._empty_strided_xpu = torch._C._xpu_emptyStrided
     torch._C._aoti.AOTIModelContainerRunnerXpu = AOTIModelContainerRunnerXpu
     register_op_impl(torch.ops.aten._fused_sdp_choice.default)(_attention_of_fake_tensors)

@@ -56,7 +56,11 @@ class _Card:
 
     def enter(self) -> None:
         r"""Makes it the current one of this thread, for all that Triton asks of CUDA."""
-        _cuda()("cuCtxSetCurrent", ctypes.c_void_p(self.context))
+        _enter(self.context)
+
+
+def _enter(context: int) -> None:
+    _cuda()("cuCtxSetCurrent", ctypes.c_void_p(context))
 
 
 @functools.cache
@@ -66,21 +70,28 @@ def _card(device: int) -> _Card:
     return _Card.of_stream(torch.xpu.current_stream(device).native_stream)  # type: ignore[attr-defined]
 
 
-class _Streams(dict[int, tuple[int, Optional[_Card]]]):
-    r"""By the addresses of queues, which PyTorch calls raw streams of XPU: the stream of
-    CUDA, and the card where that has to be made the current one."""
+def native_of(queue: int) -> tuple[int, int, bool]:
+    r"""Of the queue at an address, which PyTorch calls a raw stream of XPU: the stream of
+    CUDA, the context of its card, and whether the next queue there is the same."""
+    import torch
 
-    def __missing__(self, queue: int) -> tuple[int, Optional[_Card]]:
-        import torch
+    device = torch.xpu.current_device()
+    stream = torch.xpu.current_stream(device)
+    if stream.sycl_queue != queue:
+        stream = torch.xpu.get_stream_from_external(queue, device)
+    native: int = stream.native_stream  # type: ignore[attr-defined]
+    # The address of a queue of someone else may be that of another one later.
+    return native, _Card.of_stream(native).context, stream.stream_id != queue
 
-        device = torch.xpu.current_device()
-        stream = torch.xpu.current_stream(device)
-        if stream.sycl_queue != queue:
-            stream = torch.xpu.get_stream_from_external(queue, device)
-        native: int = stream.native_stream  # type: ignore[attr-defined]
-        found = native, _Card.of_stream(native) if _may_be_elsewhere() else None
-        # The address of a queue of someone else may be that of another one later.
-        if stream.stream_id != queue:
+
+class _Streams(dict[int, tuple[int, Optional[int]]]):
+    r"""By the addresses of queues: the stream of CUDA, and the context where that has to be
+    made the current one."""
+
+    def __missing__(self, queue: int) -> tuple[int, Optional[int]]:
+        native, context, lasts = native_of(queue)
+        found = native, context if _may_be_elsewhere() else None
+        if lasts:
             self[queue] = found
         return found
 
@@ -99,9 +110,9 @@ def _may_be_elsewhere() -> bool:
 
 class _Launcher(nvidia.CudaLauncher if nvidia else object):  # type: ignore[misc]
     def __call__(self, x: int, y: int, z: int, stream: int, *arguments: Any) -> None:
-        native, card = _streams[stream]
-        if card is not None:
-            card.enter()
+        native, context = _streams[stream]
+        if context is not None:
+            _enter(context)
         super().__call__(x, y, z, native, *arguments)
 
 
@@ -118,6 +129,15 @@ class _Utils:
         card = _card(device)
         card.enter()
         return self._cuda.load_binary(name, binary, shared, card.index)
+
+    def unload(self, module: int, device: int) -> None:
+        r"""Gives back a module that ``load_binary`` loaded."""
+        cuda = _cuda()
+        cuda("cuCtxPushCurrent_v2", ctypes.c_void_p(_card(device).context))
+        try:
+            cuda("cuModuleUnload", ctypes.c_void_p(module))
+        finally:
+            cuda("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def get_device_properties(self, device: int) -> Any:
         return self._cuda.get_device_properties(_card(device).index)

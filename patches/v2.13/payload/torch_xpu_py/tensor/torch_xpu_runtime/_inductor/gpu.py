@@ -9,22 +9,33 @@ configurations that are tried, and how time is measured.
 """
 
 import functools
+import warnings
 from typing import Any, Callable, Optional
 
 import torch
 from torch._decomp.decompositions import embedding_dense_backward
 from torch._dynamo.device_interface import XpuInterface
 from torch._inductor import choices, config, decomposition, lowering, utils
-from torch._inductor.codegen.common import register_backend_for_device
+from torch._inductor.codegen.common import (
+    device_op_overrides_dict,
+    get_device_op_overrides,
+    register_backend_for_device,
+)
 from torch._inductor.codegen.cpp_wrapper_gpu import CppWrapperGpu
+from torch._inductor.codegen.triton import TritonKernel, TritonOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.codegen.xpu.device_op_overrides import XPUDeviceOpOverrides
 from torch._inductor.codegen.xpu.xpu_combined_scheduling import XPUCombinedScheduling
 from torch._inductor.kernel.flex import flex_decoding
+from torch._inductor.output_code import CompiledFxGraph
 from torch._inductor.runtime.benchmarking import InductorBenchmarker, TritonBenchmarker
+from torch._inductor.select_algorithm import TritonTemplateKernel
 from torch._inductor.template_heuristics import registry
 from torch._inductor.template_heuristics import triton as heuristics
 from torch._inductor.virtualized import V
 from torch_xpu_triton._device import capability
+
+from . import launch  # noqa: F401
 
 _Properties: Any = torch._C._XpuDeviceProperties  # type: ignore[attr-defined]
 
@@ -79,8 +90,51 @@ _Properties.multi_processor_count = property(lambda it: it.max_compute_units)
 _Properties.gpu_subslice_count = property(lambda it: it.max_compute_units)
 _Properties.max_threads_per_multi_processor = property(_threads)
 _Properties.major = property(lambda it: int(it.version.partition(".")[0]))
+_Properties.regs_per_multiprocessor = 65536
 _Properties.L2_cache_size = property(lambda it: it.global_mem_cache_size)
 _Properties.warp_size = 32
+
+
+# -- what is generated -------------------------------------------------------------------
+
+
+class _Operations(XPUDeviceOpOverrides):
+    r"""What the code calls for the current device: functions of C."""
+
+    def set_device(self, device_idx: int) -> str:
+        return f"torch._C._xpu_setDevice({device_idx})"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"torch._C._XpuDeviceGuard({device_idx})"
+
+
+def _imports(kernel: Any) -> str:
+    r"""What the source of each kernel begins with: see ``launch``."""
+    return str(_imports_before(kernel)) + "import torch_xpu_runtime._inductor.launch\n"
+
+
+def _draws_four_at_once() -> bool:
+    r"""Whether a kernel draws random numbers four at once, as it does for "cuda"."""
+    template = isinstance(V.kernel, TritonTemplateKernel)
+    if template or not isinstance(V.kernel, TritonKernel) or config.align_random_eager:
+        return False
+    return V.kernel.triton_tensor_ndim() == 1
+
+
+@functools.cache
+def _say_there_are_no_graphs() -> None:
+    warnings.warn(
+        'torch.compile records no graphs for xpu, which mode="reduce-overhead" and '
+        '"max-autotune" ask for, and launches each kernel: SYCL\'s graphs do not have what is '
+        'launched on the native stream. mode="max-autotune-no-cudagraphs" asks for none',
+        stacklevel=2,
+    )
+
+
+def _post_compile(self: Any, *args: Any) -> None:
+    if "xpu" in self.device_types and config.triton.cudagraphs:
+        _say_there_are_no_graphs()
+    _post_compile_before(self, *args)
 
 
 # -- what is compiled --------------------------------------------------------------------
@@ -162,9 +216,15 @@ def _benchmark(self: Any, call: Callable[[], Any], *args: Any, **kwargs: Any) ->
     return TritonBenchmarker.benchmark_gpu(self, call, **kwargs)
 
 
+get_device_op_overrides("cpu")  # which registers PyTorch's own
+device_op_overrides_dict["xpu"] = _Operations()
+TritonOverrides._can_use_4x_random = staticmethod(_draws_four_at_once)  # type: ignore[method-assign]
+_post_compile_before = CompiledFxGraph.post_compile
+CompiledFxGraph.post_compile = _post_compile  # type: ignore[method-assign]
+_imports_before = TritonKernel.gen_common_triton_imports.__func__
 XpuInterface.get_compute_capability = staticmethod(_architecture)  # type: ignore[method-assign]
 XpuInterface.raise_if_triton_unavailable = staticmethod(lambda device=None: None)  # type: ignore[method-assign]
-config.use_static_cuda_launcher = False  # it is for XPU too, and not in this build
+TritonKernel.gen_common_triton_imports = classmethod(_imports)  # type: ignore[assignment,method-assign]
 # What was compiled for another kind of card is another thing in the caches.
 torch.compiler.config.cache_key_tag += f" xpu {_architecture()}"
 

@@ -1,4 +1,4 @@
-r"""What is private to PyTorch and used by ``host`` and ``gpu``, each with the reason.
+r"""What is private to PyTorch and used by ``host``, ``gpu`` and ``launch``, each with the reason.
 
 ``test_xpu_private.py`` looks for each name in the PyTorch that is installed, and in the
 rooms for names that are not here.
@@ -63,11 +63,23 @@ GPU: Dict[str, str] = {
     "Triton's target has a number for a card of NVIDIA",
     "torch._dynamo.device_interface:XpuInterface.raise_if_triton_unavailable": "it asks for "
     "Intel's backend",
-    "torch._inductor.config:use_static_cuda_launcher": "a build without XPU has no launcher",
+    "torch._inductor.config:use_static_cuda_launcher": "a build without XPU has no launcher for "
+    "Intel's GPUs",
+    "torch._inductor.codegen.common:device_op_overrides_dict": "what code calls for the current "
+    "device: here functions of C",
+    "torch._inductor.codegen.common:get_device_op_overrides": "it fills that table",
+    "torch._inductor.codegen.xpu.device_op_overrides:XPUDeviceOpOverrides": "PyTorch's own",
+    "torch._inductor.codegen.triton:TritonKernel.gen_common_triton_imports": "so that a process "
+    "that compiles a kernel loads the room `launch`",
     "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu.create": "refused for XPU",
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen": "as PyTorch registers it for XPU",
     "torch._inductor.codegen.xpu.xpu_combined_scheduling:XPUCombinedScheduling": "as PyTorch "
     "registers it for XPU; here it refuses devices that are no GPUs",
+    "torch._inductor.codegen.triton:TritonOverrides._can_use_4x_random": "for cuda alone, and "
+    "four times as fast",
+    "torch._inductor.select_algorithm:TritonTemplateKernel": "kernels that cannot do that",
+    "torch._inductor.output_code:CompiledFxGraph.post_compile": "it disables graphs without a "
+    "word for other devices than cuda, also for code from the cache",
     "torch._inductor.virtualized:V": "the graph that is compiled",
     **{
         f"torch._inductor.{module}:needs_fallback_due_to_atomic_add_limitations": "bfloat16 "
@@ -98,4 +110,21 @@ GPU: Dict[str, str] = {
     "torch._inductor.runtime.benchmarking:InductorBenchmarker.benchmark_gpu": "it empties the "
     "cache with zero_, which may run on the host",
     "torch._inductor.runtime.benchmarking:TritonBenchmarker.benchmark_gpu": "taken instead",
+}
+
+LAUNCH: Dict[str, str] = {
+    "torch._inductor.utils:GPU_KERNEL_BIN_EXTS": "the file of a compiled kernel: a cubin",
+    "torch._inductor.runtime.static_triton_launcher:StaticallyLaunchedCudaKernel": "what a "
+    "kernel needs to be launched by inductor itself, also from the cache",
+    "torch._inductor.runtime.static_triton_launcher:statically_launched_kernel_by_device": "it "
+    "takes the class for Intel's kernels",
+    "torch._inductor.runtime.triton_heuristics:statically_launched_kernel_by_device": "where it "
+    "is called",
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner._create_compile_options": "for "
+    "cuda alone it asks for cooperative grids, without which their kernels would hang",
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner._could_rblock_scale": "for cuda "
+    "alone it halves blocks of reductions that need too many registers",
+    "torch._inductor.runtime.triton_heuristics:torch": "where torch.xpu is available, and "
+    "torch.cuda is not, it tries what is fast on Intel's GPUs: for one, eight rows at once "
+    "in a persistent reduction over 1,024 numbers, where a card is faster by a warp for each",
 }

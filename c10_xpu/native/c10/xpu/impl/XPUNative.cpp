@@ -126,6 +126,10 @@ optional<int> cudaDevice(const sycl::device& device) {
   return C10_XPU_CHECK(sycl::get_native<backend::ext_oneapi_cuda>(device));
 }
 
+void* cudaFunction(const char* name) {
+  return reinterpret_cast<void*>(ofCuda<void()>(name));
+}
+
 void letCudaStreamWait(uintptr_t stream, const sycl::event& event) {
   static auto* const wait =
       ofCuda<int(uintptr_t, void*, unsigned)>("cuStreamWaitEvent");

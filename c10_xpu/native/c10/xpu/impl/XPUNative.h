@@ -63,6 +63,9 @@ C10_XPU_API optional<int> cudaDevice(const sycl::device& device);
 /// thread's. Raises if the driver does.
 C10_XPU_API void letCudaStreamWait(uintptr_t stream, const sycl::event& event);
 
+/// A function of CUDA's driver; null where no device is NVIDIA's.
+C10_XPU_API void* cudaFunction(const char* name);
+
 /// Waits for a CUstream, which is named as above. Raises if the driver does.
 C10_XPU_API void synchronizeCudaStream(uintptr_t stream);
 

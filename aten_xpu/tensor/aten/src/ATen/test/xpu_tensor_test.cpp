@@ -302,7 +302,7 @@ TEST_F(XPUTensorTest, AGraphRecordsCopiesAndNothingThatItWouldMiss) {
       {"aten::nonzero", [&] { x.nonzero(); }},
       {"aten::convolution", [&] { at::conv2d(image, image); }},
       {"aten::mul", [&] { sparse.mul(2); }},
-      {"aten::fill_", [&] { at::ones({3}, kOnXPU); }},
+      {"aten::uniform_", [&] { at::rand({3}, kOnXPU); }},
       {"aten::copy_", [&] { x.cpu(); }},
       {"aten::copy_", [&] { at::ones({4, 6}).to(at::kXPU); }},
       {"aten::copy_", [&] { out.copy_(at::ones({4, 6}), true); }},

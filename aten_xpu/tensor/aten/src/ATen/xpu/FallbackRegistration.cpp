@@ -86,9 +86,20 @@ torch::CppFunction dispatchingFunction() {
   return torch::CppFunction::makeFromBoxedFunction<&dispatchingFallback>();
 }
 
+KernelHooks& kernelHooks() {
+  static KernelHooks hooks;
+  return hooks;
+}
+
 void registerFallbacks() {
   static const bool once = [] {
     using c10::DispatchKey;
+    auto& library = *new torch::Library( // never destroyed
+        torch::Library::IMPL, "aten", DispatchKey::XPU, __FILE__, __LINE__);
+    if (kernelHooks().add) {
+      kernelHooks().add(library);
+    }
+    registerUnboxed(library);
     registerFallback(DispatchKey::CPU, DispatchKey::XPU, &denseFunction);
     const auto dispatching = [](DispatchKey cpu, DispatchKey xpu) {
       registerFallback(cpu, xpu, &dispatchingFunction);

@@ -262,6 +262,12 @@ void copyElements(Tensor& self, const Tensor& src, bool non_blocking) {
     return;
   }
   const c10::xpu::XPUGuard guard(device);
+  if (!same_layout && self.is_xpu() && src.is_xpu()) {
+    const auto copy = detail::kernelHooks().copy;
+    if (copy && copy(self, src)) {
+      return;
+    }
+  }
   const auto stream = c10::xpu::getCurrentXPUStream();
   const bool asynchronous = non_blocking || (self.is_xpu() && src.is_xpu());
   const bool recording = c10::xpu::impl::isRecording(stream);

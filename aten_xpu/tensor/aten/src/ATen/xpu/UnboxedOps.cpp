@@ -3,6 +3,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
 #include <ATen/xpu/detail/FallbackOperator.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <torch/library.h>
 
@@ -79,16 +80,30 @@ struct Unboxed<Op, Tensor(Args...)> {
   }
 };
 
+template <class Op>
+void add(torch::Library& library) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
+      Op::name, Op::overload_name);
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
+    const auto name = c10::toString(op.operator_name());
+    library.impl(name.c_str(), &Unboxed<Op>::call);
+  }
+}
+
 } // namespace
 
-TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  m.impl("add.Tensor", &Unboxed<at::_ops::add_Tensor>::call);
-  m.impl("sub.Tensor", &Unboxed<at::_ops::sub_Tensor>::call);
-  m.impl("mul.Tensor", &Unboxed<at::_ops::mul_Tensor>::call);
-  m.impl("div.Tensor", &Unboxed<at::_ops::div_Tensor>::call);
-  m.impl("relu", &Unboxed<at::_ops::relu>::call);
-  m.impl("mm", &Unboxed<at::_ops::mm>::call);
-  m.impl("addmm", &Unboxed<at::_ops::addmm>::call);
+namespace detail {
+
+void registerUnboxed(torch::Library& library) {
+  add<at::_ops::add_Tensor>(library);
+  add<at::_ops::sub_Tensor>(library);
+  add<at::_ops::mul_Tensor>(library);
+  add<at::_ops::div_Tensor>(library);
+  add<at::_ops::relu>(library);
+  add<at::_ops::mm>(library);
+  add<at::_ops::addmm>(library);
 }
+
+} // namespace detail
 
 } // namespace at::xpu

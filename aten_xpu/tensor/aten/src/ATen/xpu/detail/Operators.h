@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
 // What the operators of XPU share. Functions of PyTorch are registered by
@@ -11,6 +12,19 @@ namespace at::xpu::detail {
 /// Registers the fallbacks, once. The first tensor calls it: loading the
 /// library would take several times as long with it.
 C10_EXPORT void registerFallbacks();
+
+/// Adds the unboxed operators that have no kernel of XPU.
+void registerUnboxed(torch::Library& library);
+
+/// What a later stage computes on the device itself.
+struct KernelHooks {
+  /// Adds operators. The first tensor calls it, before the fallbacks are added.
+  void (*add)(torch::Library& library) = nullptr;
+  /// Copies elements between tensors of one device, of any strides and types.
+  /// False if it cannot; nothing is done then.
+  bool (*copy)(const Tensor& self, const Tensor& src) = nullptr;
+};
+C10_EXPORT KernelHooks& kernelHooks();
 
 /// The function of those for tensors that are not dense.
 torch::CppFunction dispatchingFunction();

@@ -26,6 +26,8 @@ NEW = {
     "tensor/tensors",
     "tensor/special-ops",
     "tensor/layouts",
+    "kernels/launch",
+    "kernels/operators",
 }
 
 

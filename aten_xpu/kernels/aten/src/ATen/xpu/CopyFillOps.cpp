@@ -1,0 +1,171 @@
+#include <ATen/ATen.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/Operators.h>
+#include <ATen/xpu/detail/Pointwise.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+// What is written by no function of its arguments. Tensors without gaps are
+// filled by the device's own means, which need no kernel.
+
+namespace at::xpu::detail {
+
+namespace {
+
+bool copyOnDevice(const Tensor& self, const Tensor& src) {
+  if (!usesKernels(self.device().index()) || self._is_zerotensor() ||
+      src._is_zerotensor() || self.is_conj() != src.is_conj() ||
+      self.is_neg() != src.is_neg()) {
+    return false;
+  }
+  auto iter = TensorIteratorConfig()
+                  .add_output(self)
+                  .add_input(src)
+                  .resize_outputs(false)
+                  .check_all_same_dtype(false)
+                  .build();
+  return runCopy(iter);
+}
+
+/// An element as bytes.
+struct Pattern {
+  std::array<char, 16> bytes{};
+  size_t size = 0;
+
+  bool isOneByte() const {
+    return std::all_of(bytes.begin(), bytes.begin() + size, [&](char byte) {
+      return byte == bytes[0];
+    });
+  }
+};
+
+/// Raises for a number that the type has not got, as on the CPU.
+Pattern patternOf(const Scalar& value, ScalarType type) {
+  Pattern pattern;
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(
+      kHalf, kBFloat16, kBool, type, "fill_", [&] {
+        const auto element = value.to<scalar_t>();
+        static_assert(sizeof(element) <= sizeof(pattern.bytes));
+        std::memcpy(pattern.bytes.data(), &element, sizeof(element));
+        pattern.size = sizeof(element);
+      });
+  return pattern;
+}
+
+template <typename T>
+sycl::event fillWith(
+    sycl::queue& queue,
+    const Tensor& self,
+    const Pattern& pattern) {
+  T element;
+  std::memcpy(&element, pattern.bytes.data(), sizeof(element));
+  return C10_XPU_CHECK(
+      queue.fill(self.data_ptr(), element, self.nbytes() / sizeof(T)));
+}
+
+sycl::event fillBytes(
+    sycl::queue& queue,
+    const Tensor& self,
+    const Pattern& pattern) {
+  if (pattern.isOneByte()) {
+    return C10_XPU_CHECK(
+        queue.memset(self.data_ptr(), pattern.bytes[0], self.nbytes()));
+  }
+  switch (pattern.size) {
+    case 2:
+      return fillWith<uint16_t>(queue, self, pattern);
+    case 4:
+      return fillWith<uint32_t>(queue, self, pattern);
+    case 8:
+      return fillWith<uint64_t>(queue, self, pattern);
+    default:
+      return fillWith<std::array<uint64_t, 2>>(queue, self, pattern);
+  }
+}
+
+/// Fills on the device if that can be.
+bool fillOnDevice(const Tensor& self, const Scalar& value) {
+  const auto device = self.device().index();
+  const bool kernels = usesKernels(device);
+  if (self.is_conj() || self.is_neg() || (isHostMemory(device) && !kernels)) {
+    return false;
+  }
+  const c10::xpu::XPUGuard guard(device);
+  const auto stream = c10::xpu::getCurrentXPUStream();
+  if (self.is_non_overlapping_and_dense() &&
+      self.scalar_type() <= ScalarType::BFloat16 && !self.is_quantized()) {
+    const auto pattern = patternOf(value, self.scalar_type());
+    if (self.numel() > 0) {
+      launch(stream, "aten::fill_", self.nbytes(), [&](sycl::queue& queue) {
+        return fillBytes(queue, self, pattern);
+      });
+    }
+    return true;
+  }
+  if (!kernels || self.is_complex()) {
+    return false;
+  }
+  auto iter = TensorIteratorConfig()
+                  .set_check_mem_overlap(false) // as with PyTorch's
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .allow_cpu_scalars(true)
+                  .add_owned_output(self)
+                  .add_owned_input(
+                      at::scalar_tensor(
+                          value, TensorOptions(kCPU).dtype(self.scalar_type())))
+                  .build();
+  return runCopy(iter);
+}
+
+Tensor& fill_(Tensor& self, const Scalar& value) {
+  return fillOnDevice(self, value)
+      ? self
+      : OnHost<at::_ops::fill__Scalar>::call(self, value);
+}
+
+Tensor& zero_(Tensor& self) {
+  return fillOnDevice(self, 0) ? self : OnHost<at::_ops::zero_>::call(self);
+}
+
+bool anyHasMemoryOfItsOwn() {
+  const auto count = c10::xpu::device_count();
+  for (const auto i : c10::irange(count)) {
+    if (!isHostMemory(DeviceIndex(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Nothing is registered that no device of the mapping uses: the CPU device
+/// does as without kernels.
+void registerKernels(torch::Library& library) {
+  if (anyUsesKernels() || anyHasMemoryOfItsOwn()) {
+    library.impl("fill_.Scalar", &fill_);
+    library.impl("zero_", &zero_);
+  }
+  if (anyUsesKernels()) {
+    kernelHooks().copy = &copyOnDevice;
+    registerPointwise(library);
+    registerReduce(library);
+  }
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  kernelHooks().add = &registerKernels;
+  return true;
+}();
+
+} // namespace
+
+} // namespace at::xpu::detail

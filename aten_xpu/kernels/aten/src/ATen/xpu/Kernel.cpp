@@ -1,0 +1,370 @@
+#include <ATen/xpu/detail/Kernel.h>
+
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/KernelCache.h>
+#include <ATen/xpu/detail/KernelImage.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <c10/util/Exception.h>
+#include <c10/util/env.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUException.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPULaunch.h>
+#include <c10/xpu/impl/XPUNative.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
+
+#include <sycl/kernel_bundle.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace at::xpu::detail {
+
+/// One of both.
+struct Kernel {
+  std::optional<sycl::kernel> queued; // by SYCL
+  void* function = nullptr; // CUfunction
+  void* context = nullptr; // CUcontext
+  uint32_t group_size = 0;
+};
+
+const Kernel kNoKernel{};
+
+namespace {
+
+namespace ex = sycl::ext::oneapi::experimental;
+
+constexpr size_t kMostDevices =
+    std::tuple_size_v<decltype(KernelSlot::kernels)>;
+constexpr uint32_t kMostInGroup = 256;
+
+struct Images {
+  std::once_flag once;
+  std::map<std::string, std::string> codes; // by kernel
+};
+
+void warnOf(const char* unit, const std::string& words) {
+  const auto log = storeLog(unit, words);
+  TORCH_WARN(
+      "The kernels of '",
+      unit,
+      "' cannot be compiled, and their operators run on the host. ",
+      log ? "What the compiler says is in " + *log : words);
+}
+
+std::vector<KernelImage> compileOrLoad(
+    const sycl::device& device,
+    const KernelUnit& unit) {
+  const auto source = unit.source(unit.which);
+  const auto key = compilerKey(device) + "\n" + source;
+  if (auto kept = loadKernels(key)) {
+    return std::move(*kept);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  auto images = compileKernels(device, source);
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - begin;
+  static std::atomic<bool> told{false};
+  if (took.count() > 2 && !told.exchange(true)) {
+    std::cerr << "torch.xpu: compiled kernels of " << unit.name << " in "
+              << took.count() << " s; "
+              << (kernelCacheFolder().empty()
+                      ? "they are not kept, since TORCH_XPU_KERNEL_CACHE is 0"
+                      : "the next process finds them in " + kernelCacheFolder())
+              << std::endl;
+  }
+  storeKernels(key, images);
+  return images;
+}
+
+/// The images of a unit, compiled once in a process. Empty if that failed.
+const std::map<std::string, std::string>& imagesOfUnit(
+    const sycl::device& device,
+    const KernelUnit& unit) {
+  static std::mutex mutex;
+  static auto& all = // never destroyed
+      *new std::map<std::pair<std::string, bool>, std::unique_ptr<Images>>;
+  Images* images = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& place = all[{unit.name, takesPtx(device)}];
+    if (!place) {
+      place = std::make_unique<Images>();
+    }
+    images = place.get();
+  }
+  std::call_once(images->once, [&] {
+    try {
+      for (auto& image : compileOrLoad(device, unit)) {
+        images->codes.emplace(std::move(image.kernel), std::move(image.code));
+      }
+    } catch (const std::exception& error) {
+      warnOf(unit.name, error.what());
+    }
+  });
+  return images->codes;
+}
+
+// The driver's functions. Handles are pointers.
+template <typename... Args>
+void callCuda(const char* name, Args... args) {
+  auto* const function =
+      reinterpret_cast<int (*)(Args...)>(c10::xpu::impl::cudaFunction(name));
+  TORCH_CHECK(function, "CUDA's driver has no ", name);
+  const int result = function(args...);
+  TORCH_CHECK(result == 0, name, " returned ", result);
+}
+
+/// Makes a context the thread's, as SYCL does in each of its calls.
+void enterContext(void* context) {
+  static auto* const get = reinterpret_cast<int (*)(void**)>(
+      c10::xpu::impl::cudaFunction("cuCtxGetCurrent"));
+  void* current = nullptr;
+  if (!get || get(&current) != 0 || current != context) {
+    callCuda("cuCtxSetCurrent", context);
+  }
+}
+
+std::unique_ptr<const Kernel> loadPtx(
+    const sycl::device& device,
+    const std::string& name,
+    const std::string& code) {
+  auto kernel = std::make_unique<Kernel>();
+  // The context of SYCL's adapter: retained for as long as the process lives.
+  callCuda(
+      "cuDevicePrimaryCtxRetain",
+      &kernel->context,
+      *c10::xpu::impl::cudaDevice(device));
+  enterContext(kernel->context);
+  void* module = nullptr;
+  callCuda("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
+  callCuda("cuModuleGetFunction", &kernel->function, module, name.c_str());
+  int most = 0;
+  callCuda(
+      "cuFuncGetAttribute",
+      &most,
+      /*MAX_THREADS_PER_BLOCK=*/0,
+      kernel->function);
+  kernel->group_size = std::min<uint32_t>(most, kMostInGroup);
+  return kernel;
+}
+
+std::unique_ptr<const Kernel> loadSpirv(
+    const sycl::device& device,
+    const std::string& name,
+    const std::string& code) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(code.data());
+  auto source = C10_XPU_CHECK(
+      ex::create_kernel_bundle_from_source(
+          c10::xpu::get_device_context(),
+          ex::source_language::spirv,
+          std::vector<std::byte>(bytes, bytes + code.size())));
+  auto built = C10_XPU_CHECK(ex::build(source, {device}));
+  auto kernel = std::make_unique<Kernel>();
+  kernel->queued = C10_XPU_CHECK(built.ext_oneapi_get_kernel(name));
+  const auto most = C10_XPU_CHECK(
+      kernel->queued
+          ->get_info<sycl::info::kernel_device_specific::work_group_size>(
+              device));
+  kernel->group_size = std::min<uint32_t>(most, kMostInGroup);
+  return kernel;
+}
+
+const Kernel* load(
+    DeviceIndex index,
+    const KernelUnit& unit,
+    const char* name) {
+  const auto& device = c10::xpu::get_raw_device(index);
+  const auto& images = imagesOfUnit(device, unit);
+  if (images.empty()) {
+    return &kNoKernel;
+  }
+  const auto full_name = std::string("__sycl_kernel_xpu_") + name;
+  try {
+    const auto found = images.find(full_name);
+    TORCH_CHECK(found != images.end(), "There is no kernel ", full_name);
+    auto kernel = takesPtx(device)
+        ? loadPtx(device, full_name, found->second)
+        : loadSpirv(device, full_name, found->second);
+    return kernel.release(); // for as long as the process lives
+  } catch (const std::exception& error) {
+    warnOf((std::string(unit.name) + "-" + name).c_str(), error.what());
+    return &kNoKernel;
+  }
+}
+
+void submit(
+    sycl::handler& handler,
+    const Kernel& kernel,
+    uint32_t groups,
+    uint32_t group_size,
+    c10::ArrayRef<KernelArgument> arguments) {
+  for (const auto i : c10::irange(arguments.size())) {
+    const auto& argument = arguments[i];
+    const int at = static_cast<int>(i);
+    if (argument.size == KernelArgument::kPointer) {
+      handler.set_arg(at, reinterpret_cast<void*>(argument.bits));
+    } else if (argument.size == 4) {
+      handler.set_arg(at, static_cast<uint32_t>(argument.bits));
+    } else {
+      handler.set_arg(at, argument.bits);
+    }
+  }
+  handler.parallel_for(
+      sycl::nd_range<1>(size_t(groups) * group_size, group_size),
+      *kernel.queued);
+}
+
+/// The CUstream of a stream.
+void* cudaStream(c10::xpu::XPUStream stream) {
+  struct Known {
+    std::optional<c10::xpu::XPUStream> stream;
+    void* native = nullptr;
+  };
+  thread_local Known known;
+  if (!known.stream || *known.stream != stream) {
+    known.native = stream.native_stream();
+    // Another queue may have the id of an external stream tomorrow.
+    known.stream = c10::xpu::impl::isExternalStream(stream.id())
+        ? std::nullopt
+        : std::make_optional(stream);
+  }
+  return known.native;
+}
+
+void launchCuda(
+    const Kernel& kernel,
+    c10::xpu::XPUStream stream,
+    uint32_t groups,
+    uint32_t group_size,
+    c10::ArrayRef<KernelArgument> arguments) {
+  constexpr size_t kMostArguments = 32;
+  std::array<const void*, kMostArguments> values{};
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMostArguments);
+  for (const auto i : c10::irange(arguments.size())) {
+    values[i] = &arguments[i].bits;
+  }
+  using Launch = int (*)(
+      void*,
+      unsigned,
+      unsigned,
+      unsigned,
+      unsigned,
+      unsigned,
+      unsigned,
+      unsigned,
+      void*,
+      const void**,
+      void**);
+  static const auto launch =
+      reinterpret_cast<Launch>(c10::xpu::impl::cudaFunction("cuLaunchKernel"));
+  void* const native = cudaStream(stream);
+  enterContext(kernel.context);
+  const int result = launch(
+      kernel.function,
+      groups,
+      1,
+      1,
+      group_size,
+      1,
+      1,
+      /*shared bytes=*/0,
+      native,
+      values.data(),
+      nullptr);
+  TORCH_CHECK(result == 0, "cuLaunchKernel returned ", result);
+}
+
+} // namespace
+
+bool usesKernels(DeviceIndex device) {
+  static const auto uses = [] {
+    const char* const value = std::getenv("TORCH_XPU_KERNELS");
+    const std::string text = value ? value : "";
+    TORCH_CHECK(
+        text.empty() || text == "0" || text == "1",
+        "TORCH_XPU_KERNELS is '",
+        text,
+        "': it must be '0' or '1', or not be set");
+    std::array<bool, kMostDevices> result{};
+    const auto count = std::min<size_t>(c10::xpu::device_count(), kMostDevices);
+    for (const auto i : c10::irange(count)) {
+      const auto type =
+          c10::xpu::get_device_properties(DeviceIndex(i)).device_type;
+      result[i] =
+          text.empty() ? type == sycl::info::device_type::gpu : text == "1";
+    }
+    return result;
+  }();
+  return size_t(device) < uses.size() && uses[device];
+}
+
+bool anyUsesKernels() {
+  const auto count = c10::xpu::device_count();
+  for (const auto i : c10::irange(count)) {
+    if (usesKernels(DeviceIndex(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const Kernel* loadKernel(
+    KernelSlot& slot,
+    DeviceIndex device,
+    const KernelUnit& unit,
+    const char* name) {
+  auto& place = slot.kernels[device];
+  const Kernel* kernel = place.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!kernel)) {
+    static std::mutex mutex; // a kernel is loaded once
+    std::lock_guard<std::mutex> lock(mutex);
+    kernel = place.load(std::memory_order_acquire);
+    if (!kernel) {
+      kernel = load(device, unit, name);
+      place.store(kernel, std::memory_order_release);
+    }
+  }
+  return kernel == &kNoKernel ? nullptr : kernel;
+}
+
+uint32_t groupSize(const Kernel& kernel) {
+  return kernel.group_size;
+}
+
+void launchKernel(
+    const Kernel& kernel,
+    c10::xpu::XPUStream stream,
+    const std::string& op,
+    uint32_t groups,
+    uint32_t group_size,
+    c10::ArrayRef<KernelArgument> arguments) {
+  if (kernel.queued) {
+    detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
+      return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
+        submit(handler, kernel, groups, group_size, arguments);
+      }));
+    });
+    return;
+  }
+  // SYCL's graph does not see what is launched on the native stream.
+  checkNotRecording(stream, op.c_str());
+  {
+    const RecordWork record(RecordWork::By::Stream, op, stream);
+    launchCuda(kernel, stream, groups, group_size, arguments);
+  }
+  static const bool blocking =
+      c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;
+  if (C10_UNLIKELY(blocking)) {
+    c10::xpu::impl::waitFor(stream);
+  }
+}
+
+} // namespace at::xpu::detail

@@ -1,0 +1,54 @@
+#include <ATen/xpu/detail/KernelTypes.h>
+
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUFunctions.h>
+
+namespace at::xpu::detail {
+
+std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device) {
+  for (const auto i : c10::irange(kKernelTypes.size())) {
+    if (kKernelTypes[i].type == type) {
+      const auto& properties = c10::xpu::get_device_properties(device);
+      const bool has = type == kDouble ? properties.has_fp64
+          : type == kHalf              ? properties.has_fp16
+                                       : true;
+      return has ? std::make_optional(KernelType(i)) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+std::array<std::string, kKernelTypes.size()> kernelUnitNames(
+    const char* family) {
+  std::array<std::string, kKernelTypes.size()> names;
+  for (const auto i : c10::irange(names.size())) {
+    names[i] = std::string(family) + "-" + kKernelTypes[i].name;
+  }
+  return names;
+}
+
+KernelArgument kernelNumber(const Scalar& number, KernelType type) {
+  // Without the checks of Scalar::to: a number that the type has not got
+  // becomes infinite, or wraps, as where PyTorch makes a tensor of it.
+  switch (type) {
+    case f64:
+      return number.to<double>();
+    case f32:
+    case f16:
+    case bf16:
+      return static_cast<float>(number.to<double>());
+    case i64:
+      return number.to<int64_t>();
+    case i32:
+      return static_cast<int32_t>(number.to<int64_t>());
+    case i16:
+      return int32_t(static_cast<int16_t>(number.to<int64_t>()));
+    case u8:
+      return int32_t(static_cast<uint8_t>(number.to<int64_t>()));
+    case b8:
+      return int32_t(number.to<bool>());
+  }
+  TORCH_INTERNAL_ASSERT(false);
+}
+
+} // namespace at::xpu::detail

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/ArrayRef.h>
+#include <c10/xpu/XPUStream.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+// What stands between an operator and a kernel of the device: find and launch.
+
+namespace at::xpu::detail {
+
+// Note [Kernels]
+// ~~~~~~~~~~~~~~
+// Operators that have a kernel run it on a device that uses kernels: a GPU
+// does, and SYCL's CPU device only with TORCH_XPU_KERNELS=1, since PyTorch's
+// own kernels are faster there. TORCH_XPU_KERNELS=0 turns kernels off.
+//
+// Kernels are SYCL, kernels/*.sycl. Those for one type of tensor are compiled
+// together, by SYCL's run-time compiler when the first of them is used; see
+// Note [Kernels on disk]. Each is an image of its own, which the driver makes
+// code of when the kernel is first used. On NVIDIA the driver itself gets the
+// image and launches it, which takes half of the time that SYCL does.
+//
+// Where a kernel cannot be compiled there is one warning, and the operators
+// that need it run on the host.
+
+/// Whether operators with kernels use them on the device.
+bool usesKernels(DeviceIndex device);
+
+/// Whether any device does.
+bool anyUsesKernels();
+
+/// A kernel that a device can run.
+struct Kernel;
+
+/// In the place of a kernel that cannot be had.
+extern const Kernel kNoKernel;
+
+/// Kernels that are compiled together.
+struct KernelUnit {
+  const char* name; // for messages
+  std::string (*source)(int which); // made only to be compiled
+  int which;
+};
+
+/// The place of one kernel, for all devices.
+struct KernelSlot {
+  std::array<std::atomic<const Kernel*>, 16> kernels{};
+};
+
+/// The kernel of this name in the unit for the device; null where it cannot be
+/// had, which was said then. Takes no lock once it is there.
+const Kernel* loadKernel(
+    KernelSlot& slot,
+    DeviceIndex device,
+    const KernelUnit& unit,
+    const char* name);
+
+/// An argument, as it is: a pointer or a number of 4 or 8 bytes.
+struct KernelArgument {
+  template <typename T>
+  // NOLINTNEXTLINE(google-explicit-constructor): a list of any of them
+  KernelArgument(T value)
+      : size(std::is_pointer_v<T> ? kPointer : int(sizeof(T))) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    std::memcpy(&bits, &value, sizeof(T));
+  }
+  static constexpr int kPointer = 0;
+  uint64_t bits = 0;
+  int size;
+};
+
+/// The largest work-group that the kernel is launched with, at most 256.
+uint32_t groupSize(const Kernel& kernel);
+
+/// Launches work-groups of this size on the stream. The operator's name is for
+/// the profiler, and for the error while a graph is recorded that cannot have
+/// it.
+void launchKernel(
+    const Kernel& kernel,
+    c10::xpu::XPUStream stream,
+    const std::string& op,
+    uint32_t groups,
+    uint32_t group_size,
+    c10::ArrayRef<KernelArgument> arguments);
+
+} // namespace at::xpu::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/xpu/detail/KernelImage.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+// Note [Kernels on disk]
+// ~~~~~~~~~~~~~~~~~~~~~~
+// Images are kept in files, one for all kernels that are compiled together, in
+//
+//   TORCH_XPU_KERNEL_CACHE, or else $XDG_CACHE_HOME/torch_xpu/kernels, or else
+//   ~/.cache/torch_xpu/kernels
+//
+// The name of a file is a hash of its key, and the file has the key itself too,
+// and a checksum: one that is damaged is as none. It is written under another
+// name and renamed, so that processes that start at once, or one that is
+// killed, leave whole files. Where nothing can be written, each process
+// compiles. The oldest files are removed when all have more than 256 MB.
+
+namespace at::xpu::detail {
+
+/// The folder, which need not exist; empty if TORCH_XPU_KERNEL_CACHE is 0.
+std::string kernelCacheFolder();
+
+std::optional<std::vector<KernelImage>> loadKernels(const std::string& key);
+
+/// Does nothing where it cannot write.
+void storeKernels(
+    const std::string& key,
+    const std::vector<KernelImage>& images);
+
+/// Keeps the words of the compiler in the folder, under the name of what was
+/// compiled. Returns where, or nothing if it cannot write.
+std::optional<std::string> storeLog(
+    const std::string& name,
+    const std::string& text);
+
+} // namespace at::xpu::detail

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/xpu/detail/Kernel.h>
+#include <c10/core/Scalar.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace at::xpu::detail {
+
+/// The types of tensors that kernels take, by their names in kernels/*.sycl.
+enum KernelType : uint8_t { f64, f32, f16, bf16, i64, i32, i16, u8, b8 };
+
+struct KernelTypeInfo {
+  const char* name;
+  ScalarType type;
+};
+constexpr std::array<KernelTypeInfo, 9> kKernelTypes{{
+    {"f64", kDouble},
+    {"f32", kFloat},
+    {"f16", kHalf},
+    {"bf16", kBFloat16},
+    {"i64", kLong},
+    {"i32", kInt},
+    {"i16", kShort},
+    {"u8", kByte},
+    {"b8", kBool},
+}};
+
+// Sets of types.
+constexpr uint32_t FLOATING = 1 << f64 | 1 << f32 | 1 << f16 | 1 << bf16;
+constexpr uint32_t INTEGRAL = 1 << i64 | 1 << i32 | 1 << i16 | 1 << u8;
+constexpr uint32_t BOOL = 1 << b8;
+constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
+
+/// The type for kernels of the device; nothing if they do not take it there.
+std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
+
+/// The names of a family's kernels that are compiled together, by type.
+std::array<std::string, kKernelTypes.size()> kernelUnitNames(
+    const char* family);
+
+/// The number as a kernel for the type gets it.
+KernelArgument kernelNumber(const Scalar& number, KernelType type);
+
+/// Whether a kernel runs on the first XPU tensor among the arguments; then its
+/// device.
+struct KernelDevice {
+  DeviceIndex index = -1;
+
+  void look(const Tensor& tensor) {
+    if (index < 0 && tensor.is_xpu() && tensor.layout() == kStrided) {
+      index = tensor.device().index();
+    }
+  }
+  template <typename T>
+  void look(const T& /*no tensor*/) {}
+};
+
+template <typename... Args>
+std::optional<DeviceIndex> kernelDevice(const Args&... args) {
+  KernelDevice device;
+  (device.look(args), ...);
+  return device.index >= 0 && usesKernels(device.index)
+      ? std::make_optional(device.index)
+      : std::nullopt;
+}
+
+} // namespace at::xpu::detail

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <c10/util/Optional.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+// The loops of kernels/Pointwise.sycl, for operators that have a line in
+// kernels/Pointwise.def, and for copies.
+
+namespace at::xpu::detail {
+
+/// The kernels: those of the table, and one that converts to each type.
+enum class Pointwise : int {
+#define XPU_ROW(name, ...) name,
+#define XPU_UNARY XPU_ROW
+#define XPU_PLAIN XPU_ROW
+#define XPU_BINARY XPU_ROW
+#define XPU_ALPHA XPU_ROW
+#define XPU_EXTREMUM XPU_ROW
+#define XPU_COMPARE XPU_ROW
+#include <ATen/xpu/kernels/Pointwise.def>
+#undef XPU_ROW
+#undef XPU_UNARY
+#undef XPU_PLAIN
+#undef XPU_BINARY
+#undef XPU_ALPHA
+#undef XPU_EXTREMUM
+#undef XPU_COMPARE
+  to_f64,
+  to_f32,
+  to_f16,
+  to_bf16,
+  to_i64,
+  to_i32,
+  to_i16,
+  to_u8,
+  to_b8,
+};
+
+/// The kernel that converts to a type.
+constexpr Pointwise convertTo(KernelType type) {
+  return Pointwise(int(Pointwise::to_f64) + type);
+}
+
+/// Runs a kernel over an iterator with one output, on the current stream of its
+/// device. Arguments and output of other types than the kernel's are converted.
+/// Returns false, and has done nothing, if there is no kernel for the types.
+bool runPointwise(
+    TensorIteratorBase& iter,
+    Pointwise kernel,
+    const Scalar& alpha = 1);
+
+/// Copies the second operand of an iterator to the first, and converts. Returns
+/// false, and has done nothing, if there is no kernel for the types.
+bool runCopy(TensorIteratorBase& iter);
+
+} // namespace at::xpu::detail

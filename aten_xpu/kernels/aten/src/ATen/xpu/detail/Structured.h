@@ -1,0 +1,117 @@
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#if __has_include(<ATen/NamedTensorUtils.h>)
+#include <ATen/NamedTensorUtils.h>
+#define XPU_NAMES , DimnameList names
+#define XPU_NAMES_GIVEN , names
+#else // later releases have no names of dimensions
+#define XPU_NAMES
+#define XPU_NAMES_GIVEN
+#endif
+
+#include <type_traits>
+#include <utility>
+
+namespace at::xpu::detail {
+
+/// One of PyTorch's meta classes, with an output. The class has the checks, the
+/// shapes and the types of an operator, and what is left to do for a backend is
+/// to make the output or to give it its size. As PyTorch generates it for the
+/// CPU.
+template <class Meta>
+class WithOutput final : public Meta {
+ public:
+  enum class Kind { New, InPlace, Out };
+
+  /// `output` is undefined for a new one.
+  WithOutput(Kind kind, Tensor output)
+      : kind_(kind), output_(std::move(output)) {}
+
+  const Tensor& maybe_get_output(int64_t /*index*/) final {
+    return output_;
+  }
+  void set_output_strided(
+      int64_t index,
+      IntArrayRef sizes,
+      IntArrayRef strides,
+      TensorOptions options XPU_NAMES) final {
+    set_output_raw_strided(index, sizes, strides, options XPU_NAMES_GIVEN);
+  }
+  void set_output_raw_strided(
+      int64_t index,
+      IntArrayRef sizes,
+      IntArrayRef strides,
+      TensorOptions options XPU_NAMES) final {
+    prepare(sizes, strides, options);
+#if __has_include(<ATen/NamedTensorUtils.h>)
+    if (!names.empty()) {
+      namedinference::propagate_names(output_, names);
+    }
+#endif
+    if constexpr (std::is_base_of_v<TensorIteratorBase, Meta>) {
+      // It takes the output from maybe_get_output.
+      TensorIteratorBase::set_output_raw_strided(
+          index, sizes, strides, options XPU_NAMES_GIVEN);
+    }
+  }
+
+ private:
+  void prepare(
+      IntArrayRef sizes,
+      IntArrayRef strides,
+      const TensorOptions& options) {
+    if (kind_ == Kind::New) {
+      output_ = strides.empty() ? at::empty(sizes, options)
+                                : at::empty_strided(sizes, strides, options);
+      return;
+    }
+    const auto type = output_.dtype();
+    TORCH_CHECK(
+        kind_ == Kind::Out ||
+            (options.dtype() == type && sizes == output_.sizes()),
+        "Bad in-place call: the tensor has dtype ",
+        type,
+        " and size ",
+        output_.sizes(),
+        ", and the output dtype ",
+        options.dtype(),
+        " and size ",
+        sizes);
+    TORCH_CHECK(
+        options.dtype() == type,
+        "Expected out tensor to have dtype ",
+        options.dtype(),
+        ", but got ",
+        type,
+        " instead");
+    TORCH_CHECK(
+        options.device() == output_.device(),
+        "Expected out tensor to have device ",
+        options.device(),
+        ", but got ",
+        output_.device(),
+        " instead");
+    if (kind_ == Kind::Out && at::native::resize_output(output_, sizes)) {
+      if (!strides.empty()) {
+        output_.as_strided_(sizes, strides);
+      } else if (const auto format = options.memory_format_opt()) {
+        output_.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
+    }
+  }
+
+  const Kind kind_;
+  Tensor output_;
+};
+
+#undef XPU_NAMES
+#undef XPU_NAMES_GIVEN
+
+} // namespace at::xpu::detail

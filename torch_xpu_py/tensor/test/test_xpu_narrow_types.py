@@ -16,7 +16,6 @@ from torch.testing._internal.common_utils import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
-from xpu_host_memory import has_host_memory
 
 # Each with its wide type and its bit in what _xpu_typesThatCpuLacks returns.
 NARROW = {
@@ -79,12 +78,12 @@ class Probe(TorchDispatchMode):
         return convert(func(*args, **kwargs), self.wide, self.narrow)
 
 
-def samples_of(op, wide, count):
+def samples_of(op, wide):
     if wide not in op.dtypes or op.name.startswith(("jiterator", "sparse.")):
         return
     try:
         samples = op.sample_inputs("cpu", wide, requires_grad=op.supports_autograd)
-        for one in itertools.islice(samples, count):
+        for one in itertools.islice(samples, 4):
             yield one.input, one.args, one.kwargs
     except RuntimeError:
         pass  # they are made with operators that the CPU lacks
@@ -149,15 +148,13 @@ class TestNarrowTypes(TestCase):
 
     @parametrize("narrow", list(NARROW))
     def test_the_table(self, narrow):
-        """It has what the CPU lacks, and nothing else. That is of the CPU, so that one
-        of the two modes tells it; the other one has fewer samples."""
+        """It has what the CPU lacks, and nothing else."""
         wide, bit = NARROW[narrow]
-        count = 4 if has_host_memory() else 1
         probe = Probe(narrow, wide)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for op in op_db:
-                for sample in samples_of(op, wide, count):
+                for sample in samples_of(op, wide):
                     first, args, kwargs = convert(sample, wide, narrow)
                     run(lambda: op(first, *args, **kwargs), probe)
             for call in other_calls(torch.rand(4).to(narrow)):
@@ -167,8 +164,7 @@ class TestNarrowTypes(TestCase):
         names = {without_underscore(one) for one in names if one.startswith("aten::")}
         listed = {one for one in names if torch._C._xpu_typesThatCpuLacks(one) & bit}
         self.assertEqual(probe.failed, {}, "XPU lacks it too")
-        if has_host_memory():
-            self.assertEqual(listed - probe.lacking, set(), "the CPU does not lack it")
+        self.assertEqual(listed - probe.lacking, set(), "the CPU does not lack it")
 
 
 if __name__ == "__main__":

@@ -354,8 +354,12 @@ void launchKernel(
     });
     return;
   }
-  // SYCL's graph does not see what is launched on the native stream.
-  checkNotRecording(stream, op.c_str());
+  TORCH_CHECK(
+      !c10::xpu::impl::isRecording(stream),
+      op,
+      " is launched on the native stream, so that the graph which ",
+      stream,
+      " records would miss it. Call it before or after the capture");
   {
     const RecordWork record(RecordWork::By::Stream, op, stream);
     launchCuda(kernel, stream, groups, group_size, arguments);

@@ -9,6 +9,7 @@
 #include <c10/xpu/XPUCachingAllocator.h>
 #include <torch/library.h>
 
+#include <cstdlib>
 #include <vector>
 
 using namespace c10::xpu::test;
@@ -18,6 +19,10 @@ namespace allocator = c10::xpu::XPUCachingAllocator;
 namespace {
 
 const auto kOnXPU = at::TensorOptions(at::kXPU);
+
+// What is tested is the host's part, also where a later stage has kernels.
+[[maybe_unused]] const int kNoKernels =
+    setenv("TORCH_XPU_KERNELS", "0", /*overwrite=*/1);
 
 int64_t allocatedBytes() {
   return allocator::getDeviceStats(0).allocated_bytes[0].current;

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -26,6 +27,10 @@ namespace allocator = c10::xpu::XPUCachingAllocator;
 namespace {
 
 const auto kOnXPU = at::TensorOptions(at::kXPU);
+
+// What is tested is the host's part, also where a later stage has kernels.
+[[maybe_unused]] const int kNoKernels =
+    setenv("TORCH_XPU_KERNELS", "0", /*overwrite=*/1);
 
 int64_t allocatedBytes() {
   return allocator::getDeviceStats(0).allocated_bytes[0].current;

@@ -66,7 +66,7 @@ sycl::event fillWith(
     sycl::queue& queue,
     const Tensor& self,
     const Pattern& pattern) {
-  T element;
+  T element{};
   std::memcpy(&element, pattern.bytes.data(), sizeof(element));
   return C10_XPU_CHECK(
       queue.fill(self.data_ptr(), element, self.nbytes() / sizeof(T)));

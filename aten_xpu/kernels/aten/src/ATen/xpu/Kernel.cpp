@@ -78,7 +78,7 @@ std::vector<KernelImage> compileOrLoad(
               << (kernelCacheFolder().empty()
                       ? "they are not kept, since TORCH_XPU_KERNEL_CACHE is 0"
                       : "the next process finds them in " + kernelCacheFolder())
-              << std::endl;
+              << '\n';
   }
   storeKernels(key, images);
   return images;
@@ -202,7 +202,7 @@ const Kernel* load(
 
 void submit(
     sycl::handler& handler,
-    const Kernel& kernel,
+    const sycl::kernel& kernel,
     uint32_t groups,
     uint32_t group_size,
     c10::ArrayRef<KernelArgument> arguments) {
@@ -218,8 +218,7 @@ void submit(
     }
   }
   handler.parallel_for(
-      sycl::nd_range<1>(size_t(groups) * group_size, group_size),
-      *kernel.queued);
+      sycl::nd_range<1>(size_t(groups) * group_size, group_size), kernel);
 }
 
 /// The CUstream of a stream.
@@ -347,9 +346,10 @@ void launchKernel(
     uint32_t group_size,
     c10::ArrayRef<KernelArgument> arguments) {
   if (kernel.queued) {
+    const auto& queued = *kernel.queued;
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
       return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
-        submit(handler, kernel, groups, group_size, arguments);
+        submit(handler, queued, groups, group_size, arguments);
       }));
     });
     return;

@@ -83,7 +83,9 @@ const Kernel* findPointwise(
     KernelType type,
     Layout layout,
     DeviceIndex device) {
-  static KernelSlot slots[kRows][kKernelTypes.size()][2];
+  static std::
+      array<std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>, kRows>
+          slots;
   auto& slot = slots[size_t(kernel)][type][layout];
   if (const auto* found = slot.kernels[device].load(std::memory_order_acquire);
       C10_LIKELY(found != nullptr)) {
@@ -116,15 +118,15 @@ Scalar numberOf(const TensorIteratorBase& iter, int operand) {
 /// One launch.
 struct PointwiseCall {
   const Row& row;
-  Pointwise kernel;
-  KernelType type;
-  DeviceIndex device;
+  Pointwise kernel{};
+  KernelType type{};
+  DeviceIndex device = 0;
   c10::xpu::XPUStream stream;
   KernelArgument alpha;
   // Of the arguments: the number and whether it is one.
   std::array<KernelArgument, 2> numbers;
-  uint32_t scalars;
-  uint32_t vector; // elements that a work-item has if all is contiguous
+  uint32_t scalars = 0;
+  uint32_t vector = 0; // elements that a work-item has if all is contiguous
 
   const Kernel& get(Layout layout) const {
     const auto* found = findPointwise(kernel, type, layout, device);

@@ -32,7 +32,9 @@ std::string reduceSourceOf(int type) {
 }
 
 const Kernel* findSum(SumKernel kernel, KernelType type, DeviceIndex device) {
-  static KernelSlot slots[kSumNames.size()][kKernelTypes.size()];
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kSumNames.size()>
+          slots;
   static const auto& names = *new auto(kernelUnitNames("reduce"));
   const KernelUnit unit{names[type].c_str(), &reduceSourceOf, type};
   return loadKernel(slots[kernel][type], device, unit, kSumNames[kernel]);
@@ -76,8 +78,8 @@ std::optional<Dims> collapse(const Tensor& tensor, IntArrayRef which) {
 }
 
 struct Reduction {
-  KernelType type;
-  DeviceIndex device;
+  KernelType type{};
+  DeviceIndex device = 0;
   c10::xpu::XPUStream stream;
 };
 

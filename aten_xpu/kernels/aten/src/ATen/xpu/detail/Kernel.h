@@ -68,7 +68,7 @@ struct KernelArgument {
   KernelArgument(T value)
       : size(std::is_pointer_v<T> ? kPointer : int(sizeof(T))) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    std::memcpy(&bits, &value, sizeof(T));
+    std::memcpy(&bits, static_cast<const void*>(&value), sizeof(T));
   }
   static constexpr int kPointer = 0;
   uint64_t bits = 0;

@@ -76,17 +76,17 @@ std::string sourceOf(int type) {
   return source;
 }
 
-enum Layout { kContiguous, kStrided_ };
+enum class Access { Contiguous, Strided };
 
 const Kernel* findPointwise(
     Pointwise kernel,
     KernelType type,
-    Layout layout,
+    Access access,
     DeviceIndex device) {
   static std::
       array<std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>, kRows>
           slots;
-  auto& slot = slots[size_t(kernel)][type][layout];
+  auto& slot = slots[size_t(kernel)][type][size_t(access)];
   if (const auto* found = slot.kernels[device].load(std::memory_order_acquire);
       C10_LIKELY(found != nullptr)) {
     return found == &kNoKernel ? nullptr : found;
@@ -94,7 +94,7 @@ const Kernel* findPointwise(
   static const auto& names = *new auto(kernelUnitNames("pointwise"));
   const KernelUnit unit{names[type].c_str(), &sourceOf, type};
   const auto name = rows()[size_t(kernel)].name +
-      (layout == kContiguous ? "_contiguous" : "_strided");
+      (access == Access::Contiguous ? "_contiguous" : "_strided");
   return loadKernel(slot, device, unit, name.c_str());
 }
 
@@ -128,8 +128,8 @@ struct PointwiseCall {
   uint32_t scalars = 0;
   uint32_t vector = 0; // elements that a work-item has if all is contiguous
 
-  const Kernel& get(Layout layout) const {
-    const auto* found = findPointwise(kernel, type, layout, device);
+  const Kernel& get(Access access) const {
+    const auto* found = findPointwise(kernel, type, access, device);
     TORCH_CHECK(
         found,
         "A kernel of ",
@@ -185,7 +185,7 @@ void launchStrided(
     packed[3 * d + 1] = shift | uint64_t(strides[0][d]) << 32;
     packed[3 * d + 2] = uint32_t(strides[1][d]) | uint64_t(strides[2][d]) << 32;
   }
-  const auto& kernel = call.get(kStrided_);
+  const auto& kernel = call.get(Access::Strided);
   c10::SmallVector<KernelArgument, 24> arguments{
       pointers[0],
       pointers[1],
@@ -231,7 +231,7 @@ void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
     launchStrided(call, pointers, iter.shape(), strides);
     return;
   }
-  const auto& kernel = call.get(kContiguous);
+  const auto& kernel = call.get(Access::Contiguous);
   const auto count = uint32_t(iter.numel());
   const auto group = groupSize(kernel);
   launchKernel(
@@ -303,7 +303,7 @@ bool runTyped(
   const auto& row = rows()[size_t(kernel)];
   const auto type = types.kernel;
   if (!(row.types & (1 << type)) ||
-      !findPointwise(kernel, type, kContiguous, device)) {
+      !findPointwise(kernel, type, Access::Contiguous, device)) {
     return false;
   }
   if (iter.numel() == 0) {

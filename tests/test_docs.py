@@ -296,7 +296,7 @@ def reads_the_readme(person: Person) -> None:
         newer = person.edits_the_fork("main", "README.md", "PyTorch", "Our PyTorch")
         git(person.fork, "update-ref", "refs/remotes/origin/main", newer)
         assert "2 change(s): 2 applies" in types("make rebase ONTO=origin/main")
-    assert "is now at stage 'tensor'" in types("make apply")
+    assert "is now at stage 'kernels'" in types("make apply")
     edit(person.checkout, *HEADER)
     assert "+// As ours has it." in types("make diff")
     assert "wrote c10_xpu/stream/c10/xpu/XPUStream.h" in types("make export")
@@ -341,7 +341,7 @@ def has_a_fork(person: Person) -> None:
     assert "+// Where PyTorch looks." in types("git diff")
     person.guide.blocks.remove("make review")  # as in the README
     types("git commit")
-    assert "is now at stage 'tensor'" in types("make apply PYTORCH_SRC=~/pytorch")
+    assert "is now at stage 'kernels'" in types("make apply PYTORCH_SRC=~/pytorch")
     assert "Where PyTorch looks" in (person.fork / name).read_text()
     types("git -C")
     assert "wrote patches/series.yaml" in types("make export")
@@ -354,11 +354,11 @@ def has_several_stacks(person: Person) -> None:
     person.clone.ok("apply", f"PYTORCH_SRC={person.fork}")
     assert "2 change(s)" in types("make apply STAGE=device PYTORCH_SRC=~/pytorch BRANCH=experiment")
     types("git -C")
-    assert "is now at stage 'tensor'" in types("make apply")
+    assert "is now at stage 'kernels'" in types("make apply")
     types("git -C")
     assert ", experiment, on-main\n" in types("make status")
     types("git -C")
-    assert "is now at stage 'tensor'" in types("make apply")
+    assert "is now at stage 'kernels'" in types("make apply")
 
 
 def adds_a_base(person: Person) -> None:
@@ -367,7 +367,7 @@ def adds_a_base(person: Person) -> None:
     git(person.fork, "switch", "-qc", "release")
     person.edits_the_fork("main", *ROCM)
     git(person.fork, "tag", "v2.2.2", "main")
-    assert "is now at stage 'tensor'" in types("make apply")
+    assert "is now at stage 'kernels'" in types("make apply")
     assert "1 conflict" in types("make rebase")
     types("make rebase", 2)
     person.resolves()
@@ -378,11 +378,11 @@ def adds_a_base(person: Person) -> None:
     assert "wrote patches/v2.2.2/device/runtime.patch\n" in said
     assert "wrote patches/v2.2.2/base.yaml\n" in said
     assert "are in order" in types("make check")
-    assert "pytorch-v2.2.2 is now at stage 'tensor'" in types("make apply")
+    assert "pytorch-v2.2.2 is now at stage 'kernels'" in types("make apply")
     types("mkdir")
     types("cp")
     person.edits_the_fork("main", "README.md", "PyTorch", "Our PyTorch")
-    assert "is now at stage 'tensor'" in types("make rebase")
+    assert "is now at stage 'kernels'" in types("make rebase")
     assert "wrote patches/v2.2.2/base.yaml\n" in types("make export")
     person.clone.in_order("v2.2.2")
 

@@ -94,7 +94,7 @@ KernelHooks& kernelHooks() {
 void registerFallbacks() {
   static const bool once = [] {
     using c10::DispatchKey;
-    auto& library = *new torch::Library( // never destroyed
+    static auto& library = *new torch::Library( // never destroyed
         torch::Library::IMPL, "aten", DispatchKey::XPU, __FILE__, __LINE__);
     if (kernelHooks().add) {
       kernelHooks().add(library);

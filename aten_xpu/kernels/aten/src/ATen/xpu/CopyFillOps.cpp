@@ -51,8 +51,8 @@ struct Pattern {
 /// Raises for a number that the type has not got, as on the CPU.
 Pattern patternOf(const Scalar& value, ScalarType type) {
   Pattern pattern;
-  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(
-      kHalf, kBFloat16, kBool, type, "fill_", [&] {
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(
+      kComplexHalf, kHalf, kBFloat16, kBool, type, "fill_", [&] {
         const auto element = value.to<scalar_t>();
         static_assert(sizeof(element) <= sizeof(pattern.bytes));
         std::memcpy(pattern.bytes.data(), &element, sizeof(element));

@@ -11,14 +11,11 @@ A TEXT is in the names of the rows that are measured.
 import argparse
 import functools
 import json
-import os
-import statistics
-import subprocess
 import sys
-import time
 import traceback
 
 import torch
+from peer import measured, median
 from torch.nn import functional
 from torch.nn.attention import flex_attention as flex
 
@@ -140,20 +137,6 @@ def measure(device, only):
     """Prints a line of JSON: microseconds by name, and for XPU what ran on the host."""
     backend = getattr(torch, device)
 
-    def median(call, count, waits):
-        for _ in range(5):
-            call()
-        times = []
-        for _ in range(ROUNDS):
-            backend.synchronize()
-            start = time.perf_counter()
-            for _ in range(count):
-                call()
-            if waits:
-                backend.synchronize()
-            times.append((time.perf_counter() - start) / count * 1e6)
-        return statistics.median(times)
-
     found, on_host = {}, {}
     for name in chosen(only):
         make, count, _ = ROWS[name]
@@ -164,7 +147,7 @@ def measure(device, only):
                 backend.reset_fallback_statistics()
                 call()
                 on_host[name] = sorted(backend.fallback_statistics())
-            found[name] = median(call, count, waits=name != LAUNCH)
+            found[name] = median(backend, call, count, ROUNDS, waits=name != LAUNCH)
         except Exception:  # the others are still of use
             traceback.print_exc()
         torch.compiler.reset()
@@ -173,20 +156,10 @@ def measure(device, only):
     print(json.dumps({**about, "times": found, "on host": on_host}))
 
 
-def measured(python, device, only):
-    env = dict(os.environ)
-    if device == "cuda":  # with its own libraries, and the driver's, as ci/gpu/run has it
-        env.pop("PYTHONPATH", None)
-        env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"
-    command = [python, __file__, "--device", device, "--only", only]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main(peer, only):
-    before = measured(peer, "cuda", only) if peer else None
-    ours = measured(sys.executable, "xpu", only)
-    after = measured(peer, "cuda", only) if peer else None
+    before = measured(peer, __file__, "cuda", "--only", only) if peer else None
+    ours = measured(sys.executable, __file__, "xpu", "--only", only)
+    after = measured(peer, __file__, "cuda", "--only", only) if peer else None
     for one in filter(None, (ours, before)):
         print(f"torch {one['torch']} on {one['card']}")
     for name in chosen(only):

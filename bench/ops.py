@@ -10,10 +10,10 @@ with what a copy of the same memory moves, which is the card's own limit.
 
 import json
 import os
-import statistics
-import subprocess
 import sys
 import time
+
+from peer import measured, median
 
 ROUNDS = 11
 LAUNCH = "add of 1,024 floats, until it is submitted"
@@ -64,46 +64,21 @@ def measure(device, size):
 
     backend = getattr(torch, device)
 
-    def median(call, count, waits=True):
-        for _ in range(5):
-            call()
-        times = []
-        for _ in range(ROUNDS):
-            backend.synchronize()
-            start = time.perf_counter()
-            for _ in range(count):
-                call()
-            if waits:
-                backend.synchronize()
-            times.append((time.perf_counter() - start) / count * 1e6)
-        backend.synchronize()
-        return statistics.median(times)
-
     start = time.perf_counter()
     small = torch.ones(1024, device=device)
     (small + small).cpu()
     found = {"first result": ((time.perf_counter() - start) * 1e6, 0)}
     # Few enough that none waits for a place in the queue.
-    found[LAUNCH] = (median(lambda: small + small, 200, waits=False), 0)
+    found[LAUNCH] = (median(backend, lambda: small + small, 200, ROUNDS, waits=False), 0)
     for name, call, nbytes in cases(torch, device, size):
-        found[name] = (median(call, 10), nbytes)
+        found[name] = (median(backend, call, 10, ROUNDS), nbytes)
     print(json.dumps([torch.__version__, backend.get_device_name(), found]))
 
 
-def measured(python, device, size):
-    env = dict(os.environ)
-    if device == "cuda":  # with its own libraries, and the driver's, as ci/gpu/run has it
-        env.pop("PYTHONPATH", None)
-        env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"
-    command = [python, __file__, "--device", device, str(size)]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main(peer, size):
-    before = measured(peer, "cuda", size) if peer else None
-    version, card, ours = measured(sys.executable, "xpu", size)
-    after = measured(peer, "cuda", size) if peer else None
+    before = measured(peer, __file__, "cuda", str(size)) if peer else None
+    version, card, ours = measured(sys.executable, __file__, "xpu", str(size))
+    after = measured(peer, __file__, "cuda", str(size)) if peer else None
     print(f"{card}, torch {version}" + (f", beside torch {after[0]}" if after else ""))
     print("| | XPU, us | of the limit | torch.cuda, us | torch.cuda's time / XPU's |")
     print("| --- | --: | --: | --: | --: |")

@@ -124,7 +124,7 @@ class TestProcesses(TestCase):
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=folder))
         with open(path, "rb") as file:
             self.assertEqual(len(file.read()), len(whole))
-        # a folder that cannot be made is no error, and none is made for 0
+        # it is no error if the folder cannot be made
         with open(os.path.join(folder, "file"), "w"):
             pass
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=os.path.join(folder, "file", "x")))

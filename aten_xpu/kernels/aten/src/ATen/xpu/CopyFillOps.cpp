@@ -137,10 +137,10 @@ Tensor& zero_(Tensor& self) {
   return fillOnDevice(self, 0) ? self : OnHost<at::_ops::zero_>::call(self);
 }
 
-bool anyHasMemoryOfItsOwn() {
+bool anyDevice(bool (*is)(DeviceIndex)) {
   const auto count = c10::xpu::device_count();
   for (const auto i : c10::irange(count)) {
-    if (!isHostMemory(DeviceIndex(i))) {
+    if (is(DeviceIndex(i))) {
       return true;
     }
   }
@@ -150,11 +150,12 @@ bool anyHasMemoryOfItsOwn() {
 /// Nothing is registered that no device of the mapping uses: the CPU device
 /// does as without kernels.
 void registerKernels(torch::Library& library) {
-  if (anyUsesKernels() || anyHasMemoryOfItsOwn()) {
+  const bool kernels = anyDevice(&usesKernels);
+  if (kernels || anyDevice([](auto device) { return !isHostMemory(device); })) {
     library.impl("fill_.Scalar", &fill_);
     library.impl("zero_", &zero_);
   }
-  if (anyUsesKernels()) {
+  if (kernels) {
     kernelHooks().copy = &copyOnDevice;
     registerPointwise(library);
     registerReduce(library);

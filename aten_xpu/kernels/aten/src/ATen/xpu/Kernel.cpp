@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -189,7 +188,11 @@ const Kernel* load(
   const auto full_name = std::string("__sycl_kernel_xpu_") + name;
   try {
     const auto found = images.find(full_name);
-    TORCH_CHECK(found != images.end(), "There is no kernel ", full_name);
+    TORCH_CHECK(
+        found != images.end(),
+        "The image of kernel ",
+        full_name,
+        " is missing");
     auto kernel = takesPtx(device)
         ? loadPtx(device, full_name, found->second)
         : loadSpirv(device, full_name, found->second);
@@ -285,34 +288,17 @@ void launchCuda(
 
 bool usesKernels(DeviceIndex device) {
   static const auto uses = [] {
-    const char* const value = std::getenv("TORCH_XPU_KERNELS");
-    const std::string text = value ? value : "";
-    TORCH_CHECK(
-        text.empty() || text == "0" || text == "1",
-        "TORCH_XPU_KERNELS is '",
-        text,
-        "': it must be '0' or '1', or not be set");
+    const auto all = zeroOrOne("TORCH_XPU_KERNELS");
     std::array<bool, kMostDevices> result{};
     const auto count = std::min<size_t>(c10::xpu::device_count(), kMostDevices);
     for (const auto i : c10::irange(count)) {
       const auto type =
           c10::xpu::get_device_properties(DeviceIndex(i)).device_type;
-      result[i] =
-          text.empty() ? type == sycl::info::device_type::gpu : text == "1";
+      result[i] = all.value_or(type == sycl::info::device_type::gpu);
     }
     return result;
   }();
   return size_t(device) < uses.size() && uses[device];
-}
-
-bool anyUsesKernels() {
-  const auto count = c10::xpu::device_count();
-  for (const auto i : c10::irange(count)) {
-    if (usesKernels(DeviceIndex(i))) {
-      return true;
-    }
-  }
-  return false;
 }
 
 const Kernel* loadKernel(
@@ -334,17 +320,14 @@ const Kernel* loadKernel(
   return kernel == &kNoKernel ? nullptr : kernel;
 }
 
-uint32_t groupSize(const Kernel& kernel) {
-  return kernel.group_size;
-}
-
 void launchKernel(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,
     const std::string& op,
-    uint32_t groups,
-    uint32_t group_size,
+    uint64_t items,
     c10::ArrayRef<KernelArgument> arguments) {
+  const auto group_size = kernel.group_size;
+  const auto groups = uint32_t((items + group_size - 1) / group_size);
   if (kernel.queued) {
     const auto& queued = *kernel.queued;
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {

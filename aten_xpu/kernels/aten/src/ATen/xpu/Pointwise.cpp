@@ -40,12 +40,6 @@ const auto& rows() {
 #define XPU_COMPARE(name, types, ...) \
   XPU_ROW_OF(name, "b8", true, types, __VA_ARGS__)
 #include <ATen/xpu/kernels/Pointwise.def>
-#undef XPU_UNARY
-#undef XPU_PLAIN
-#undef XPU_BINARY
-#undef XPU_ALPHA
-#undef XPU_EXTREMUM
-#undef XPU_COMPARE
 #define XPU_CONVERSION(type) \
   {"to_" #type, "aten::copy_", #type, false, ALL, "a"}
       XPU_CONVERSION(f64),
@@ -150,10 +144,6 @@ uint64_t factorOf(uint32_t size, uint32_t& shift) {
   return size | (factor & 0xFFFFFFFF) << 32;
 }
 
-uint32_t groupsFor(uint64_t items, uint32_t group_size) {
-  return uint32_t((items + group_size - 1) / group_size);
-}
-
 void launchStrided(
     const PointwiseCall& call,
     std::array<char*, 3> pointers,
@@ -197,14 +187,7 @@ void launchStrided(
       count,
       uint32_t(dims)};
   arguments.append(packed.begin(), packed.end());
-  const auto group = groupSize(kernel);
-  launchKernel(
-      kernel,
-      call.stream,
-      call.row.op,
-      groupsFor(count, group),
-      group,
-      arguments);
+  launchKernel(kernel, call.stream, call.row.op, count, arguments);
 }
 
 void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
@@ -233,13 +216,11 @@ void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
   }
   const auto& kernel = call.get(Access::Contiguous);
   const auto count = uint32_t(iter.numel());
-  const auto group = groupSize(kernel);
   launchKernel(
       kernel,
       call.stream,
       call.row.op,
-      groupsFor((count + call.vector - 1) / call.vector, group),
-      group,
+      (count + call.vector - 1) / call.vector,
       {pointers[0],
        pointers[1],
        pointers[2],

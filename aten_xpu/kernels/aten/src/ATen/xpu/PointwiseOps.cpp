@@ -137,12 +137,6 @@ std::vector<std::string> pointwiseTable() {
 #define XPU_EXTREMUM(name, types, ...) add("EXTREMUM " #name, types);
 #define XPU_COMPARE(name, types, ...) add("COMPARE " #name, types);
 #include <ATen/xpu/kernels/Pointwise.def>
-#undef XPU_UNARY
-#undef XPU_PLAIN
-#undef XPU_BINARY
-#undef XPU_ALPHA
-#undef XPU_EXTREMUM
-#undef XPU_COMPARE
   return lines;
 }
 

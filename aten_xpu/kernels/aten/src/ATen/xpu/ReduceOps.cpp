@@ -114,13 +114,11 @@ void sumTo(
       ? result
       : at::empty({slices * results}, result.options().dtype(sums_type));
   static const std::string name = "aten::sum";
-  const auto group = groupSize(*kernel);
   launchKernel(
       *kernel,
       reduction.stream,
       name,
-      uint32_t((results * slices + group - 1) / group),
-      group,
+      results * slices,
       {to.data_ptr(),
        input.data_ptr(),
        uint32_t(results),
@@ -144,7 +142,7 @@ void sumTo(
   }
 }
 
-/// False, and nothing is done, if there is no kernel.
+/// Returns false without any effect if the kernel is missing.
 bool runSum(
     const Tensor& self,
     OptionalIntArrayRef dim,

@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -263,17 +264,20 @@ Tensor newSparse(
 
 } // namespace
 
+std::optional<bool> zeroOrOne(const char* variable) {
+  const char* const value = std::getenv(variable);
+  const std::string text = value ? value : "";
+  TORCH_CHECK(
+      text.empty() || text == "0" || text == "1",
+      variable,
+      " is '",
+      text,
+      "': it must be '0' or '1', or not be set");
+  return text.empty() ? std::nullopt : std::make_optional(text == "1");
+}
+
 bool isHostMemory(DeviceIndex device) {
-  static const bool allowed = [] {
-    const char* const value = std::getenv("TORCH_XPU_HOST_MEMORY");
-    const std::string text = value ? value : "";
-    TORCH_CHECK(
-        text.empty() || text == "0" || text == "1",
-        "TORCH_XPU_HOST_MEMORY is '",
-        text,
-        "': it must be '0' or '1', or not be set");
-    return text != "0";
-  }();
+  static const bool allowed = zeroOrOne("TORCH_XPU_HOST_MEMORY").value_or(true);
   return allowed &&
       c10::xpu::get_device_properties(device).device_type ==
       sycl::info::device_type::cpu;

@@ -8,6 +8,7 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace at::xpu {
 
@@ -20,6 +21,10 @@ namespace at::xpu {
 // An alias is a storage of the other device over the same bytes, made in O(1).
 // It keeps the storage that it was made from alive, and has its size: resizing
 // one is not seen by the other.
+
+/// What an environment variable says; nothing if it is not set. Raises if it is
+/// neither 0 nor 1.
+std::optional<bool> zeroOrOne(const char* variable);
 
 /// Whether CPU kernels can work on the memory of the device.
 C10_EXPORT bool isHostMemory(DeviceIndex device);

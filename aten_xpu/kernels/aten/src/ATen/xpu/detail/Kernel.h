@@ -32,9 +32,6 @@ namespace at::xpu::detail {
 /// Whether operators with kernels use them on the device.
 bool usesKernels(DeviceIndex device);
 
-/// Whether any device does.
-bool anyUsesKernels();
-
 /// A kernel that a device can run.
 struct Kernel;
 
@@ -75,18 +72,15 @@ struct KernelArgument {
   int size;
 };
 
-/// The largest work-group that the kernel is launched with, at most 256.
-uint32_t groupSize(const Kernel& kernel);
-
-/// Launches work-groups of this size on the stream. The operator's name is for
+/// Launches at least `items` work-items on the stream, in whole work-groups: a
+/// kernel leaves those alone that are too many. The operator's name is for
 /// the profiler, and for the error while a graph is recorded that cannot have
 /// it.
 void launchKernel(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,
     const std::string& op,
-    uint32_t groups,
-    uint32_t group_size,
+    uint64_t items,
     c10::ArrayRef<KernelArgument> arguments);
 
 } // namespace at::xpu::detail

@@ -24,12 +24,6 @@ enum class Pointwise : int {
 #define XPU_COMPARE XPU_ROW
 #include <ATen/xpu/kernels/Pointwise.def>
 #undef XPU_ROW
-#undef XPU_UNARY
-#undef XPU_PLAIN
-#undef XPU_BINARY
-#undef XPU_ALPHA
-#undef XPU_EXTREMUM
-#undef XPU_COMPARE
   to_f64,
   to_f32,
   to_f16,
@@ -48,14 +42,14 @@ constexpr Pointwise convertTo(KernelType type) {
 
 /// Runs a kernel over an iterator with one output, on the current stream of its
 /// device. Arguments and output of other types than the kernel's are converted.
-/// Returns false, and has done nothing, if there is no kernel for the types.
+/// Returns false without any effect if the types have no kernel.
 bool runPointwise(
     TensorIteratorBase& iter,
     Pointwise kernel,
     const Scalar& alpha = 1);
 
 /// Copies the second operand of an iterator to the first, and converts. Returns
-/// false, and has done nothing, if there is no kernel for the types.
+/// false without any effect if the types have no kernel.
 bool runCopy(TensorIteratorBase& iter);
 
 } // namespace at::xpu::detail

@@ -98,7 +98,7 @@ ELSEWHERE: dict[str, dict[str, Place]] = {
         "make python FILE=examples/characters.py": ("examples/list.yaml", "name: characters"),
         "make python FILE=train.py ARGS='--epochs 3'": None,
         "make shell": ("tests/test_extension.py", '("shell",)'),
-        "make test-extension BASE=v2.13": ("Makefile", "'$(MAKE) test-extension BASE=v2.13'"),
+        "make test-extension BASE=v2.13": ("Makefile", "'$(MAKE) test-extension BASE=v2.13 "),
         "make test-wheel [STAGE=x] [MODE=full|fast]": ("Makefile", "test-wheel MODE=fast"),
         "make test-wheel": ("ci/workflows/wheel.yml", "run: make test-wheel MODE=full"),
         "pip install --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu "

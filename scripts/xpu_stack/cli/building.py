@@ -197,15 +197,19 @@ def python_(
             next=commands.make("python", FILE=file),
         )
     program = ["-c", code] if code is not None else [file] if file is not None else []
+    given = (*program, *_split(args), *words)
+    _run(call, lambda this: building.run_python(this, given))
+
+
+def _split(args: str) -> list[str]:
     try:
-        given = (*program, *shlex.split(args), *words)
+        return shlex.split(args)
     except ValueError as error:
         raise UsageError(
             "ARGS= cannot be split into words.",
             why=f"{error}: {args}",
-            next=f"{commands.make('python', CODE='...')} # takes any text as it is",
+            next="close the quotation, or write \\' or \\\" for the character itself",
         ) from None
-    _run(call, lambda this: building.run_python(this, given))
 
 
 @verb("shell", stage=True, mode=FAST)
@@ -255,12 +259,20 @@ def wheel_(call: Call) -> None:
         making.make(order)
 
 
+_TESTS = option(
+    "Only these tests of the wheel, as pytest is given them. Default: all.",
+    metavar="<words>",
+    default="test",
+)
+
+
 @verb("test-wheel", stage=True, mode=_FULL)
-def test_wheel_(call: Call) -> None:
+def try_wheel_(call: Call, args: str = _TESTS) -> None:
     """Installs the wheel of a stage in an empty environment, and tests it there."""
+    tests = _split(args)
     with call.applied() as (work, stage):
         this = finish.identity(work, stage, call.mode)
-    trial.run(work, this)
+    trial.run(work, this, tests)
 
 
 @verb("extension")
@@ -273,7 +285,8 @@ def extension_(call: Call) -> None:
 
 
 @verb("test-extension")
-def test_extension_(call: Call) -> None:
+def try_extension_(call: Call, args: str = _TESTS) -> None:
     """Installs that wheel beside torch in an empty environment, and tests it there."""
+    tests = _split(args)
     with call.opened_to_read() as work:
-        trial.run_extension(work)
+        trial.run_extension(work, tests)

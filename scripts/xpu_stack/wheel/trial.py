@@ -86,7 +86,8 @@ def last_line(result: shell.Result) -> str:
     return ((result.complaint or result.text).splitlines() or ["it said nothing"])[-1]
 
 
-def run_tests(this: Environment, work: Workspace, stage: str) -> None:
+def run_tests(this: Environment, work: Workspace, stage: str, chosen: Sequence[str]) -> None:
+    """chosen: which tests, as pytest is given them; `test` is the folder of all."""
     changes = work.series.changes(stage)
     tests = [file for change in changes for file in change.files if file.target.startswith("test/")]
     if not any(file.target.endswith(".py") for file in tests):
@@ -99,7 +100,7 @@ def run_tests(this: Environment, work: Workspace, stage: str) -> None:
     this.pip("install", "--requirement", str(packages.REQUIREMENTS / "test.txt"))
     name = "CPU"  # `make test` runs the same tests with two ordinals, and without a device
     with progress(None, f"testing {name}"):
-        words = ("-m", "pytest", *python_tests.options(), "test")
+        words = ("-m", "pytest", *python_tests.options(), *chosen)
         result = this.run(*words, mapping=CONFIGURATIONS[name])
     if result.code:
         lines = result.text.splitlines()
@@ -113,9 +114,15 @@ def run_tests(this: Environment, work: Workspace, stage: str) -> None:
 
 
 def _judge(
-    this: Environment, work: Workspace, wheel: Path, stage: str, wrong: Sequence[str], verb: str
+    this: Environment,
+    work: Workspace,
+    wheel: Path,
+    stage: str,
+    wrong: Sequence[str],
+    verb: str,
+    tests: Sequence[str],
 ) -> None:
-    """Refuses a wheel with something wrong; runs the tests. verb: what makes one like it."""
+    """Refuses a wheel with something wrong; runs `tests`. verb: what makes one like it."""
     if wrong:
         raise TestError(
             f"{len(wrong)} thing(s) are wrong with {wheel.name}.",
@@ -123,7 +130,7 @@ def _judge(
             next=f"fix it, then {commands.make(verb)} and {commands.make(f'test-{verb}')}",
             detail="\n".join(wrong),
         )
-    run_tests(this, work, stage)
+    run_tests(this, work, stage, tests)
     run_examples(this, work, stage)
     say(f"{wheel.name} passes all checks")
 
@@ -139,7 +146,7 @@ class Trial(Environment):
     identity: Identity
 
 
-def run(work: Workspace, identity: Identity) -> None:
+def run(work: Workspace, identity: Identity, tests: Sequence[str]) -> None:
     """Tries the wheel of `identity`. What is wrong is a ToolError."""
     packages.need_python("wheel")
     tag = sysconfig.get_config_var("py_version_nodot")
@@ -158,7 +165,7 @@ def run(work: Workspace, identity: Identity) -> None:
             this.pip("install", str(wheel))
         this.pip("check")
         say("installed with pip alone; pip check is clean")
-        _judge(this, work, wheel, identity.stage, list(_wrong(this)), "wheel")
+        _judge(this, work, wheel, identity.stage, list(_wrong(this)), "wheel", tests)
 
 
 def _wrong(this: Trial) -> Iterator[str]:
@@ -253,7 +260,7 @@ _FIRST = (
 _WITHOUT = "import torch; print(torch.accelerator.current_accelerator())"
 
 
-def run_extension(work: Workspace) -> None:
+def run_extension(work: Workspace, tests: Sequence[str]) -> None:
     """Tries the wheel of the checkout. What is wrong is a ToolError."""
     package, torch = Package.of(work.base), packages.need_torch(work.layout, work.base)
     name = making.extension_name(work, torch)
@@ -277,7 +284,7 @@ def run_extension(work: Workspace) -> None:
         wrong = [*_wrong_devices(this), *_wrong_ways(this, [package.extension], this.site)]
         if "-manylinux" not in wheel.name:  # with linux_x86_64 pip would install it anywhere
             wrong.append("its tag does not say which systems it is for")
-        _judge(this, work, wheel, work.series.point(None), wrong, "extension")
+        _judge(this, work, wheel, work.series.point(None), wrong, "extension", tests)
 
 
 def _wrong_devices(this: Environment) -> Iterator[str]:

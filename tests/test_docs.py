@@ -53,6 +53,7 @@ def commands(text: str) -> list[str]:
 # Without a file it is only seen to be a target with these options.
 Place = tuple[str, str] | None
 TRIAL = "scripts/xpu_stack/wheel/trial.py"
+KERNELS = "torch_xpu_py/kernels/test/test_xpu_kernels.py"
 HEADERS = "patches/v2.13/payload/torch_xpu_py/frontend/test/test_stock_headers.py"
 TEST = ("Makefile", "'$(MAKE) test'")
 ELSEWHERE: dict[str, dict[str, Place]] = {
@@ -103,6 +104,8 @@ ELSEWHERE: dict[str, dict[str, Place]] = {
         "make test-wheel": ("ci/workflows/wheel.yml", "run: make test-wheel MODE=full"),
         "pip install --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu "
         ".xpu/wheels/torch_xpu_runtime-*.whl": (TRIAL, 'this.pip("install", *("--", pin'),
+        "python -m torch_xpu_runtime.kernels --list": (KERNELS, 'run("--list")'),
+        "python -m torch_xpu_runtime.kernels": (KERNELS, "self.run_python(*self.COMMAND)"),
         "python setup.py build_ext --inplace": (HEADERS, '"setup.py", "build_ext", "--inplace"'),
     },
     "it is a test of the toolkit": {

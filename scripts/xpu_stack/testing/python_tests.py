@@ -49,6 +49,8 @@ def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -
     this, folder = on.build, on.folder
     python = configuration.python_environment(this)
     python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
+    # Both bases have the same kernels.
+    python["TORCH_XPU_KERNEL_CACHE"] = str(this.work.layout.state / "kernels" / "compiled")
     if this.torch is None:
         packages.need_python("test")
     else:

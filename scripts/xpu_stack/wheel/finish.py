@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,10 +161,17 @@ OWN_LICENCE = Path(__file__).parents[3] / "LICENSE"
 _ATEN_INCLUDE = re.compile(r'^set\(ATEN_INCLUDE_DIR ".*"\)$', re.M)
 
 
-def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[str]) -> Path:
+def finish(
+    wheel: Path,
+    identity: Identity,
+    into: Path,
+    compiled_in: Iterable[str],
+    add: Callable[[Path], None],
+) -> Path:
     """Unpacks a wheel, completes it and packs it again; `into` is empty.
 
     compiled_in: packages of the distribution whose headers the libraries are made from.
+    add: adds more to the folder of what is unpacked, when torch can be imported from it.
     """
     folder = into / "unpacked"
     run_wheel("unpack", "--dest", folder, wheel)
@@ -177,6 +184,7 @@ def finish(wheel: Path, identity: Identity, into: Path, compiled_in: Iterable[st
         for name in ("libtbb.so.12", "libOpenCL.so.1"):
             _patchelf("--add-needed", name, site / "torch" / "lib" / _FIRST)
     log.info("find the SYCL runtime: %s", find_runtime(site))
+    add(site)
     _write_version(site / "torch" / "version.py", identity)
     _write_metadata(info, identity)
     _write_licences(site, info, compiled_in)

@@ -9,13 +9,14 @@ The extension is for the minor version of torch that it was compiled for: torch 
 ABI from one to the next. The SYCL runtime comes from its own packages.
 """
 
+import functools
 import os
 import platform
 import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +25,14 @@ from xpu_stack.build import build as building
 from xpu_stack.build import cmake, packages, stand_ins
 from xpu_stack.build.base_settings import BaseSettings, Package
 from xpu_stack.build.cmake import minutes
-from xpu_stack.build.configuration import Build, Mode
+from xpu_stack.build.configuration import Build, Mode, python_environment
 from xpu_stack.build.packages import Torch
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import lock, pages, shell
 from xpu_stack.core.system.console import log, progress, say
 from xpu_stack.core.system.errors import BuildError, UsageError
 from xpu_stack.core.system.git import Repository
-from xpu_stack.wheel import finish
+from xpu_stack.wheel import finish, images
 from xpu_stack.wheel.finish import Identity
 
 _PROGRAM = "EXECUTABLE"
@@ -180,8 +181,8 @@ class Order:
     started: float
 
 
-def pack(order: Order) -> Path:
-    """The wheel of what is installed below torch/."""
+def pack(order: Order, add: Callable[[Path], None] = lambda _: None) -> Path:
+    """The wheel of what is installed below torch/. add: as finish.finish takes it."""
     # What setuptools has made before would go into the wheel, also where its source is gone.
     for made in (order.source / "build").glob("*.linux-*"):
         shutil.rmtree(made)
@@ -204,7 +205,14 @@ def pack(order: Order) -> Path:
         raw = finish.repair(raw, emptied(order.source.with_name("repaired")), order.env)
         compiled_in += base.full.compiled_in
     into = emptied(order.source.with_name("finished"))
-    return finish.finish(raw, order.identity, into, compiled_in)
+    return finish.finish(raw, order.identity, into, compiled_in, add)
+
+
+def _add_kernels(order: Order, site: Path) -> None:
+    sycl = packages.need_sycl(order.work.layout)
+    env = {"PYTHONPATH": str(site), "LD_LIBRARY_PATH": str(sycl.root / "lib")}
+    library = site / "torch" / "lib" / "libtorch_xpu.so"
+    images.add(images.Package(Path(sys.executable), env, library), sycl, order.work.layout)
 
 
 def emptied(folder: Path) -> Path:
@@ -285,7 +293,7 @@ def make(order: Order) -> Path:
     if full:
         rehearse(order)
         compiled = install(order.source, order.env)
-    made = pack(order)
+    made = pack(order, functools.partial(_add_kernels, order))
     # The same wheel for another C library would make two of one version.
     for same in wheels(order.work).glob(f"{'-'.join(made.name.split('-')[:3])}-*.whl"):
         same.unlink()
@@ -338,6 +346,10 @@ def make_extension(this: Build) -> Path:
     assert torch is not None
     folder = emptied(this.folder / "wheel")
     info = building.install_package(this, folder / "site", version)
+    site = this.folder / "wheel" / "site"
+    runs = python_environment(this) | {"PYTHONPATH": str(site)}
+    library = site / package.extension / "lib" / "libtorch_xpu.so"
+    images.add(images.Package(this.python, runs, library), this.sycl, this.work.layout)
     (info / "licenses").mkdir()
     shutil.copyfile(finish.OWN_LICENCE, info / "licenses" / "LICENSE")
     first, second = map(int, torch.minor.split("."))

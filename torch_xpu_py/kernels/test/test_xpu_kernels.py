@@ -2,8 +2,10 @@
 """Operators that the device computes itself, compared with the CPU's. The tests run in
 a process of their own with TORCH_XPU_KERNELS=1, since a process decides once."""
 
+import importlib.util
 import itertools
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,24 @@ DTYPES = {
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.5, 300.0]
 UNARY = ("UNARY", "PLAIN")
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
+
+
+def installed(package, path):
+    spec = importlib.util.find_spec(package)
+    return pathlib.Path(spec.origin).parent / path if spec else pathlib.Path(path)
+
+
+NAME = "torch_xpu_runtime" if importlib.util.find_spec("torch_xpu_runtime") else "torch"
+PACKAGE = installed(NAME, "lib/kernels")
+PTXAS = installed("triton", "backends/nvidia/bin/ptxas")
+
+
+def parts(data):
+    """What a file of kernels is made of: each with its size before it."""
+    while data:
+        size, _, rest = data.partition(b"\n")
+        yield rest[: int(size)]
+        data = rest[int(size) :]
 
 
 def fallbacks():
@@ -61,7 +81,8 @@ def on_cpu(function, *args, **kwargs):
 @needs_device
 @unittest.skipIf(ON, "it is the process of the tests below")
 class TestProcesses(TestCase):
-    """Each starts processes that share one folder of kernels."""
+    """Each starts processes. A folder of kernels that the variable names is shared with
+    other runs."""
 
     folder = None
 
@@ -76,8 +97,8 @@ class TestProcesses(TestCase):
         super().tearDownClass()
 
     def run_python(self, *args, **env):
-        cache = os.path.join(self.folder.name, "kernels")
-        env = {**os.environ, "TORCH_XPU_KERNELS": "1", "TORCH_XPU_KERNEL_CACHE": cache, **env}
+        cache = {"TORCH_XPU_KERNEL_CACHE": os.path.join(self.folder.name, "kernels")}
+        env = {"TORCH_XPU_KERNELS": "1", **cache, **os.environ, **env}
         env.pop("PYTEST_ADDOPTS", None)
         result = subprocess.run(
             [sys.executable, *args],
@@ -91,16 +112,22 @@ class TestProcesses(TestCase):
         self.assertEqual(result.returncode, 0, msg=result.stdout)
         return result.stdout
 
+    COMMAND = ("-m", "torch.xpu.kernels" if NAME == "torch" else NAME + ".kernels")
+
     def test_kernels(self):
+        printed = self.run_python(*self.COMMAND)  # which compiles in parallel
+        self.assertRegex(printed, r"^(\d+) of \1 units of kernels are there; kept in .*\n$")
         # not run_tests(): where CI is set, it wants packages to write a report
         name = "test_xpu_kernels.TestKernels"
         self.assertIn("OK", self.run_python("-m", "unittest", name, CI="1"))
 
     ADD = (
-        "import torch; x = torch.arange(8.).to('xpu'); "
-        "print((x + x).cpu().tolist() == [2. * i for i in range(8)], "
+        "import torch; x = torch.arange(8, dtype=torch.{}).to('xpu'); "
+        "print((x + x).cpu().tolist() == [2 * i for i in range(8)], "
         "sorted(torch._C._xpu_fallbackStatistics()))"
     )
+    # of a type that no package has kernels for
+    RARE = ADD.format("int16")
 
     def files(self, folder):
         return {
@@ -111,7 +138,7 @@ class TestProcesses(TestCase):
 
     def test_cache(self):
         folder = os.path.join(self.folder.name, "kernels-of-add")
-        add = lambda **env: self.run_python("-c", self.ADD, **env)  # noqa: E731
+        add = lambda **env: self.run_python("-c", self.RARE, **env)  # noqa: E731
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=folder))
         files = self.files(folder)
         self.assertEqual(len(files), 1)
@@ -132,19 +159,53 @@ class TestProcesses(TestCase):
             pass
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=os.path.join(folder, "file", "x")))
 
+    @unittest.skipIf(not PACKAGE.is_dir(), "kernels are compiled ahead for a wheel only")
+    def test_package(self):
+        """What a wheel brings is not compiled."""
+        folder = os.path.join(self.folder.name, "kernels-of-package")
+        for name in ("float32", "int64", "uint8"):
+            add = self.ADD.format(name)
+            self.assertIn("True []", self.run_python("-c", add, TORCH_XPU_KERNEL_CACHE=folder))
+        self.assertFalse(os.path.exists(folder))
+
+    @unittest.skipIf(not PACKAGE.is_dir(), "kernels are compiled ahead for a wheel only")
+    @unittest.skipIf(not PTXAS.exists(), "needs the package triton, which has ptxas")
+    def test_package_for_nvidia(self):
+        """NVIDIA's assembler takes the PTX. TEST_SEED chooses some of it."""
+        codes = []
+        for path in sorted(PACKAGE.iterdir()):
+            _, key, content, _ = parts(path.read_bytes())
+            if key.startswith(b"ptx"):
+                codes.extend(list(parts(content))[1::2])
+        self.assertGreater(len(codes), 100)
+        random = torch.Generator().manual_seed(int(os.environ.get("TEST_SEED", "0")))
+        for i in torch.randperm(len(codes), generator=random)[:30].tolist():
+            path = os.path.join(self.folder.name, "kernel.ptx")
+            with open(path, "wb") as file:
+                file.write(codes[i].rstrip(b"\0"))
+            command = [str(PTXAS), "-arch=sm_90", path, "-o", path + ".cubin"]
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertEqual(ended.returncode, 0, msg=ended.stdout.decode())
+
+    def test_command(self):
+        """python -m torch.xpu.kernels"""
+        folder = os.path.join(self.folder.name, "kernels-of-command")
+        run = lambda *args: self.run_python(*self.COMMAND, *args, TORCH_XPU_KERNEL_CACHE=folder)  # noqa: E731
+        self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
+        (name,) = self.files(folder)
+        self.assertRegex(run("--list"), rf"MB  {name}\n.*MB in 1 file\(s\) of {folder}")
+        self.assertEqual(run("--clear"), f"removed 1 file(s) from {folder}\n")
+        self.assertEqual(self.files(folder), {})
+        with self.assertRaisesRegex(AssertionError, "error: Kernels are not kept"):
+            self.run_python(*self.COMMAND, TORCH_XPU_KERNEL_CACHE="0")
+
     def test_failure_falls_back(self):
         folder = os.path.join(self.folder.name, "kernels-that-fail")
-        self.run_python("-c", self.ADD, TORCH_XPU_KERNEL_CACHE=folder)
+        self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
         (name,) = self.files(folder)
         path = os.path.join(folder, name)
         with open(path, "rb") as file:
             data = file.read()
-
-        def parts(data):
-            while data:
-                size, _, rest = data.partition(b"\n")
-                yield rest[: int(size)]
-                data = rest[int(size) :]
 
         def joined(parts):
             return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
@@ -158,13 +219,13 @@ class TestProcesses(TestCase):
             check = (check ^ byte) * 0x100000001B3 % 2**64
         with open(path, "wb") as file:
             file.write(joined([magic, key, content, b"%016x" % check]))
-        printed = self.run_python("-c", self.ADD, TORCH_XPU_KERNEL_CACHE=folder)
+        printed = self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
         self.assertIn("True ['aten::add.Tensor']", printed)
         self.assertEqual(printed.count("cannot be compiled"), 1, msg=printed)
-        self.assertIn("pointwise-f32-add_contiguous.log", printed)
+        self.assertIn("pointwise-i16-add_contiguous.log", printed)
 
     def test_off(self):
-        printed = self.run_python("-c", self.ADD, TORCH_XPU_KERNELS="0")
+        printed = self.run_python("-c", self.RARE, TORCH_XPU_KERNELS="0")
         self.assertIn("True ['aten::add.Tensor']", printed)
         refused = "import torch; torch.ones(2).to('xpu')"
         with self.assertRaisesRegex(AssertionError, "must be '0' or '1'"):

@@ -49,7 +49,7 @@ struct Images {
   std::map<std::string, std::string> codes; // by kernel
 };
 
-void warnOf(const char* unit, const std::string& words) {
+void warnOf(const std::string& unit, const std::string& words) {
   const auto log = storeLog(unit, words);
   TORCH_WARN(
       "The kernels of '",
@@ -62,7 +62,7 @@ std::vector<KernelImage> compileOrLoad(
     const sycl::device& device,
     const KernelUnit& unit) {
   const auto source = unit.source(unit.which);
-  const auto key = compilerKey(device) + "\n" + source;
+  const auto key = imagesKey(takesPtx(device), source);
   if (auto kept = loadKernels(key)) {
     return std::move(*kept);
   }
@@ -79,7 +79,9 @@ std::vector<KernelImage> compileOrLoad(
                       : "the next process finds them in " + kernelCacheFolder())
               << '\n';
   }
-  storeKernels(key, images);
+  if (!kernelCacheFolder().empty()) {
+    storeKernels(kernelCacheFolder(), key, images);
+  }
   return images;
 }
 
@@ -198,7 +200,7 @@ const Kernel* load(
         : loadSpirv(device, full_name, found->second);
     return kernel.release(); // for as long as the process lives
   } catch (const std::exception& error) {
-    warnOf((std::string(unit.name) + "-" + name).c_str(), error.what());
+    warnOf(unit.name + "-" + name, error.what());
     return &kNoKernel;
   }
 }
@@ -318,6 +320,10 @@ const Kernel* loadKernel(
     }
   }
   return kernel == &kNoKernel ? nullptr : kernel;
+}
+
+bool loadKernels(const KernelUnit& unit, DeviceIndex device) {
+  return !imagesOfUnit(c10::xpu::get_raw_device(device), unit).empty();
 }
 
 void launchKernel(

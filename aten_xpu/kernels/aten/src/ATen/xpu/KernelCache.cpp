@@ -2,6 +2,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,28 +134,19 @@ void removeOldest(const fs::path& folder) {
   }
 }
 
-} // namespace
-
-std::string kernelCacheFolder() {
-  static const std::string folder = []() -> std::string {
-    if (const char* const given = std::getenv("TORCH_XPU_KERNEL_CACHE")) {
-      return given == std::string("0") ? "" : given;
-    }
-    const char* const cache = std::getenv("XDG_CACHE_HOME");
-    const char* const home = std::getenv("HOME");
-    const fs::path base = cache && *cache ? fs::path(cache)
-        : home && *home                   ? fs::path(home) / ".cache"
-                                          : fs::path();
-    return base.empty() ? "" : (base / "torch_xpu/kernels").string();
-  }();
-  return folder;
+/// The folder of images that came with this library.
+std::string packageFolder() {
+  Dl_info self{};
+  if (!dladdr(reinterpret_cast<void*>(&kernelCacheFolder), &self) ||
+      !self.dli_fname) {
+    return "";
+  }
+  return (fs::path(self.dli_fname).parent_path() / "kernels").string();
 }
 
-std::optional<std::vector<KernelImage>> loadKernels(const std::string& key) {
-  const auto folder = kernelCacheFolder();
-  if (folder.empty()) {
-    return std::nullopt;
-  }
+std::optional<std::vector<KernelImage>> loadFrom(
+    const std::string& folder,
+    const std::string& key) {
   const auto path = pathOf(folder, key);
   const auto bytes = readFile(path);
   if (!bytes) {
@@ -175,18 +167,47 @@ std::optional<std::vector<KernelImage>> loadKernels(const std::string& key) {
   if (!inner.whole) {
     return std::nullopt;
   }
-  std::error_code error; // what is used is not old
-  fs::last_write_time(path, fs::file_time_type::clock::now(), error);
   return images;
 }
 
-void storeKernels(
-    const std::string& key,
-    const std::vector<KernelImage>& images) {
+} // namespace
+
+std::string kernelCacheFolder() {
+  static const std::string folder = []() -> std::string {
+    if (const char* const given = std::getenv("TORCH_XPU_KERNEL_CACHE")) {
+      return given == std::string("0") ? "" : given;
+    }
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    const char* const home = std::getenv("HOME");
+    const fs::path base = cache && *cache ? fs::path(cache)
+        : home && *home                   ? fs::path(home) / ".cache"
+                                          : fs::path();
+    return base.empty() ? "" : (base / "torch_xpu/kernels").string();
+  }();
+  return folder;
+}
+
+std::optional<std::vector<KernelImage>> loadKernels(const std::string& key) {
+  if (auto images = loadFrom(packageFolder(), key)) {
+    return images;
+  }
   const auto folder = kernelCacheFolder();
   if (folder.empty()) {
-    return;
+    return std::nullopt;
   }
+  auto images = loadFrom(folder, key);
+  if (images) { // what is used is not old
+    std::error_code error;
+    fs::last_write_time(
+        pathOf(folder, key), fs::file_time_type::clock::now(), error);
+  }
+  return images;
+}
+
+bool storeKernels(
+    const std::string& folder,
+    const std::string& key,
+    const std::vector<KernelImage>& images) {
   std::string content;
   for (const auto& image : images) {
     append(content, image.kernel);
@@ -197,9 +218,11 @@ void storeKernels(
   append(bytes, key);
   append(bytes, content);
   append(bytes, hex(hash(content, kSeed)));
-  if (writeFile(pathOf(folder, key), bytes)) {
-    removeOldest(folder);
+  if (!writeFile(pathOf(folder, key), bytes)) {
+    return false;
   }
+  removeOldest(folder);
+  return true;
 }
 
 std::optional<std::string> storeLog(

@@ -113,14 +113,16 @@ bool takesPtx(const sycl::device& device) {
   return device.get_backend() == sycl::backend::ext_oneapi_cuda;
 }
 
-std::string compilerKey(const sycl::device& device) {
+std::string imagesKey(bool ptx, const std::string& source) {
   // Neither device nor driver: it compiles the image when it is loaded.
   return c10::str(
-      takesPtx(device) ? "ptx" : "spirv",
+      ptx ? "ptx" : "spirv",
       " ",
       __SYCL_COMPILER_VERSION,
       " ",
-      kOptions);
+      kOptions,
+      "\n",
+      source);
 }
 
 std::vector<KernelImage> imagesOf(const std::string& syclbin) {

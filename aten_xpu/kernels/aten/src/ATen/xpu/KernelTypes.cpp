@@ -18,15 +18,6 @@ std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device) {
   return std::nullopt;
 }
 
-std::array<std::string, kKernelTypes.size()> kernelUnitNames(
-    const char* family) {
-  std::array<std::string, kKernelTypes.size()> names;
-  for (const auto i : c10::irange(names.size())) {
-    names[i] = std::string(family) + "-" + kKernelTypes[i].name;
-  }
-  return names;
-}
-
 KernelArgument kernelNumber(const Scalar& number, KernelType type) {
   // Without the checks of Scalar::to: a number that the type has not got
   // becomes infinite, or wraps, as where PyTorch makes a tensor of it.

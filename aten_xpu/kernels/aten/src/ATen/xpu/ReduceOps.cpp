@@ -26,18 +26,15 @@ constexpr std::array<const char*, 4> kSumNames{
     "sum_sums",
     "sum_sums_slices"};
 
-std::string reduceSourceOf(int type) {
-  return std::string(commonSource()) + "#define XPU_T " +
-      kKernelTypes[type].name + "\n" + reduceSource();
-}
-
 const Kernel* findSum(SumKernel kernel, KernelType type, DeviceIndex device) {
   static std::
       array<std::array<KernelSlot, kKernelTypes.size()>, kSumNames.size()>
           slots;
-  static const auto& names = *new auto(kernelUnitNames("reduce"));
-  const KernelUnit unit{names[type].c_str(), &reduceSourceOf, type};
-  return loadKernel(slots[kernel][type], device, unit, kSumNames[kernel]);
+  return loadKernel(
+      slots[kernel][type],
+      device,
+      kernelUnit(KernelFamily::Reduce, type),
+      kSumNames[kernel]);
 }
 
 /// One dimension or two of a tensor.
@@ -239,6 +236,10 @@ Tensor& sumOut(
 }
 
 } // namespace
+
+std::string reduceUnitSource(int type) {
+  return typedSource(type) + reduceSource();
+}
 
 void registerReduce(torch::Library& library) {
   library.impl("sum.dim_IntList", &sum);

@@ -40,7 +40,7 @@ extern const Kernel kNoKernel;
 
 /// Kernels that are compiled together.
 struct KernelUnit {
-  const char* name; // for messages
+  std::string name; // for messages
   std::string (*source)(int which); // made only to be compiled
   int which;
 };
@@ -57,6 +57,10 @@ const Kernel* loadKernel(
     DeviceIndex device,
     const KernelUnit& unit,
     const char* name);
+
+/// Whether all kernels of the unit can be had for the device; compiles them
+/// if they were not.
+bool loadKernels(const KernelUnit& unit, DeviceIndex device);
 
 /// An argument, as it is: a pointer or a number of 4 or 8 bytes.
 struct KernelArgument {

@@ -18,6 +18,9 @@
 // name and renamed, so that processes that start at once, or one that is
 // killed, leave whole files. Where nothing can be written, each process
 // compiles. The oldest files are removed when all have more than 256 MB.
+//
+// A package has such files beside this library, in a folder `kernels`. They are
+// looked for first.
 
 namespace at::xpu::detail {
 
@@ -26,8 +29,9 @@ std::string kernelCacheFolder();
 
 std::optional<std::vector<KernelImage>> loadKernels(const std::string& key);
 
-/// Does nothing where it cannot write.
-void storeKernels(
+/// Whether the folder has them now.
+bool storeKernels(
+    const std::string& folder,
     const std::string& key,
     const std::vector<KernelImage>& images);
 

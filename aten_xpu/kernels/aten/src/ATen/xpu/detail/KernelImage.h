@@ -24,8 +24,8 @@ std::vector<KernelImage> compileKernels(
     const sycl::device& device,
     const std::string& source);
 
-/// What the result depends on besides the source, for a cache.
-std::string compilerKey(const sycl::device& device);
+/// What images of a source are kept by: all that they depend on.
+std::string imagesKey(bool ptx, const std::string& source);
 
 /// The kernels in the bytes of a SYCLBIN. Raises if it is none.
 std::vector<KernelImage> imagesOf(const std::string& syclbin);

@@ -40,10 +40,6 @@ constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
 
-/// The names of a family's kernels that are compiled together, by type.
-std::array<std::string, kKernelTypes.size()> kernelUnitNames(
-    const char* family);
-
 /// The number as a kernel for the type gets it.
 KernelArgument kernelNumber(const Scalar& number, KernelType type);
 

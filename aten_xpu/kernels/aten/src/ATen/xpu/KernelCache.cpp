@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 
 namespace at::xpu::detail {
 
@@ -88,7 +90,10 @@ bool writeFile(const fs::path& path, const std::string& bytes) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   auto part = path;
-  part += c10::str(".", getpid(), ".part");
+  // of one thread: a process elsewhere may have the same number
+  static std::atomic<unsigned> count{0};
+  part += c10::str(
+      ".", getpid(), "-", ++count, "-", std::random_device()(), ".part");
   {
     std::ofstream file(part, std::ios::binary);
     file << bytes;

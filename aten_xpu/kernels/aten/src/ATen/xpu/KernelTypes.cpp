@@ -5,6 +5,27 @@
 
 namespace at::xpu::detail {
 
+namespace {
+
+std::vector<const KernelUnit*>& units() {
+  static std::vector<const KernelUnit*> all;
+  return all;
+}
+
+} // namespace
+
+KernelFamily::KernelFamily(const char* name, std::string (*source)(int type)) {
+  for (const auto i : c10::irange(units_.size())) {
+    units_[i] = {
+        std::string(name) + "-" + kKernelTypes[i].name, source, int(i)};
+    units().push_back(&units_[i]);
+  }
+}
+
+std::vector<const KernelUnit*> kernelUnits() {
+  return units();
+}
+
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device) {
   for (const auto i : c10::irange(kKernelTypes.size())) {
     if (kKernelTypes[i].type == type) {

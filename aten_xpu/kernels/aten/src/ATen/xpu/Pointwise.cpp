@@ -57,6 +57,21 @@ const auto& rows() {
 
 constexpr size_t kRows = size_t(convertTo(b8)) + 1;
 
+std::string sourceOf(int type) {
+  std::string source = commonSource();
+  source += std::string("#define XPU_T ") + kKernelTypes[type].name + "\n";
+  source += pointwiseSource();
+  for (const auto& row : rows()) {
+    if (row.types & (1 << type)) {
+      source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
+          (row.binary ? "true" : "false") + ", (" + row.expression + "))\n";
+    }
+  }
+  return source;
+}
+
+const KernelFamily kPointwiseFamily("pointwise", &sourceOf);
+
 enum class Access { Contiguous, Strided };
 
 const Kernel* findPointwise(
@@ -74,8 +89,7 @@ const Kernel* findPointwise(
   }
   const auto name = rows()[size_t(kernel)].name +
       (access == Access::Contiguous ? "_contiguous" : "_strided");
-  return loadKernel(
-      slot, device, kernelUnit(KernelFamily::Pointwise, type), name.c_str());
+  return loadKernel(slot, device, kPointwiseFamily[type], name.c_str());
 }
 
 /// The number that a scalar of the CPU is.
@@ -333,17 +347,6 @@ std::optional<KernelType> typeOfSize(size_t size) {
 }
 
 } // namespace
-
-std::string pointwiseUnitSource(int type) {
-  auto source = typedSource(type) + pointwiseSource();
-  for (const auto& row : rows()) {
-    if (row.types & (1 << type)) {
-      source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
-          (row.binary ? "true" : "false") + ", (" + row.expression + "))\n";
-    }
-  }
-  return source;
-}
 
 bool runPointwise(
     TensorIteratorBase& iter,

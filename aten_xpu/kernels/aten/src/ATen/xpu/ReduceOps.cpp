@@ -26,15 +26,19 @@ constexpr std::array<const char*, 4> kSumNames{
     "sum_sums",
     "sum_sums_slices"};
 
+std::string reduceSourceOf(int type) {
+  return std::string(commonSource()) + "#define XPU_T " +
+      kKernelTypes[type].name + "\n" + reduceSource();
+}
+
+const KernelFamily kReduceFamily("reduce", &reduceSourceOf);
+
 const Kernel* findSum(SumKernel kernel, KernelType type, DeviceIndex device) {
   static std::
       array<std::array<KernelSlot, kKernelTypes.size()>, kSumNames.size()>
           slots;
   return loadKernel(
-      slots[kernel][type],
-      device,
-      kernelUnit(KernelFamily::Reduce, type),
-      kSumNames[kernel]);
+      slots[kernel][type], device, kReduceFamily[type], kSumNames[kernel]);
 }
 
 /// One dimension or two of a tensor.
@@ -236,10 +240,6 @@ Tensor& sumOut(
 }
 
 } // namespace
-
-std::string reduceUnitSource(int type) {
-  return typedSource(type) + reduceSource();
-}
 
 void registerReduce(torch::Library& library) {
   library.impl("sum.dim_IntList", &sum);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace at::xpu::detail {
 
@@ -39,6 +40,24 @@ constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
+
+/// Kernels of one kind: a unit for each type. It is a static variable, so that
+/// all are known to who compiles ahead.
+class KernelFamily {
+ public:
+  /// source: of the unit for a type
+  KernelFamily(const char* name, std::string (*source)(int type));
+
+  const KernelUnit& operator[](KernelType type) const {
+    return units_[type];
+  }
+
+ private:
+  std::array<KernelUnit, kKernelTypes.size()> units_;
+};
+
+/// The units of all families.
+std::vector<const KernelUnit*> kernelUnits();
 
 /// The number as a kernel for the type gets it.
 KernelArgument kernelNumber(const Scalar& number, KernelType type);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/xpu/detail/KernelImage.h>
+#include <c10/macros/Export.h>
 
 #include <optional>
 #include <string>
@@ -27,10 +28,11 @@ namespace at::xpu::detail {
 /// The folder, which need not exist; empty if TORCH_XPU_KERNEL_CACHE is 0.
 std::string kernelCacheFolder();
 
-std::optional<std::vector<KernelImage>> loadKernels(const std::string& key);
+C10_EXPORT std::optional<std::vector<KernelImage>> loadKernels(
+    const std::string& key);
 
 /// Whether the folder has them now.
-bool storeKernels(
+C10_EXPORT bool storeKernels(
     const std::string& folder,
     const std::string& key,
     const std::vector<KernelImage>& images);

@@ -159,6 +159,8 @@ void registerKernels(torch::Library& library) {
     kernelHooks().copy = &copyOnDevice;
     registerPointwise(library);
     registerReduce(library);
+    registerRows(library);
+    registerScan(library);
   }
 }
 

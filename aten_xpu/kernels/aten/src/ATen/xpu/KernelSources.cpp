@@ -20,4 +20,16 @@ const char* reduceSource() {
       ;
 }
 
+const char* rowsSource() {
+  return
+#include <ATen/xpu/kernels/Rows.sycl>
+      ;
+}
+
+const char* scanSource() {
+  return
+#include <ATen/xpu/kernels/Scan.sycl>
+      ;
+}
+
 } // namespace at::xpu::detail

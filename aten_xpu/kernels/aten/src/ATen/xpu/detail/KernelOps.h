@@ -7,7 +7,9 @@ namespace at::xpu::detail {
 // The operators of kernels/Pointwise.def.
 void registerPointwise(torch::Library& library);
 
-/// sum.
+// Those of kernels/Reduce.def; softmax and layer_norm; cumsum and cat.
 void registerReduce(torch::Library& library);
+void registerRows(torch::Library& library);
+void registerScan(torch::Library& library);
 
 } // namespace at::xpu::detail

@@ -373,7 +373,7 @@ def wide(x):
 class TestKernelReductions(TestCase):
     """Reductions and what is made of them, compared with the CPU's of float64."""
 
-    SHAPES = [(5,), (70001,), (40, 50), (3, 4, 5, 6), (1, 3, 1), (3000, 3), (2, 3000), ()]
+    SHAPES = [(5,), (70001,), (40, 50), (3, 4, 5, 6), (1, 3, 1), (3000, 3), (900, 300), ()]
     FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
     # the function of a tensor, of dimensions and keepdim, and whether it takes them all
     FLOATING_ONLY = {
@@ -457,6 +457,8 @@ class TestKernelReductions(TestCase):
                 for name, function in self.ONE_DIM.items():
                     if "arg" in name and dtype == torch.bool:
                         continue  # refused
+                    if name == "aminmax" and x.dim() == 0:
+                        continue  # PyTorch 1.13's CPU gives it a dimension
                     if name != "prod" or x.numel() < 100:
                         self.check(function, x)
                     if name != "prod" or x.dim() == 0 or x.size(0) < 100:
@@ -602,7 +604,6 @@ class TestKernelReductions(TestCase):
             lambda x: x.norm() + x.norm(1, 0).sum(),
             lambda x: (x + 3).prod(1).sum(),
             lambda x: x.logsumexp(1).sum(),
-            lambda x: torch.aminmax(x, dim=1).max.sum(),
         ):
             results = []
             for device in ("cpu", "xpu"):
@@ -638,7 +639,7 @@ class TestKernelReductions(TestCase):
                 texts.append(str(raised.exception).splitlines()[0])
             self.assertEqual(*texts)
 
-    ROWS = [(5,), (40, 50), (3, 4, 5, 6), (3000, 3), (2, 70001), (70001, 2), (1, 1), ()]
+    ROWS = [(5,), (40, 50), (3, 4, 5, 6), (3000, 3), (2, 20001), (20001, 2), (900, 300), (1, 1), ()]
 
     def check_gradients(self, function, *inputs, msg):
         """Results and gradients, computed in float64 by the CPU."""
@@ -724,10 +725,16 @@ class TestKernelReductions(TestCase):
                 F.layer_norm(x.to(device), (999,))
             texts.append(str(raised.exception).splitlines()[0])
         self.assertEqual(*texts)
-        # the host does what has several types, or no elements
+        # the host does what has several types, if it can, or no elements
         w = torch.rand(1000)
-        got = F.layer_norm(x.bfloat16().xpu(), (1000,), w.xpu(), w.xpu())
-        self.assertEqual(got.cpu(), F.layer_norm(x.bfloat16(), (1000,), w, w))
+        try:
+            expected = F.layer_norm(x.bfloat16(), (1000,), w, w)
+        except RuntimeError:
+            with self.assertRaisesRegex(RuntimeError, "expected scalar type"):
+                F.layer_norm(x.bfloat16().xpu(), (1000,), w.xpu(), w.xpu())
+        else:
+            got = F.layer_norm(x.bfloat16().xpu(), (1000,), w.xpu(), w.xpu())
+            self.assertEqual(got.cpu(), expected)
         self.assertEqual(F.layer_norm(x[:0].xpu(), (1000,)).shape, (0, 1000))
 
     def test_cumsum(self):

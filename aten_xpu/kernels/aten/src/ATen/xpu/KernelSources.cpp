@@ -14,22 +14,4 @@ const char* pointwiseSource() {
       ;
 }
 
-const char* reduceSource() {
-  return
-#include <ATen/xpu/kernels/Reduce.sycl>
-      ;
-}
-
-const char* rowsSource() {
-  return
-#include <ATen/xpu/kernels/Rows.sycl>
-      ;
-}
-
-const char* scanSource() {
-  return
-#include <ATen/xpu/kernels/Scan.sycl>
-      ;
-}
-
 } // namespace at::xpu::detail

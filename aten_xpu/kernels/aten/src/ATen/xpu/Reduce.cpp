@@ -18,7 +18,8 @@ struct ReductionRow {
   std::string name;
   std::string op; // for the profiler
   uint32_t types;
-  std::string first; // types of the results, in the source
+  std::string state; // types, in the source
+  std::string first;
   std::string second;
   std::string source;
 };
@@ -31,6 +32,7 @@ const auto& reductionRows() {
   {#name,                                                                    \
    "aten::" #name,                                                           \
    types,                                                                    \
+   #State,                                                                   \
    #Result,                                                                  \
    "",                                                                       \
    "XPU_REDUCTION(" #name ", " #State ", " #Result ", " #identity ", " #take \
@@ -40,6 +42,7 @@ const auto& reductionRows() {
   {#name,                                                                      \
    "aten::" #name,                                                             \
    types,                                                                      \
+   #State,                                                                     \
    #First,                                                                     \
    #Second,                                                                    \
    "XPU_REDUCTION_PAIR(" #name ", " #State ", " #First ", " #Second            \
@@ -125,6 +128,13 @@ ScalarType writtenType(const std::string& name, ScalarType type) {
   return is_long ? kLong : type;
 }
 
+/// No less than a state has.
+int64_t bytesOf(const std::string& state) {
+  return state == "Moments"                  ? 24
+      : state == "Place" || state == "Range" ? 16
+                                             : 8;
+}
+
 /// Where results are written: the tensor itself if it can be.
 Tensor writable(const Tensor& result, ScalarType type) {
   return !result.defined() ||
@@ -139,6 +149,12 @@ void* pointerOf(const Tensor& tensor) {
 
 } // namespace
 
+const char* reduceSource() {
+  return
+#include <ATen/xpu/kernels/Reduce.sycl>
+      ;
+}
+
 KernelArgument sumNumber(const Scalar& number, KernelType type) {
   const bool floating = FLOATING & (1 << type);
   return kernelNumber(number, type == f64 ? f64 : floating ? f32 : i64);
@@ -147,7 +163,8 @@ KernelArgument sumNumber(const Scalar& number, KernelType type) {
 void launchReduce(const ReduceCall& call) {
   constexpr int64_t kFew = 64; // elements that an item reduces at once
   constexpr int64_t kItemsOfUnit = 1024;
-  constexpr int64_t kMostState = 24; // bytes
+  constexpr int64_t kSideBySide = 32; // items
+  constexpr int64_t kMostStates = 1 << 25;
   const auto results = call.kept.inner * call.kept.outer;
   const auto stream = c10::xpu::getCurrentXPUStream(call.device);
   const int64_t wanted = kItemsOfUnit *
@@ -159,13 +176,19 @@ void launchReduce(const ReduceCall& call) {
   Tensor states;
   for (bool more = true; more;) {
     const auto elements = reduced.inner * reduced.outer;
-    const auto slices =
+    auto slices =
         std::max<int64_t>(1, std::min(wanted / results, elements / kFew));
+    const bool along = results == 1 || reduced.stride < kept.stride;
+    if (along && elements >= 4 * kFew && results * elements > 4 * wanted &&
+        results * kSideBySide <= kMostStates) {
+      // Items side by side then read what is side by side in memory.
+      slices = std::max(slices, std::min(kSideBySide, elements / 16));
+    }
     more = slices > 1;
-    const bool by_slices =
-        more && (results == 1 || reduced.stride < kept.stride);
-    const auto next =
-        more ? at::empty({slices * results * kMostState}, options) : Tensor();
+    const bool by_slices = more && along;
+    const auto next = more
+        ? at::empty({slices * results * call.state_bytes}, options)
+        : Tensor();
     c10::SmallVector<KernelArgument, 24> arguments{
         call.first, call.second, pointerOf(next)};
     if (states.defined()) {
@@ -254,6 +277,7 @@ bool runReduction(
        pointerOf(to_first),
        pointerOf(to_second),
        {from.data_ptr()},
+       bytesOf(row.state),
        sumNumber(elements, *type),
        sumNumber(p, *type),
        *kept,

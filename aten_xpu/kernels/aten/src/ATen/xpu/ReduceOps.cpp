@@ -336,8 +336,6 @@ void addVariance(torch::Library& library) {
       overloadOf<Op>().c_str(), &Variance<Op>::template call<reduction>);
 }
 
-} // namespace
-
 void registerReduce(torch::Library& library) {
 #define XPU_ADD_REDUCTION(op, op_out, meta_class, ...) \
   addReduction<                                        \
@@ -389,5 +387,9 @@ void registerReduce(torch::Library& library) {
   addVariance<at::_ops::var_mean_correction, Reduction::var_mean>(library);
   addVariance<at::_ops::std_mean_correction, Reduction::std_mean>(library);
 }
+
+[[maybe_unused]] const bool kReduceAdded = addKernels(&registerReduce);
+
+} // namespace
 
 } // namespace at::xpu::detail

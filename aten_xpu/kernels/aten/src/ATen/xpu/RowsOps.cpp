@@ -54,6 +54,12 @@ constexpr std::array<const char*, kLayerNormColumns + 2> kRowsNames{
     "layer_norm_weight_elements",
     "layer_norm_weight_states"};
 
+const char* rowsSource() {
+  return
+#include <ATen/xpu/kernels/Rows.sycl>
+      ;
+}
+
 std::string rowsSourceOf(int type) {
   return std::string(commonSource()) + "#define XPU_T " +
       kKernelTypes[type].name + "\n" + reduceSource() + rowsSource();
@@ -120,6 +126,7 @@ void launchRows(
         arguments.weight,
         arguments.mean,
         arguments.factor},
+       /*state_bytes=*/24,
        sumNumber(rows.size, rows.type),
        sumNumber(p, rows.type),
        columns ? ReduceDims{rows.size, 1}
@@ -157,7 +164,7 @@ void launchEach(
        arguments.factor,
        arguments.one,
        arguments.other,
-       uint64_t(to.numel()),
+       uint32_t(to.numel()),
        uint32_t(rows.size),
        uint32_t(rows.inner)});
   if (!to.is_same(result)) {
@@ -459,8 +466,6 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
       mask);
 }
 
-} // namespace
-
 void registerRows(torch::Library& library) {
 #define XPU_ADD_SOFTMAX(name, log)                             \
   using name##Call = Softmax<                                  \
@@ -483,5 +488,9 @@ void registerRows(torch::Library& library) {
   library.impl("native_layer_norm", &layerNorm);
   library.impl("native_layer_norm_backward", &layerNormBackward);
 }
+
+[[maybe_unused]] const bool kRowsAdded = addKernels(&registerRows);
+
+} // namespace
 
 } // namespace at::xpu::detail

@@ -25,6 +25,12 @@ constexpr std::array<const char*, 4> kScanNames{
     "chunks_sums",
     "chunks_scan"};
 
+const char* scanSource() {
+  return
+#include <ATen/xpu/kernels/Scan.sycl>
+      ;
+}
+
 std::string scanSourceOf(int type) {
   return std::string(commonSource()) + "#define XPU_T " +
       kKernelTypes[type].name + "\n" + reduceSource() + scanSource();
@@ -228,8 +234,6 @@ Tensor& catOut(const ITensorListRef& tensors, int64_t dim, Tensor& out) {
   return OnHost<at::_ops::cat_out>::call(tensors, dim, out);
 }
 
-} // namespace
-
 void registerScan(torch::Library& library) {
   library.impl("cumsum", &cumsum);
   library.impl("cumsum_", &cumsumInPlace);
@@ -237,5 +241,9 @@ void registerScan(torch::Library& library) {
   library.impl("cat", &cat);
   library.impl("cat.out", &catOut);
 }
+
+[[maybe_unused]] const bool kScanAdded = addKernels(&registerScan);
+
+} // namespace
 
 } // namespace at::xpu::detail

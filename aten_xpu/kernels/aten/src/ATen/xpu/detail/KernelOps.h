@@ -7,9 +7,8 @@ namespace at::xpu::detail {
 // The operators of kernels/Pointwise.def.
 void registerPointwise(torch::Library& library);
 
-// Those of kernels/Reduce.def; softmax and layer_norm; cumsum and cat.
-void registerReduce(torch::Library& library);
-void registerRows(torch::Library& library);
-void registerScan(torch::Library& library);
+/// Has operators added with these when the first tensor is made, if a device of
+/// the mapping uses kernels. For initializers of static variables: true.
+bool addKernels(void (*add)(torch::Library& library));
 
 } // namespace at::xpu::detail

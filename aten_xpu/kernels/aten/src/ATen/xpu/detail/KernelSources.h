@@ -7,7 +7,5 @@ namespace at::xpu::detail {
 const char* commonSource();
 const char* pointwiseSource();
 const char* reduceSource();
-const char* rowsSource();
-const char* scanSource();
 
 } // namespace at::xpu::detail

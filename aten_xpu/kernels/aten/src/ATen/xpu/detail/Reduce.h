@@ -37,6 +37,7 @@ struct ReduceCall {
   void* first; // where results are written without gaps; may be null
   void* second;
   c10::SmallVector<KernelArgument, 8> inputs; // of the kernel that begins
+  int64_t state_bytes; // no less than a state has
   KernelArgument n; // see kernels/Reduce.def
   KernelArgument p;
   ReduceDims kept;

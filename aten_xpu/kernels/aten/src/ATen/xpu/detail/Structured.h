@@ -75,17 +75,22 @@ class WithOutput final : public Meta {
       return;
     }
     const auto type = output.dtype();
-    TORCH_CHECK(
-        kind_ == Kind::Out ||
-            (options.dtype() == type && sizes == output.sizes()),
-        "Bad in-place call: the tensor has dtype ",
-        type,
-        " and size ",
-        output.sizes(),
-        ", and the output dtype ",
-        options.dtype(),
-        " and size ",
-        sizes);
+    if (kind_ == Kind::InPlace) {
+      TORCH_CHECK(
+          options.dtype() == type,
+          "Bad in-place call: input tensor dtype ",
+          type,
+          " and output tensor dtype ",
+          options.dtype(),
+          " should match");
+      TORCH_CHECK(
+          sizes == output.sizes(),
+          "Bad in-place call: input tensor size ",
+          output.sizes(),
+          " and output tensor size ",
+          sizes,
+          " should match");
+    }
     TORCH_CHECK(
         options.dtype() == type,
         "Expected out tensor to have dtype ",

@@ -13,6 +13,7 @@ import unittest
 import warnings
 
 import torch
+import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 ON = os.environ.get("TORCH_XPU_KERNELS") == "1"
@@ -114,12 +115,18 @@ class TestProcesses(TestCase):
 
     COMMAND = ("-m", "torch.xpu.kernels" if NAME == "torch" else NAME + ".kernels")
 
+    def run_class(self, name):
+        # not run_tests(): where CI is set, it wants packages to write a report
+        name = "test_xpu_kernels." + name
+        self.assertIn("OK", self.run_python("-m", "unittest", name, CI="1"))
+
     def test_kernels(self):
         printed = self.run_python(*self.COMMAND)  # which compiles in parallel
         self.assertRegex(printed, r"^(\d+) of \1 units of kernels are there; kept in .*\n$")
-        # not run_tests(): where CI is set, it wants packages to write a report
-        name = "test_xpu_kernels.TestKernels"
-        self.assertIn("OK", self.run_python("-m", "unittest", name, CI="1"))
+        self.run_class("TestKernels")
+
+    def test_reductions(self):
+        self.run_class("TestKernelReductions")
 
     ADD = (
         "import torch; x = torch.arange(8, dtype=torch.{}).to('xpu'); "
@@ -413,6 +420,448 @@ class TestKernels(TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual((y - x).cpu(), x.cpu() * 20)
+
+
+TOLERANCE = {torch.half: 2e-3, torch.bfloat16: 2e-2, torch.float: 2e-5, torch.double: 1e-10}
+
+
+def wide(x):
+    return x.double() if x.dtype.is_floating_point else x
+
+
+@needs_device
+@unittest.skipIf(not ON, "TORCH_XPU_KERNELS is not 1")
+class TestKernelReductions(TestCase):
+    """Reductions and what is made of them, compared with the CPU's of float64."""
+
+    SHAPES = [(5,), (70001,), (40, 50), (3, 4, 5, 6), (1, 3, 1), (3000, 3), (900, 300), ()]
+    FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
+    # the function of a tensor, of dimensions and keepdim, and whether it takes them all
+    FLOATING_ONLY = {
+        "mean": lambda x, *dim, **k: x.mean(*dim, **k),
+        "var": lambda x, *dim, **k: x.var(*dim, unbiased=False, **k),
+        "std": lambda x, *dim, **k: x.std(*dim, unbiased=False, **k),
+        "var_mean": lambda x, *dim, **k: torch.var_mean(x, *dim, unbiased=False, **k),
+        "std_mean": lambda x, *dim, **k: torch.std_mean(x, *dim, unbiased=False, **k),
+    }
+    NORMS = [0, 1, 2, 3, -1.5, float("inf"), -float("inf")]
+    ALL = {
+        "sum": lambda x, *dim, **k: x.sum(*dim, **k),
+        "amax": lambda x, *dim, **k: x.amax(*dim, **k),
+        "amin": lambda x, *dim, **k: x.amin(*dim, **k),
+    }
+    ONE_DIM = {
+        "prod": lambda x, *dim, **k: (x / 2 if x.is_floating_point() else x).prod(*dim, **k),
+        "any": lambda x, *dim, **k: x.any(*dim, **k),
+        "all": lambda x, *dim, **k: x.all(*dim, **k),
+        "max": lambda x, *dim, **k: x.max(*dim, **k),
+        "min": lambda x, *dim, **k: x.min(*dim, **k),
+        "argmax": lambda x, *dim, **k: x.argmax(*dim, **k),
+        "argmin": lambda x, *dim, **k: x.argmin(*dim, **k),
+        "aminmax": lambda x, *dim, **k: torch.aminmax(x, **dict(zip(["dim"], dim)), **k),
+    }
+
+    def setUp(self):
+        super().setUp()
+        torch._C._xpu_resetFallbackStatistics()
+
+    def no_fallbacks(self):
+        self.assertEqual(fallbacks(), {})
+
+    def compare(self, got, expected, msg=None, like=None, factor=1):
+        """`like`: the type that was computed in. `factor`: of the tolerance."""
+        if isinstance(expected, tuple):
+            self.assertEqual(len(got), len(expected), msg=msg)
+            for one, other in zip(got, expected):
+                self.compare(one, other, msg, like, factor)
+            return
+        self.assertEqual(got.device.type, "xpu", msg=msg)
+        if like is not None and expected.dtype == torch.double:
+            expected = expected.to(like)
+        tolerance = TOLERANCE.get(got.dtype, 0) * factor
+        self.assertEqual(
+            got.cpu(), expected, rtol=tolerance, atol=tolerance, msg=msg, exact_dtype=True
+        )
+
+    def input(self, shape, dtype):
+        torch.manual_seed(len(shape))
+        x = torch.rand(shape) * 3
+        signed = dtype not in (torch.uint8, torch.bool) and not dtype.is_floating_point
+        return (x - 1 if signed else x).to(dtype)
+
+    def layouts(self, x):
+        yield x
+        if x.dim() > 1:
+            yield x.transpose(0, -1)
+            yield x[..., ::2]
+            yield x[:, -1:].expand(x.shape)
+
+    def check(self, function, x, *dims, **kwargs):
+        expected = function(wide(x), *dims, **kwargs)
+        msg = f"{x.dtype} {tuple(x.shape)} {x.stride()} {dims} {kwargs}"
+        self.compare(function(x.xpu(), *dims, **kwargs), expected, msg, x.dtype)
+
+    def test_dims(self):
+        for shape, dtype in itertools.product(self.SHAPES, DTYPES.values()):
+            if not has(dtype):
+                continue
+            several = dict(self.ALL)
+            several.update(self.FLOATING_ONLY if dtype.is_floating_point else {})
+            for x in self.layouts(self.input(shape, dtype)):
+                for function in several.values():
+                    self.check(function, x)
+                    self.check(function, x, -1)
+                    self.check(function, x, [0], keepdim=True)
+                    if x.dim() > 2:
+                        self.check(function, x, (0, -1))
+                        self.check(function, x, (1, 2), keepdim=True)
+                for name, function in self.ONE_DIM.items():
+                    if "arg" in name and dtype == torch.bool:
+                        continue  # refused
+                    if name == "aminmax" and x.dim() == 0:
+                        continue  # PyTorch 1.13's CPU gives it a dimension
+                    if name != "prod" or x.numel() < 100:
+                        self.check(function, x)
+                    if name != "prod" or x.dim() == 0 or x.size(0) < 100:
+                        self.check(function, x, 0)
+                    if name != "prod" or x.dim() == 0 or x.size(-1) < 100:
+                        self.check(function, x, -1, keepdim=True)
+                self.check(lambda x: torch.count_nonzero(x), x)
+                self.check(lambda x: torch.count_nonzero(x, dim=-1), x)
+        self.no_fallbacks()
+
+    def test_norms(self):
+        for shape, dtype in itertools.product(self.SHAPES, self.FLOATING):
+            if not has(dtype):
+                continue
+            for p, x in itertools.product(self.NORMS, self.layouts(self.input(shape, dtype))):
+                x = x + 0.5
+                if p in (1, 2, float("inf")) or x.dtype == torch.double or x.numel() < 1000:
+                    self.check(lambda x: torch.linalg.vector_norm(x, p), x)
+                self.check(lambda x: torch.linalg.vector_norm(x, p, dim=-1), x)
+                self.check(lambda x: torch.norm(x, p, dim=0, keepdim=True), x)
+        x = self.input((30, 20), torch.half)
+        got = torch.linalg.vector_norm(x.xpu(), dim=0, dtype=torch.float)
+        self.compare(got, torch.linalg.vector_norm(x.float(), dim=0))
+        self.no_fallbacks()
+
+    def test_variance(self):
+        """It is not lost beside a mean that is much larger, nor in many elements."""
+        torch.manual_seed(0)
+        for shape, dim in (((300001,), 0), ((7, 5000), 1), ((5000, 7), 0)):
+            x = torch.randn(shape) + 1000
+            expected = x.double().var(dim)
+            self.assertEqual(x.xpu().var(dim).cpu().double(), expected, rtol=1e-4, atol=0)
+            self.check(lambda x: torch.var(x, dim, unbiased=True), self.input(shape, torch.float))
+        x = torch.randn(6, 5)
+        for function in (
+            lambda x: torch.var(x, dim=1, correction=3),
+            lambda x: torch.std(x, dim=(0, 1), correction=2, keepdim=True),
+            lambda x: torch.std_mean(x, dim=None, correction=0),
+            lambda x: torch.var(x.expand(4, 6, 5), (0, 2)),
+        ):
+            self.compare(function(x.xpu()), function(x.double()), like=torch.float)
+        self.no_fallbacks()
+        out = torch.empty(6, device="xpu")
+        torch.var(x.xpu(), 1, out=out)  # by the host
+        self.compare(out, x.var(1))
+        self.assertTrue(torch.ones(1).xpu().var().isnan().item())
+
+    def test_special_values(self):
+        nan, inf = float("nan"), float("inf")
+        rows = [[1, nan, 2, nan], [nan] * 4, [inf, -inf, 0, 1], [-inf] * 4, [-0.0, 0, -1, 1]]
+        for dtype in self.FLOATING:
+            if not has(dtype):
+                continue
+            x = torch.tensor(rows).to(dtype)
+            for function in (*self.ALL.values(), *self.ONE_DIM.values()):
+                self.check(function, x, 1)
+                self.check(function, x, 0)
+                self.check(function, x)
+            for p in (0, 1, 2, inf, -inf):
+                self.check(lambda x: torch.linalg.vector_norm(x, p, dim=1), x)
+            self.check(lambda x: x[:2].var(1), x)
+        # the first of equal ones, however many items look for it
+        x = torch.zeros(200000)
+        for at in (199999, 77777, 5):
+            x[at] = 1
+            self.assertEqual(x.xpu().argmax().item(), at)
+            self.assertEqual((-x).xpu().argmin().item(), at)
+        x[150000] = x[100000] = nan
+        self.assertEqual(x.xpu().argmax().item(), 100000)
+        self.assertEqual(x.xpu().view(2, -1).max(1).indices.tolist(), [5, 0])
+
+    def test_empty(self):
+        for function in (
+            lambda x: x.sum(),
+            lambda x: x.sum(0),
+            lambda x: x.mean(1),
+            lambda x: x.prod(0),
+            lambda x: x.prod(),
+            lambda x: x.any(0),
+            lambda x: x.all(),
+            lambda x: x.amax(1),
+            lambda x: x.max(1),
+            lambda x: x.argmin(1, keepdim=True),
+            lambda x: torch.count_nonzero(x, 0),
+            lambda x: torch.norm(x, dim=0),
+            lambda x: torch.linalg.vector_norm(x, 0),
+        ):
+            self.compare(function(torch.ones(0, 3).xpu()), function(torch.ones(0, 3)))
+        self.no_fallbacks()
+        x = torch.ones(0, 3)
+        self.compare(torch.var_mean(x.xpu(), 0), torch.var_mean(x, 0))
+
+    def test_out_and_dtype(self):
+        x = torch.rand(30, 20) * 5
+        d = x.xpu()
+        for function, dtype in (
+            (lambda x, out: torch.sum(x, 0, dtype=torch.double, out=out), torch.double),
+            (lambda x, out: torch.mean(x, 0, out=out), torch.float),
+            (lambda x, out: torch.amax(x, 0, out=out), torch.float),
+            (lambda x, out: torch.any(x > 4.9, 0, out=out), torch.bool),
+            (lambda x, out: torch.all(x > 1, 0, out=out), torch.uint8),
+            (lambda x, out: torch.argmax(x, 0, out=out), torch.long),
+            (lambda x, out: torch.norm(x, 2, 0, out=out), torch.float),
+            (lambda x, out: torch.prod(x.int(), 0, dtype=torch.int, out=out), torch.int),
+        ):
+            got = torch.empty(40, dtype=dtype, device="xpu")[::2]
+            at = got.data_ptr()
+            expected = torch.empty(20, dtype=dtype)
+            self.assertIs(function(d, got), got)
+            self.assertEqual(got.data_ptr(), at)
+            function(x, expected)
+            self.compare(got, expected)
+        values, indices = torch.empty(20).xpu(), torch.empty(20, dtype=torch.long).xpu()
+        torch.max(d, 0, out=(values, indices))
+        self.compare((values, indices), tuple(torch.max(x, 0)))
+        low, high = torch.empty(0).xpu(), torch.empty(0).xpu()
+        torch.aminmax(d, dim=0, out=(low, high))
+        self.compare((low, high), tuple(torch.aminmax(x, dim=0)))
+        for function in (
+            lambda x: x.sum(0, dtype=torch.half),
+            lambda x: x.int().sum(dtype=torch.float),
+            lambda x: x.mean((0, 1), dtype=torch.double),
+            lambda x: x.int().mean(0, dtype=torch.float),
+            lambda x: (x > 1).int().prod(1, dtype=torch.float),
+            lambda x: x.norm(1, 0, dtype=torch.double),
+        ):
+            self.compare(function(d), function(x))
+        self.no_fallbacks()
+
+    def test_same_bits(self):
+        x = torch.rand(300, 2000).xpu()
+        for function in (torch.sum, torch.var, torch.norm, torch.prod, lambda x: x.mean(0)):
+            first = function(x)
+            for _ in range(5):
+                self.assertEqual(function(x), first, rtol=0, atol=0)
+
+    def test_gradients(self):
+        for function in (
+            lambda x: x.mean(1).sum(),
+            lambda x: x.amax(1).sum(),
+            lambda x: x.max(1).values.sum() + x.min(),
+            lambda x: x.var(0).sum() + x.std(),
+            lambda x: x.norm() + x.norm(1, 0).sum(),
+            lambda x: (x + 3).prod(1).sum(),
+            lambda x: x.logsumexp(1).sum(),
+        ):
+            results = []
+            for device in ("cpu", "xpu"):
+                torch.manual_seed(1)
+                y = torch.randn(8, 5).to(device).requires_grad_()
+                function(y).backward()
+                results.append(y.grad.cpu())
+            self.assertEqual(*results)
+
+    def test_errors(self):
+        """The texts are PyTorch's."""
+        for function in (
+            lambda x: x.sum(3),
+            lambda x: x.sum((0, 0)),
+            lambda x: x.int().mean(),
+            lambda x: x[:0].max(),
+            lambda x: x[:0].amax(0),
+            lambda x: x[:0].argmax(),
+            lambda x: (x > 0).argmin(0),
+            lambda x: x[:0].max(0),
+            lambda x: x.int().var(),
+            lambda x: torch.norm(x.int(), dim=0),
+            lambda x: torch.linalg.vector_norm(x[:0], float("inf")),
+            lambda x: torch.amax(x, 0, out=torch.empty(4, dtype=torch.int).to(x.device)),
+            lambda x: torch.any(x, 0, out=torch.empty(4).to(x.device)),
+            lambda x: torch.var(x, (0, 0)),
+            lambda x: torch.aminmax(x[:0]),
+        ):
+            texts = []
+            for device in ("cpu", "xpu"):
+                with self.assertRaises((RuntimeError, IndexError)) as raised:
+                    function(torch.randn(6, 4).to(device))
+                texts.append(str(raised.exception).splitlines()[0])
+            self.assertEqual(*texts)
+
+    ROWS = [(5,), (40, 50), (3, 4, 5, 6), (3000, 3), (2, 20001), (20001, 2), (900, 300), (1, 1), ()]
+
+    def check_gradients(self, function, *inputs, msg):
+        """Results and gradients, computed in float64 by the CPU."""
+        results = []
+        for move in (lambda x: x.detach().double(), lambda x: x.detach().xpu()):
+            moved = [move(x).requires_grad_() for x in inputs]
+            result = function(*moved)
+            weights = torch.linspace(-1, 1, result.numel(), dtype=torch.double)
+            weights = weights.view(result.shape).to(inputs[0].dtype)
+            result.backward(weights.to(result.device).to(result.dtype))
+            results.append((result.detach(), *(x.grad for x in moved)))
+        (expected, *grads), (got, *got_grads) = results
+        self.compare(got, expected, msg, inputs[0].dtype)
+        # they are made of a result that was rounded
+        self.compare(tuple(got_grads), tuple(grads), msg, inputs[0].dtype, factor=8)
+
+    def test_softmax(self):
+        for shape, dtype in itertools.product(self.ROWS, self.FLOATING):
+            if not has(dtype):
+                continue
+            for x in self.layouts(self.input(shape, dtype)):
+                dims = {0, -1, x.dim() // 2} if x.dim() else {0}
+                for dim, function in itertools.product(dims, (torch.softmax, torch.log_softmax)):
+                    msg = f"{function} {dtype} {shape} {x.stride()} {dim}"
+                    self.check_gradients(lambda x: function(x, dim), x, msg=msg)
+        self.no_fallbacks()
+        inf = float("inf")
+        rows = [[1, 2, -inf], [-inf] * 3, [inf, 1, 2], [inf, inf, 0], [float("nan"), 1, 2]]
+        x = torch.tensor(rows + [[1e30, -1e30, 0], [800, 801, 802]])
+        for function in (torch.softmax, torch.log_softmax):
+            self.compare(function(x.xpu(), 1), function(x, 1))
+            self.compare(function(x.xpu(), 0), function(x, 0))
+            self.compare(function(x.xpu()[:0], 1), function(x[:0], 1))
+            # float of half, which the CPU does not make
+            got = function(x.half().xpu(), 1, dtype=torch.float)
+            self.compare(got, function(x.half().float(), 1))
+            y = torch.randn(4, 9)
+            direct = getattr(torch, "_" + function.__name__)
+            out = torch.empty(9, 4, device="xpu").t()
+            self.assertIs(direct(y.xpu(), 1, False, out=out), out)
+            self.compare(out, function(y, 1))
+        self.no_fallbacks()
+        y = torch.randn(3, 9000).xpu()
+        first = y.softmax(1)
+        self.assertEqual(y.softmax(1), first, rtol=0, atol=0)
+        for device in ("cpu", "xpu"):
+            with self.assertRaisesRegex(IndexError, "Dimension out of range"):
+                y.to(device).softmax(2)
+
+    def test_layer_norm(self):
+        cases = [((40, 50), 1), ((3, 4, 5, 6), 2), ((2, 30001), 1), ((30001, 2), 1), ((7,), 1)]
+        for (shape, dims), dtype in itertools.product(cases, self.FLOATING):
+            if not has(dtype):
+                continue
+            torch.manual_seed(0)
+            x = (torch.randn(shape) * 2 + 1).to(dtype)
+            w, b = (torch.randn(shape[-dims:]).to(dtype) for _ in range(2))
+            size = w.shape
+            scale = len(x.flatten()) // w.numel()
+            norm = lambda x, *wb: F.layer_norm(x, size, *wb) / scale  # noqa: E731
+            for y in (x, x.flip(-1).transpose(0, -1).contiguous().transpose(0, -1)):
+                msg = f"{dtype} {shape} {y.stride()}"
+                self.check_gradients(norm, y, w, b, msg=msg)
+                self.check_gradients(norm, y, w, msg=msg)
+                self.check_gradients(norm, y, msg=msg)
+        # what is saved, and variance beside a large mean
+        x = torch.randn(8, 1000) + 1000
+        got = torch.native_layer_norm(x.xpu(), (1000,), None, None, 1e-5)
+        expected = torch.native_layer_norm(x.double(), (1000,), None, None, 1e-5)
+        for one, other in zip(got, expected):
+            self.assertEqual(one.cpu(), other.float(), rtol=1e-4, atol=1e-3)
+            self.assertEqual(one.shape, other.shape)
+        for mask in itertools.product((False, True), repeat=3):
+            w = torch.rand(1000)
+            grads = torch.ops.aten.native_layer_norm_backward(
+                x.xpu(), x.xpu(), (1000,), *got[1:], w.xpu(), w.xpu(), mask
+            )
+            self.assertEqual([grad is not None for grad in grads], list(mask))
+        self.assertEqual([name for name in fallbacks() if "layer_norm" in name], [])
+        texts = []
+        for device in ("cpu", "xpu"):
+            with self.assertRaises(RuntimeError) as raised:
+                F.layer_norm(x.to(device), (999,))
+            texts.append(str(raised.exception).splitlines()[0])
+        self.assertEqual(*texts)
+        # the host does what has several types, if it can, or no elements
+        w = torch.rand(1000)
+        try:
+            expected = F.layer_norm(x.bfloat16(), (1000,), w, w)
+        except RuntimeError:
+            with self.assertRaisesRegex(RuntimeError, "expected scalar type"):
+                F.layer_norm(x.bfloat16().xpu(), (1000,), w.xpu(), w.xpu())
+        else:
+            got = F.layer_norm(x.bfloat16().xpu(), (1000,), w.xpu(), w.xpu())
+            self.assertEqual(got.cpu(), expected)
+        self.assertEqual(F.layer_norm(x[:0].xpu(), (1000,)).shape, (0, 1000))
+
+    def test_cumsum(self):
+        for shape, dtype in itertools.product(self.ROWS, DTYPES.values()):
+            if not has(dtype):
+                continue
+            for x in self.layouts(self.input(shape, dtype)):
+                for dim in {0, -1, x.dim() // 2} if x.dim() else {0}:
+                    if dtype not in (torch.half, torch.bfloat16) or x.numel() < 3000:
+                        self.check(lambda x: x.cumsum(dim), x)
+        self.no_fallbacks()
+        x = torch.rand(6, 500)
+        for function in (
+            lambda x: x.cumsum(1, dtype=torch.double),
+            lambda x: x.int().cumsum(0, dtype=torch.int),
+            lambda x: x.clone().cumsum_(1),
+            lambda x: x.t().clone().t().cumsum_(1),
+            lambda x: x[:0].cumsum(0),
+            lambda x: torch.cumsum(x, 1, out=torch.empty_like(x).t().contiguous().t()),
+        ):
+            self.compare(function(x.xpu()), function(x))
+        self.no_fallbacks()
+        first = x.xpu().flatten().cumsum(0)
+        self.assertEqual(x.xpu().flatten().cumsum(0), first, rtol=0, atol=0)
+        for function in (lambda x: x.cumsum(2), lambda x: x.int().cumsum_(0, dtype=torch.long)):
+            texts = []
+            for device in ("cpu", "xpu"):
+                with self.assertRaises((RuntimeError, IndexError)) as raised:
+                    function(x.to(device))
+                texts.append(str(raised.exception).splitlines()[0])
+            self.assertEqual(*texts)
+
+    def test_cat(self):
+        x, y = torch.randn(4, 5), torch.randn(4, 3)
+        for function in (
+            lambda x, y: torch.cat([x, y], 1),
+            lambda x, y: torch.cat([x.t(), y.t()], 0),
+            lambda x, y: torch.cat([x, x[:0], x[1:]]),
+            lambda x, y: torch.cat([torch.empty(0, device=x.device), x, x]),
+            lambda x, y: torch.cat([x.int(), y.half()], -1),
+            lambda x, y: torch.cat([x[:, :3] > 0, y], 1),
+            lambda x, y: torch.stack([x, x + 1], 1),
+            lambda x, y: torch.hstack([y[::2], x[::2]]),
+            lambda x, y: torch.cat([x, y], 1, out=torch.empty(8, 4, device=x.device).t()),
+        ):
+            self.compare(function(x.xpu(), y.xpu()), function(x, y))
+        self.assertEqual([name for name in fallbacks() if "cat" in name], [])
+        image = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+        got = torch.cat([image.xpu(), image.xpu()], 1)
+        self.compare(got, torch.cat([image, image], 1))
+        self.assertTrue(got.is_contiguous(memory_format=torch.channels_last))
+        for function in (
+            lambda x, y: torch.cat([x, y]),
+            lambda x, y: torch.cat([]),
+            lambda x, y: torch.cat([x, y], 2),
+            lambda x, y: torch.cat([x[:2], x[2:]], out=x),
+        ):
+            texts = []
+            for device in ("cpu", "xpu"):
+                with self.assertRaises((RuntimeError, IndexError, ValueError)) as raised:
+                    function(x.to(device), y.to(device))
+                texts.append(str(raised.exception).splitlines()[0])
+            self.assertEqual(*texts)
+        with self.assertRaisesRegex(RuntimeError, "same device"):
+            torch.cat([x.xpu(), y], 1)
+        self.check_gradients(lambda x, y: torch.cat([x, y], 1), x, y, msg="cat")
 
 
 if __name__ == "__main__":

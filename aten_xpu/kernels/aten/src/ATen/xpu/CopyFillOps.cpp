@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 // What is written by no function of its arguments. Tensors without gaps are
 // filled by the device's own means, which need no kernel.
@@ -147,6 +148,11 @@ bool anyDevice(bool (*is)(DeviceIndex)) {
   return false;
 }
 
+auto& addedKernels() {
+  static std::vector<void (*)(torch::Library&)> all;
+  return all;
+}
+
 /// Nothing is registered that no device of the mapping uses: the CPU device
 /// does as without kernels.
 void registerKernels(torch::Library& library) {
@@ -158,7 +164,9 @@ void registerKernels(torch::Library& library) {
   if (kernels) {
     kernelHooks().copy = &copyOnDevice;
     registerPointwise(library);
-    registerReduce(library);
+    for (auto* const add : addedKernels()) {
+      add(library);
+    }
   }
 }
 
@@ -168,5 +176,10 @@ void registerKernels(torch::Library& library) {
 }();
 
 } // namespace
+
+bool addKernels(void (*add)(torch::Library& library)) {
+  addedKernels().push_back(add);
+  return true;
+}
 
 } // namespace at::xpu::detail

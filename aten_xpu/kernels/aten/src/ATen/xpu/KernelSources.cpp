@@ -14,10 +14,4 @@ const char* pointwiseSource() {
       ;
 }
 
-const char* reduceSource() {
-  return
-#include <ATen/xpu/kernels/Reduce.sycl>
-      ;
-}
-
 } // namespace at::xpu::detail

@@ -1,249 +1,395 @@
 #include <ATen/ATen.h>
-#include <ATen/WrapDimUtilsMulti.h>
-#include <ATen/ops/sum_meta.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
-#include <ATen/xpu/detail/KernelSources.h>
-#include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
-#include <c10/util/irange.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
 
-#include <algorithm>
-#include <limits>
+#include <cmath>
+#include <tuple>
+#include <utility>
 
-// Reductions, kernels/Reduce.sycl.
+// The operators that kernels/Reduce.def has kernels for.
 
 namespace at::xpu::detail {
 
 namespace {
 
-enum SumKernel { kSum, kSumSlices, kSumSums, kSumSumsSlices };
-constexpr std::array<const char*, 4> kSumNames{
-    "sum",
-    "sum_slices",
-    "sum_sums",
-    "sum_sums_slices"};
+using DimSet = std::bitset<64>;
 
-std::string reduceSourceOf(int type) {
-  return std::string(commonSource()) + "#define XPU_T " +
-      kKernelTypes[type].name + "\n" + reduceSource();
+// The dimensions that the arguments name: all if none.
+DimSet dimsOf(const Tensor& self, IntArrayRef dims) {
+  return at::native::make_dim_mask(dims, self.dim());
 }
-
-const KernelFamily kReduceFamily("reduce", &reduceSourceOf);
-
-const Kernel* findSum(SumKernel kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kSumNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kReduceFamily[type], kSumNames[kernel]);
+DimSet dimsOf(const Tensor& self, OptionalIntArrayRef dims) {
+  return at::native::make_dim_mask(dims, self.dim());
 }
-
-/// One dimension or two of a tensor.
-struct Dims {
-  int64_t inner = 1;
-  int64_t stride = 0;
-  int64_t outer = 1;
-  int64_t outer_stride = 0;
-};
-
-/// The dimensions as two, from the outermost to the innermost, if they are no
-/// more when all that can be one are.
-std::optional<Dims> collapse(const Tensor& tensor, IntArrayRef which) {
-  DimVector sizes;
-  DimVector strides;
-  for (const auto d : which) {
-    if (tensor.size(d) == 1) {
-      continue;
-    }
-    if (!sizes.empty() && strides.back() == tensor.stride(d) * tensor.size(d)) {
-      sizes.back() *= tensor.size(d);
-      strides.back() = tensor.stride(d);
-    } else {
-      sizes.push_back(tensor.size(d));
-      strides.push_back(tensor.stride(d));
-    }
-  }
-  switch (sizes.size()) {
-    case 0:
-      return Dims{};
-    case 1:
-      return Dims{sizes[0], strides[0]};
-    case 2:
-      return Dims{sizes[1], strides[1], sizes[0], strides[0]};
-    default:
-      return std::nullopt;
-  }
+DimSet dimsOf(const Tensor& self, int64_t dim) {
+  return dimsOf(self, IntArrayRef(dim));
 }
-
-struct Reduction {
-  KernelType type{};
-  DeviceIndex device = 0;
-  c10::xpu::XPUStream stream;
-};
-
-/// Sums to a result without gaps. The input is a tensor, or with `of_sums` the
-/// sums of its slices.
-void sumTo(
-    const Reduction& reduction,
-    const Tensor& result,
-    const Tensor& input,
-    const Dims& kept,
-    const Dims& reduced,
-    bool of_sums = false) {
-  constexpr int64_t kFew = 64; // elements that an item sums at once
-  constexpr int64_t kItemsOfUnit = 1024;
-  const auto results = kept.inner * kept.outer;
-  const auto elements = reduced.inner * reduced.outer;
-  const int64_t wanted = kItemsOfUnit *
-      c10::xpu::get_device_properties(reduction.device).max_compute_units;
-  const auto slices =
-      std::max<int64_t>(1, std::min(wanted / results, elements / kFew));
-  const bool last = slices == 1;
-  const auto which =
-      of_sums ? (last ? kSumSums : kSumSumsSlices) : (last ? kSum : kSumSlices);
-  const auto* const kernel = findSum(which, reduction.type, reduction.device);
-  TORCH_CHECK(kernel, "A kernel of aten::sum cannot be had, but another could");
-  const bool by_slices =
-      !last && (results == 1 || reduced.stride < kept.stride);
-  const auto sums_type = !result.is_floating_point() ? kLong
-      : reduction.type == f64                        ? kDouble
-                                                     : kFloat;
-  const auto to = last
-      ? result
-      : at::empty({slices * results}, result.options().dtype(sums_type));
-  static const std::string name = "aten::sum";
-  launchKernel(
-      *kernel,
-      reduction.stream,
-      name,
-      results * slices,
-      {to.data_ptr(),
-       input.data_ptr(),
-       uint32_t(results),
-       uint64_t(elements),
-       uint32_t(slices),
-       uint32_t(by_slices),
-       uint32_t(kept.inner),
-       uint64_t(kept.stride),
-       uint64_t(kept.outer_stride),
-       uint64_t(reduced.inner),
-       uint64_t(reduced.stride),
-       uint64_t(reduced.outer_stride)});
-  if (!last) {
-    sumTo(
-        reduction,
-        result,
-        to,
-        by_slices ? Dims{results, slices} : Dims{results, 1},
-        by_slices ? Dims{slices, 1} : Dims{slices, results},
-        /*of_sums=*/true);
-  }
+DimSet dimsOf(const Tensor& self, const c10::optional<int64_t>& dim) {
+  return dim ? dimsOf(self, *dim) : ~DimSet();
 }
-
-/// Returns false without any effect if the kernel is missing.
-bool runSum(
+DimSet dimsOf(const Tensor& /*self*/) {
+  return ~DimSet();
+}
+template <typename Given, typename... Args>
+DimSet dimsOf(
     const Tensor& self,
-    OptionalIntArrayRef dim,
-    const Tensor& result,
-    DeviceIndex device) {
-  const auto natural = isIntegralType(self.scalar_type(), /*includeBool=*/true)
-      ? kLong
-      : self.scalar_type();
-  const auto input =
-      result.scalar_type() == natural ? self : self.to(result.scalar_type());
-  const auto type = kernelType(input.scalar_type(), device);
-  if (!type || result.numel() > std::numeric_limits<int32_t>::max() ||
-      !findSum(kSum, *type, device)) {
+    const Given& dims,
+    bool /*keepdim*/,
+    const Args&... /*args*/) {
+  return dimsOf(self, dims);
+}
+
+// Each says how an operator is computed, from its results and its arguments.
+// False without any effect if it cannot be.
+
+/// In the type of the result; integers and bool in int64 as they are.
+template <Reduction reduction>
+struct InResultType {
+  template <typename... Args>
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& self,
+      const Args&... args) {
+    const auto type = result.scalar_type();
+    const auto natural =
+        isIntegralType(self.scalar_type(), /*includeBool=*/true)
+        ? kLong
+        : self.scalar_type();
+    return runReduction(
+        reduction,
+        type == natural ? self : self.to(type),
+        dimsOf(self, args...),
+        result);
+  }
+};
+
+/// In the type of the argument. The results are the first, the second or both
+/// of the kernel.
+enum class Wants { First, Second, Both };
+template <Reduction reduction, Wants wants = Wants::First>
+struct InArgumentType {
+  template <typename... Args>
+  static bool run(
+      const Tensor& result,
+      const Tensor& second,
+      const Tensor& self,
+      const Args&... args) {
+    constexpr bool first = wants != Wants::Second;
+    if (wants == Wants::Second && self.scalar_type() == kBool) {
+      return false; // PyTorch refuses it
+    }
+    return runReduction(
+        reduction,
+        self,
+        dimsOf(self, args...),
+        first ? result : Tensor(),
+        first ? second : result);
+  }
+};
+
+struct Aminmax {
+  static bool run(
+      const Tensor& low,
+      const Tensor& high,
+      const Tensor& self,
+      const c10::optional<int64_t>& dim,
+      bool /*keepdim*/) {
+    return runReduction(Reduction::aminmax, self, dimsOf(self, dim), low, high);
+  }
+};
+
+struct Norm {
+  template <typename Given, typename... Args>
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& self,
+      const c10::optional<Scalar>& given,
+      const Given& dims,
+      bool /*keepdim*/,
+      const Args&... /*args*/) {
+    const auto p = given ? given->toDouble() : 2;
+    return !self.is_complex() &&
+        runReduction(
+            kernelOf(p),
+            self.to(result.scalar_type()),
+            dimsOf(self, dims),
+            result,
+            Tensor(),
+            p);
+  }
+
+ private:
+  static Reduction kernelOf(double p) {
+    return p == 0        ? Reduction::norm_0
+        : p == 1         ? Reduction::norm_1
+        : p == 2         ? Reduction::norm_2
+        : !std::isinf(p) ? Reduction::norm_p
+        : p > 0          ? Reduction::norm_inf
+                         : Reduction::norm_minus_inf;
+  }
+};
+
+/// An argument as a meta class takes it.
+template <typename T>
+const T& forMeta(const T& argument) {
+  return argument;
+}
+OptionalScalarRef forMeta(const c10::optional<Scalar>& number) {
+  return number ? OptionalScalarRef(*number) : OptionalScalarRef();
+}
+
+/// An operator with one result or two, and its variant with out=.
+template <
+    class Op,
+    class OutOp,
+    class Meta,
+    class How,
+    class Schema = typename Op::schema>
+struct ReductionCall;
+
+template <class Op, class OutOp, class Meta, class How, class... Args>
+struct ReductionCall<Op, OutOp, Meta, How, Tensor(Args...)> {
+  static Tensor call(Args... args) {
+    if (const auto device = kernelDevice(args...)) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
+      op.meta(forMeta(args)...);
+      if (How::run(op.maybe_get_output(0), Tensor(), args...)) {
+        return op.maybe_get_output(0);
+      }
+    }
+    return OnHost<Op>::call(args...);
+  }
+
+  static Tensor& out(Args... args, Tensor& out) {
+    const auto device = kernelDevice(args...);
+    if (device && out.is_xpu()) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
+      op.meta(forMeta(args)...);
+      if (How::run(out, Tensor(), args...)) {
+        return out;
+      }
+    }
+    return OnHost<OutOp>::call(args..., out);
+  }
+};
+
+template <class Op, class OutOp, class Meta, class How, class... Args>
+struct ReductionCall<
+    Op,
+    OutOp,
+    Meta,
+    How,
+    std::tuple<Tensor, Tensor>(Args...)> {
+  static std::tuple<Tensor, Tensor> call(Args... args) {
+    if (const auto device = kernelDevice(args...)) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
+      op.meta(forMeta(args)...);
+      if (How::run(op.maybe_get_output(0), op.maybe_get_output(1), args...)) {
+        return {op.maybe_get_output(0), op.maybe_get_output(1)};
+      }
+    }
+    return OnHost<Op>::call(args...);
+  }
+
+  static std::tuple<Tensor&, Tensor&> out(
+      Args... args,
+      Tensor& first,
+      Tensor& second) {
+    const auto device = kernelDevice(args...);
+    if (device && first.is_xpu() && second.is_xpu()) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, first, second);
+      op.meta(forMeta(args)...);
+      if (How::run(first, second, args...)) {
+        return {first, second};
+      }
+    }
+    return OnHost<OutOp>::call(args..., first, second);
+  }
+};
+
+template <class Op>
+std::string overloadOf() {
+  const std::string overload = Op::overload_name;
+  return Op::name + (overload.empty() ? std::string() : "." + overload);
+}
+
+template <class Op, class OutOp, class Meta, class How>
+void addReduction(torch::Library& library) {
+  using Both = ReductionCall<Op, OutOp, Meta, How>;
+  library.impl(overloadOf<Op>().c_str(), &Both::call);
+  library.impl(overloadOf<OutOp>().c_str(), &Both::out);
+}
+
+// Operators without a meta class.
+
+/// Whether PyTorch has nothing to say of the tensor that is not said here.
+bool isPlainInput(const Tensor& self) {
+#if __has_include(<ATen/NamedTensorUtils.h>)
+  if (self.has_names()) {
     return false;
   }
-  if (result.numel() == 0) {
-    return true;
-  }
-  if (input.numel() == 0) {
-    result.zero_();
-    return true;
-  }
-  const auto mask = dim && !dim->empty() ? dim_list_to_bitset(*dim, self.dim())
-                                         : std::bitset<dim_bitset_size>().set();
-  DimVector kept_dims;
-  DimVector reduced_dims;
-  for (const auto d : c10::irange(self.dim())) {
-    (mask[d] ? reduced_dims : kept_dims).push_back(d);
-  }
-  // The order of what is summed is free: by strides, so that more is one.
-  std::sort(reduced_dims.begin(), reduced_dims.end(), [&](auto a, auto b) {
-    return input.stride(a) > input.stride(b);
-  });
-  auto from = input;
-  auto kept = collapse(from, kept_dims);
-  auto reduced = collapse(from, reduced_dims);
-  const auto elements = input.numel() / result.numel();
-  const bool long_pair = reduced && reduced->outer > 1 &&
-      elements > std::numeric_limits<int32_t>::max();
-  if (!kept || !reduced || long_pair) {
-    DimVector order(kept_dims);
-    order.append(reduced_dims.begin(), reduced_dims.end());
-    from = input.permute(order).contiguous();
-    kept = Dims{result.numel(), elements};
-    reduced = Dims{elements, 1};
-  }
-  const c10::xpu::XPUGuard guard(device);
-  const Reduction reduction{
-      *type, device, c10::xpu::getCurrentXPUStream(device)};
-  const bool direct = result.is_contiguous();
-  const auto to = direct ? result : at::empty(result.sizes(), result.options());
-  sumTo(reduction, to, from, *kept, *reduced);
-  if (!direct) {
-    result.copy_(to);
-  }
-  return true;
+#endif
+  return kernelDevice(self) &&
+      kernelType(self.scalar_type(), self.device().index());
 }
 
-using SumMeta = WithOutput<at::meta::structured_sum_dim_IntList>;
-
-Tensor sum(
-    const Tensor& self,
-    OptionalIntArrayRef dim,
-    bool keepdim,
-    c10::optional<ScalarType> dtype) {
-  if (const auto device = kernelDevice(self)) {
-    const c10::xpu::XPUGuard guard(*device);
-    SumMeta op(SumMeta::Kind::New, Tensor());
-    op.meta(self, dim, keepdim, dtype);
-    if (runSum(self, dim, op.maybe_get_output(0), *device)) {
-      return op.maybe_get_output(0);
+Tensor prod(const Tensor& self, c10::optional<ScalarType> dtype) {
+  if (isPlainInput(self)) {
+    const bool integral =
+        isIntegralType(self.scalar_type(), /*includeBool=*/true);
+    const auto result = at::empty(
+        {},
+        self.options().dtype(
+            dtype.value_or(integral ? kLong : self.scalar_type())));
+    if (InResultType<Reduction::prod>::run(result, Tensor(), self)) {
+      return result;
     }
   }
-  return OnHost<at::_ops::sum_dim_IntList>::call(self, dim, keepdim, dtype);
+  return OnHost<at::_ops::prod>::call(self, dtype);
 }
 
-Tensor& sumOut(
-    const Tensor& self,
-    OptionalIntArrayRef dim,
-    bool keepdim,
-    c10::optional<ScalarType> dtype,
-    Tensor& out) {
-  const auto device = kernelDevice(self);
-  if (device && out.is_xpu()) {
-    const c10::xpu::XPUGuard guard(*device);
-    SumMeta op(SumMeta::Kind::Out, out);
-    op.meta(self, dim, keepdim, dtype);
-    if (runSum(self, dim, out, *device)) {
-      return out;
+template <class Op, Reduction reduction>
+Tensor extremum(const Tensor& self) {
+  if (isPlainInput(self) && self.numel() > 0) {
+    auto result = at::empty({}, self.options());
+    if (runReduction(reduction, self, ~DimSet(), result)) {
+      return result;
     }
   }
-  return OnHost<at::_ops::sum_IntList_out>::call(
-      self, dim, keepdim, dtype, out);
+  return OnHost<Op>::call(self);
 }
 
-} // namespace
+Tensor countNonzero(const Tensor& self, IntArrayRef dims) {
+  if (isPlainInput(self)) {
+    auto result = at::native::create_reduction_result(
+        self, dims, /*keepdim=*/false, kLong);
+    if (runReduction(
+            Reduction::count_nonzero, self, dimsOf(self, dims), result)) {
+      return result;
+    }
+  }
+  return OnHost<at::_ops::count_nonzero_dim_IntList>::call(self, dims);
+}
+
+/// Variances, their roots and means. What the correction leaves no degrees of
+/// freedom goes to the host, for the warning.
+template <class Op, class Schema = typename Op::schema>
+struct Variance;
+
+template <class Op, class Result, class... Args>
+struct Variance<Op, Result(Args...)> {
+  template <Reduction reduction>
+  static Result call(Args... args) {
+    Tensor first;
+    Tensor second;
+    if (run<reduction>(first, second, args...)) {
+      if constexpr (std::is_same_v<Result, Tensor>) {
+        return first;
+      } else {
+        return {first, second};
+      }
+    }
+    return OnHost<Op>::call(args...);
+  }
+
+  template <Reduction reduction, typename Correction>
+  static bool run(
+      Tensor& first,
+      Tensor& second,
+      const Tensor& self,
+      OptionalIntArrayRef dim,
+      const c10::optional<Correction>& correction,
+      bool keepdim) {
+    if (!isPlainInput(self) || !self.is_floating_point()) {
+      return false;
+    }
+    const auto result = [&] {
+      return at::native::create_reduction_result(
+          self, dim, keepdim, self.scalar_type());
+    };
+    const double p = correction ? Scalar(*correction).toDouble() : 1;
+    first = first.defined() ? first : result();
+    if (double(self.numel()) <= p * double(first.numel())) {
+      return false;
+    }
+    if (!std::is_same_v<Result, Tensor>) {
+      second = result();
+    }
+    return runReduction(reduction, self, dimsOf(self, dim), first, second, p);
+  }
+};
+
+template <class Op, Reduction reduction>
+void addVariance(torch::Library& library) {
+  library.impl(
+      overloadOf<Op>().c_str(), &Variance<Op>::template call<reduction>);
+}
 
 void registerReduce(torch::Library& library) {
-  library.impl("sum.dim_IntList", &sum);
-  library.impl("sum.IntList_out", &sumOut);
+#define XPU_ADD_REDUCTION(op, op_out, meta_class, ...) \
+  addReduction<                                        \
+      at::_ops::op,                                    \
+      at::_ops::op_out,                                \
+      at::meta::structured_##meta_class,               \
+      __VA_ARGS__>(library);
+  XPU_ADD_REDUCTION(
+      sum_dim_IntList,
+      sum_IntList_out,
+      sum_dim_IntList,
+      InResultType<Reduction::sum>)
+  XPU_ADD_REDUCTION(mean_dim, mean_out, mean_dim, InResultType<Reduction::mean>)
+  XPU_ADD_REDUCTION(
+      prod_dim_int, prod_int_out, prod_dim_int, InResultType<Reduction::prod>)
+  XPU_ADD_REDUCTION(any, any_all_out, any, InArgumentType<Reduction::any>)
+  XPU_ADD_REDUCTION(any_dim, any_out, any_dim, InArgumentType<Reduction::any>)
+  XPU_ADD_REDUCTION(all, all_all_out, all, InArgumentType<Reduction::all>)
+  XPU_ADD_REDUCTION(all_dim, all_out, all_dim, InArgumentType<Reduction::all>)
+  XPU_ADD_REDUCTION(amax, amax_out, amax, InArgumentType<Reduction::amax>)
+  XPU_ADD_REDUCTION(amin, amin_out, amin, InArgumentType<Reduction::amin>)
+  XPU_ADD_REDUCTION(
+      argmax, argmax_out, argmax, InArgumentType<Reduction::max, Wants::Second>)
+  XPU_ADD_REDUCTION(
+      argmin, argmin_out, argmin, InArgumentType<Reduction::min, Wants::Second>)
+  XPU_ADD_REDUCTION(
+      max_dim,
+      max_dim_max,
+      max_dim,
+      InArgumentType<Reduction::max, Wants::Both>)
+  XPU_ADD_REDUCTION(
+      min_dim,
+      min_dim_min,
+      min_dim,
+      InArgumentType<Reduction::min, Wants::Both>)
+  XPU_ADD_REDUCTION(aminmax, aminmax_out, aminmax, Aminmax)
+  XPU_ADD_REDUCTION(norm_ScalarOpt_dim, norm_out, norm_ScalarOpt_dim, Norm)
+  XPU_ADD_REDUCTION(
+      norm_ScalarOpt_dim_dtype, norm_dtype_out, norm_ScalarOpt_dim_dtype, Norm)
+  XPU_ADD_REDUCTION(
+      linalg_vector_norm, linalg_vector_norm_out, linalg_vector_norm, Norm)
+#undef XPU_ADD_REDUCTION
+  library.impl("prod", &prod);
+  library.impl("max", &extremum<at::_ops::max, Reduction::amax>);
+  library.impl("min", &extremum<at::_ops::min, Reduction::amin>);
+  library.impl("count_nonzero.dim_IntList", &countNonzero);
+  addVariance<at::_ops::var_correction, Reduction::var_mean>(library);
+  addVariance<at::_ops::std_correction, Reduction::std_mean>(library);
+  addVariance<at::_ops::var_mean_correction, Reduction::var_mean>(library);
+  addVariance<at::_ops::std_mean_correction, Reduction::std_mean>(library);
 }
+
+[[maybe_unused]] const bool kReduceAdded = addKernels(&registerReduce);
+
+} // namespace
 
 } // namespace at::xpu::detail

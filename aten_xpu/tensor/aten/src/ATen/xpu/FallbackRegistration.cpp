@@ -99,6 +99,9 @@ void registerFallbacks() {
     if (kernelHooks().add) {
       kernelHooks().add(library);
     }
+    if (kernelHooks().add_host) {
+      kernelHooks().add_host(library);
+    }
     registerUnboxed(library);
     registerFallback(DispatchKey::CPU, DispatchKey::XPU, &denseFunction);
     const auto dispatching = [](DispatchKey cpu, DispatchKey xpu) {

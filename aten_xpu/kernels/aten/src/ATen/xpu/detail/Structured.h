@@ -16,26 +16,27 @@
 #define XPU_NAMES_GIVEN
 #endif
 
+#include <array>
 #include <type_traits>
 #include <utility>
 
 namespace at::xpu::detail {
 
-/// One of PyTorch's meta classes, with an output. The class has the checks, the
-/// shapes and the types of an operator, and what is left to do for a backend is
-/// to make the output or to give it its size. As PyTorch generates it for the
-/// CPU.
+/// One of PyTorch's meta classes, with an output or two. The class has the
+/// checks, the shapes and the types of an operator, and what is left to do for
+/// a backend is to make the output or to give it its size. As PyTorch generates
+/// it for the CPU.
 template <class Meta>
 class WithOutput final : public Meta {
  public:
   enum class Kind { New, InPlace, Out };
 
-  /// `output` is undefined for a new one.
-  WithOutput(Kind kind, Tensor output)
-      : kind_(kind), output_(std::move(output)) {}
+  /// Outputs are undefined for new ones.
+  WithOutput(Kind kind, Tensor output, Tensor second = Tensor())
+      : kind_(kind), outputs_{std::move(output), std::move(second)} {}
 
-  const Tensor& maybe_get_output(int64_t /*index*/) final {
-    return output_;
+  const Tensor& maybe_get_output(int64_t index) final {
+    return outputs_[index];
   }
   void set_output_strided(
       int64_t index,
@@ -49,10 +50,10 @@ class WithOutput final : public Meta {
       IntArrayRef sizes,
       IntArrayRef strides,
       TensorOptions options XPU_NAMES) final {
-    prepare(sizes, strides, options);
+    prepare(outputs_[index], sizes, strides, options);
 #if __has_include(<ATen/NamedTensorUtils.h>)
     if (!names.empty()) {
-      namedinference::propagate_names(output_, names);
+      namedinference::propagate_names(outputs_[index], names);
     }
 #endif
     if constexpr (std::is_base_of_v<TensorIteratorBase, Meta>) {
@@ -64,26 +65,32 @@ class WithOutput final : public Meta {
 
  private:
   void prepare(
+      Tensor& output,
       IntArrayRef sizes,
       IntArrayRef strides,
       const TensorOptions& options) {
     if (kind_ == Kind::New) {
-      output_ = strides.empty() ? at::empty(sizes, options)
-                                : at::empty_strided(sizes, strides, options);
+      output = strides.empty() ? at::empty(sizes, options)
+                               : at::empty_strided(sizes, strides, options);
       return;
     }
-    const auto type = output_.dtype();
-    TORCH_CHECK(
-        kind_ == Kind::Out ||
-            (options.dtype() == type && sizes == output_.sizes()),
-        "Bad in-place call: the tensor has dtype ",
-        type,
-        " and size ",
-        output_.sizes(),
-        ", and the output dtype ",
-        options.dtype(),
-        " and size ",
-        sizes);
+    const auto type = output.dtype();
+    if (kind_ == Kind::InPlace) {
+      TORCH_CHECK(
+          options.dtype() == type,
+          "Bad in-place call: input tensor dtype ",
+          type,
+          " and output tensor dtype ",
+          options.dtype(),
+          " should match");
+      TORCH_CHECK(
+          sizes == output.sizes(),
+          "Bad in-place call: input tensor size ",
+          output.sizes(),
+          " and output tensor size ",
+          sizes,
+          " should match");
+    }
     TORCH_CHECK(
         options.dtype() == type,
         "Expected out tensor to have dtype ",
@@ -92,23 +99,23 @@ class WithOutput final : public Meta {
         type,
         " instead");
     TORCH_CHECK(
-        options.device() == output_.device(),
+        options.device() == output.device(),
         "Expected out tensor to have device ",
         options.device(),
         ", but got ",
-        output_.device(),
+        output.device(),
         " instead");
-    if (kind_ == Kind::Out && at::native::resize_output(output_, sizes)) {
+    if (kind_ == Kind::Out && at::native::resize_output(output, sizes)) {
       if (!strides.empty()) {
-        output_.as_strided_(sizes, strides);
+        output.as_strided_(sizes, strides);
       } else if (const auto format = options.memory_format_opt()) {
-        output_.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
       }
     }
   }
 
   const Kind kind_;
-  Tensor output_;
+  std::array<Tensor, 2> outputs_;
 };
 
 #undef XPU_NAMES

@@ -16,10 +16,14 @@ C10_EXPORT void registerFallbacks();
 /// Adds the unboxed operators that have no kernel of XPU.
 void registerUnboxed(torch::Library& library);
 
-/// What a later stage computes on the device itself.
+/// What is added when the first tensor is made, and what a later stage computes on
+/// the device itself.
 struct KernelHooks {
   /// Adds operators. The first tensor calls it, before the fallbacks are added.
   void (*add)(torch::Library& library) = nullptr;
+  /// Adds functions around the fallback, for operators that have no kernel by
+  /// then.
+  void (*add_host)(torch::Library& library) = nullptr;
   /// Copies elements between tensors of one device, of any strides and types.
   /// False if it cannot; nothing is done then.
   bool (*copy)(const Tensor& self, const Tensor& src) = nullptr;

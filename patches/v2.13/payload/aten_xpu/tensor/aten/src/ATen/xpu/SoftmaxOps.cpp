@@ -1,6 +1,11 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <torch/library.h>
+
+#include <string>
+#include <utility>
 
 // Of its own devices PyTorch expects that softmax takes float16 and returns
 // float32 where that is asked for. The CPU's kernels refuse it.
@@ -33,17 +38,33 @@ void softmaxBackward(const c10::OperatorHandle& op, Stack* stack) {
   stack->back() = stack->back().toTensor().to(asked);
 }
 
-} // namespace
-
-TORCH_LIBRARY_IMPL(aten, XPU, m) {
+/// For those that no kernel of the device is there for.
+void registerSoftmax(torch::Library& library) {
+  const auto add = [&](const char* name, torch::CppFunction function) {
+    const auto overload = std::string(name);
+    const auto dot = overload.find('.');
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
+        ("aten::" + overload.substr(0, dot)).c_str(),
+        dot == std::string::npos ? "" : overload.substr(dot + 1).c_str());
+    if (!op.hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
+      library.impl(name, std::move(function));
+    }
+  };
   for (const auto* name :
        {"_softmax", "_softmax.out", "_log_softmax", "_log_softmax.out"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&softmax>());
+    add(name, torch::CppFunction::makeFromBoxedFunction<&softmax>());
   }
   for (const auto* name :
        {"_softmax_backward_data", "_log_softmax_backward_data"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&softmaxBackward>());
+    add(name, torch::CppFunction::makeFromBoxedFunction<&softmaxBackward>());
   }
 }
+
+[[maybe_unused]] const bool kRegistered = [] {
+  detail::kernelHooks().add_host = &registerSoftmax;
+  return true;
+}();
+
+} // namespace
 
 } // namespace at::xpu

@@ -1,0 +1,294 @@
+#include <ATen/xpu/detail/Reduce.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace at::xpu::detail {
+
+namespace {
+
+struct ReductionRow {
+  std::string name;
+  std::string op; // for the profiler
+  uint32_t types;
+  std::string state; // types, in the source
+  std::string first;
+  std::string second;
+  std::string source;
+};
+
+const auto& reductionRows() {
+  static const auto& all = *new std::vector<ReductionRow>{
+  // never destroyed
+#define XPU_REDUCTION(                                                       \
+    name, types, State, Result, identity, take, combine, result)             \
+  {#name,                                                                    \
+   "aten::" #name,                                                           \
+   types,                                                                    \
+   #State,                                                                   \
+   #Result,                                                                  \
+   "",                                                                       \
+   "XPU_REDUCTION(" #name ", " #State ", " #Result ", " #identity ", " #take \
+   ", " #combine ", " #result ")\n"},
+#define XPU_REDUCTION_PAIR(                                                    \
+    name, types, State, First, Second, identity, take, combine, first, second) \
+  {#name,                                                                      \
+   "aten::" #name,                                                             \
+   types,                                                                      \
+   #State,                                                                     \
+   #First,                                                                     \
+   #Second,                                                                    \
+   "XPU_REDUCTION_PAIR(" #name ", " #State ", " #First ", " #Second            \
+   ", " #identity ", " #take ", " #combine ", " #first ", " #second ")\n"},
+#include <ATen/xpu/kernels/Reduce.def>
+  };
+  return all;
+}
+
+constexpr size_t kReductions = size_t(Reduction::norm_p) + 1;
+
+std::string reductionSourceOf(int type) {
+  std::string source = commonSource();
+  source += std::string("#define XPU_T ") + kKernelTypes[type].name + "\n";
+  source += reduceSource();
+  for (const auto& row : reductionRows()) {
+    if (row.types & (1 << type)) {
+      source += row.source;
+    }
+  }
+  return source;
+}
+
+enum class From { Elements, States };
+
+const KernelFamily kReduceFamily("reduce", &reductionSourceOf);
+
+const Kernel* findReduction(
+    Reduction reduction,
+    KernelType type,
+    From from,
+    DeviceIndex device) {
+  static std::array<
+      std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>,
+      kReductions>
+      slots;
+  auto& slot = slots[size_t(reduction)][type][size_t(from)];
+  if (const auto* found = slot.kernels[device].load(std::memory_order_acquire);
+      C10_LIKELY(found != nullptr)) {
+    return found == &kNoKernel ? nullptr : found;
+  }
+  const auto name = reductionRows()[size_t(reduction)].name +
+      (from == From::Elements ? "_elements" : "_states");
+  return loadKernel(slot, device, kReduceFamily[type], name.c_str());
+}
+
+/// The dimensions as two, from the outermost to the innermost, if they are no
+/// more when all that can be one are.
+std::optional<ReduceDims> collapse(const Tensor& tensor, IntArrayRef which) {
+  DimVector sizes;
+  DimVector strides;
+  for (const auto d : which) {
+    if (tensor.size(d) == 1) {
+      continue;
+    }
+    if (!sizes.empty() && strides.back() == tensor.stride(d) * tensor.size(d)) {
+      sizes.back() *= tensor.size(d);
+      strides.back() = tensor.stride(d);
+    } else {
+      sizes.push_back(tensor.size(d));
+      strides.push_back(tensor.stride(d));
+    }
+  }
+  switch (sizes.size()) {
+    case 0:
+      return ReduceDims{};
+    case 1:
+      return ReduceDims{sizes[0], strides[0]};
+    case 2:
+      return ReduceDims{sizes[1], strides[1], sizes[0], strides[0]};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// What a kernel writes, by its name in the source.
+ScalarType writtenType(const std::string& name, ScalarType type) {
+  if (name == "b8") {
+    return kBool;
+  }
+  const bool is_long = name == "i64" ||
+      (name == "R" && isIntegralType(type, /*includeBool=*/true));
+  return is_long ? kLong : type;
+}
+
+/// No less than a state has.
+int64_t bytesOf(const std::string& state) {
+  return state == "Moments"                  ? 24
+      : state == "Place" || state == "Range" ? 16
+                                             : 8;
+}
+
+/// Where results are written: the tensor itself if it can be.
+Tensor writable(const Tensor& result, ScalarType type) {
+  return !result.defined() ||
+          (result.is_contiguous() && result.scalar_type() == type)
+      ? result
+      : at::empty(result.sizes(), result.options().dtype(type));
+}
+
+void* pointerOf(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+} // namespace
+
+const char* reduceSource() {
+  return
+#include <ATen/xpu/kernels/Reduce.sycl>
+      ;
+}
+
+KernelArgument sumNumber(const Scalar& number, KernelType type) {
+  const bool floating = FLOATING & (1 << type);
+  return kernelNumber(number, type == f64 ? f64 : floating ? f32 : i64);
+}
+
+void launchReduce(const ReduceCall& call) {
+  constexpr int64_t kFew = 64; // elements that an item reduces at once
+  constexpr int64_t kItemsOfUnit = 1024;
+  constexpr int64_t kSideBySide = 32; // items
+  constexpr int64_t kMostStates = 1 << 25;
+  const auto results = call.kept.inner * call.kept.outer;
+  const auto stream = c10::xpu::getCurrentXPUStream(call.device);
+  const int64_t wanted = kItemsOfUnit *
+      c10::xpu::get_device_properties(call.device).max_compute_units;
+  const auto options =
+      at::TensorOptions(Device(DeviceType::XPU, call.device)).dtype(kByte);
+  auto kept = call.kept;
+  auto reduced = call.reduced;
+  Tensor states;
+  for (bool more = true; more;) {
+    const auto elements = reduced.inner * reduced.outer;
+    auto slices =
+        std::max<int64_t>(1, std::min(wanted / results, elements / kFew));
+    const bool along = results == 1 || reduced.stride < kept.stride;
+    if (along && elements >= 4 * kFew && results * elements > 4 * wanted &&
+        results * kSideBySide <= kMostStates) {
+      // Items side by side then read what is side by side in memory.
+      slices = std::max(slices, std::min(kSideBySide, elements / 16));
+    }
+    more = slices > 1;
+    const bool by_slices = more && along;
+    const auto next = more
+        ? at::empty({slices * results * call.state_bytes}, options)
+        : Tensor();
+    c10::SmallVector<KernelArgument, 24> arguments{
+        call.first, call.second, pointerOf(next)};
+    if (states.defined()) {
+      arguments.emplace_back(states.data_ptr());
+    } else {
+      arguments.append(call.inputs.begin(), call.inputs.end());
+    }
+    for (const auto& argument : std::initializer_list<KernelArgument>{
+             call.n,
+             call.p,
+             uint32_t(results),
+             uint64_t(elements),
+             uint32_t(slices),
+             uint32_t(by_slices),
+             uint32_t(kept.inner),
+             uint64_t(kept.stride),
+             uint64_t(kept.outer_stride),
+             uint64_t(reduced.inner),
+             uint64_t(reduced.stride),
+             uint64_t(reduced.outer_stride)}) {
+      arguments.push_back(argument);
+    }
+    const auto* const kernel = states.defined() ? call.states : call.elements;
+    TORCH_CHECK(
+        kernel, "A kernel of ", call.op, " cannot be had, but another could");
+    launchKernel(*kernel, stream, call.op, results * slices, arguments);
+    states = next;
+    kept = ReduceDims{results, by_slices ? slices : 1};
+    reduced = ReduceDims{slices, by_slices ? 1 : results};
+  }
+}
+
+bool runReduction(
+    Reduction reduction,
+    const Tensor& self,
+    const std::bitset<64>& dims,
+    const Tensor& first,
+    const Tensor& second,
+    const Scalar& p) {
+  const auto& row = reductionRows()[size_t(reduction)];
+  const auto& some = first.defined() ? first : second;
+  const auto device = self.device().index();
+  const auto type = kernelType(self.scalar_type(), device);
+  if (!type || !(row.types & (1 << *type)) ||
+      some.numel() > std::numeric_limits<int32_t>::max() ||
+      !findReduction(reduction, *type, From::Elements, device)) {
+    return false;
+  }
+  if (some.numel() == 0) {
+    return true;
+  }
+  DimVector kept_dims;
+  DimVector reduced_dims;
+  for (const auto d : c10::irange(self.dim())) {
+    (dims[d] ? reduced_dims : kept_dims).push_back(d);
+  }
+  if (row.second != "i64") {
+    // Without indices the order is free: by strides, so that more is one.
+    std::sort(reduced_dims.begin(), reduced_dims.end(), [&](auto a, auto b) {
+      return self.stride(a) > self.stride(b);
+    });
+  }
+  const c10::xpu::XPUGuard guard(device);
+  auto from = self;
+  auto kept = collapse(from, kept_dims);
+  auto reduced = collapse(from, reduced_dims);
+  const auto elements = self.numel() / some.numel();
+  const bool long_pair = reduced && reduced->outer > 1 &&
+      elements > std::numeric_limits<int32_t>::max();
+  if (!kept || !reduced || long_pair) {
+    DimVector order(kept_dims);
+    order.append(reduced_dims.begin(), reduced_dims.end());
+    from = self.permute(order).contiguous();
+    kept = ReduceDims{some.numel(), elements};
+    reduced = ReduceDims{elements, 1};
+  }
+  const auto to_first =
+      writable(first, writtenType(row.first, self.scalar_type()));
+  const auto to_second =
+      writable(second, writtenType(row.second, self.scalar_type()));
+  launchReduce(
+      {row.op,
+       findReduction(reduction, *type, From::Elements, device),
+       findReduction(reduction, *type, From::States, device),
+       device,
+       pointerOf(to_first),
+       pointerOf(to_second),
+       {from.data_ptr()},
+       bytesOf(row.state),
+       sumNumber(elements, *type),
+       sumNumber(p, *type),
+       *kept,
+       *reduced});
+  if (!to_first.is_same(first)) {
+    first.copy_(to_first);
+  }
+  if (!to_second.is_same(second)) {
+    second.copy_(to_second);
+  }
+  return true;
+}
+
+} // namespace at::xpu::detail

@@ -1,0 +1,497 @@
+#include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/native/layer_norm.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <array>
+#include <limits>
+#include <tuple>
+
+// Softmax and layer_norm, kernels/Rows.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+enum RowsKernel {
+  kSoftmaxEach,
+  kLogSoftmaxEach,
+  kSoftmaxGradEach,
+  kLogSoftmaxGradEach,
+  kLayerNormEach,
+  kLayerNormGradEach,
+  // Of these the kernel of elements, and behind it that of states.
+  kSoftmaxRows,
+  kSoftmaxGradRows = kSoftmaxRows + 2,
+  kLogSoftmaxGradRows = kSoftmaxGradRows + 2,
+  kLayerNormRows = kLogSoftmaxGradRows + 2,
+  kLayerNormGradRows = kLayerNormRows + 2,
+  kLayerNormColumns = kLayerNormGradRows + 2,
+};
+constexpr std::array<const char*, kLayerNormColumns + 2> kRowsNames{
+    "softmax_each",
+    "log_softmax_each",
+    "softmax_grad_each",
+    "log_softmax_grad_each",
+    "layer_norm_each",
+    "layer_norm_grad_each",
+    "softmax_elements",
+    "softmax_states",
+    "softmax_grad_elements",
+    "softmax_grad_states",
+    "log_softmax_grad_elements",
+    "log_softmax_grad_states",
+    "layer_norm_elements",
+    "layer_norm_states",
+    "layer_norm_grad_elements",
+    "layer_norm_grad_states",
+    "layer_norm_weight_elements",
+    "layer_norm_weight_states"};
+
+const char* rowsSource() {
+  return
+#include <ATen/xpu/kernels/Rows.sycl>
+      ;
+}
+
+std::string rowsSourceOf(int type) {
+  return std::string(commonSource()) + "#define XPU_T " +
+      kKernelTypes[type].name + "\n" + reduceSource() + rowsSource();
+}
+
+const KernelFamily kRowsFamily("rows", &rowsSourceOf);
+
+const Kernel* findRows(int kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kRowsNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kRowsFamily[type], kRowsNames[kernel]);
+}
+
+/// Rows in a tensor without gaps. The elements of one are `inner` apart.
+struct Rows {
+  const std::string& op; // for the profiler
+  KernelType type;
+  DeviceIndex device;
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+
+  int64_t count() const {
+    return outer * inner;
+  }
+};
+
+// What kernels take beside sizes, in their order. What they need not is null.
+struct RowsArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const void* mean = nullptr;
+  const void* factor = nullptr;
+  const void* one = nullptr;
+  const void* other = nullptr;
+};
+
+/// What is known of each row, in the type that is computed with: two numbers.
+Tensor numbersOf(const Rows& rows, const Tensor& like) {
+  const auto type = rows.type == f64 ? kDouble : kFloat;
+  return at::empty({2, rows.count()}, like.options().dtype(type));
+}
+
+void launchRows(
+    const Rows& rows,
+    int kernel,
+    const RowsArguments& arguments,
+    void* first,
+    void* second,
+    const Scalar& p = 0) {
+  const bool columns = kernel == kLayerNormColumns;
+  launchReduce(
+      {rows.op,
+       findRows(kernel, rows.type, rows.device),
+       findRows(kernel + 1, rows.type, rows.device),
+       rows.device,
+       first,
+       second,
+       {arguments.a,
+        arguments.b,
+        arguments.weight,
+        arguments.mean,
+        arguments.factor},
+       /*state_bytes=*/24,
+       sumNumber(rows.size, rows.type),
+       sumNumber(p, rows.type),
+       columns ? ReduceDims{rows.size, 1}
+               : ReduceDims{rows.inner, 1, rows.outer, rows.size * rows.inner},
+       columns ? ReduceDims{rows.outer, rows.size}
+               : ReduceDims{rows.size, rows.inner}});
+}
+
+void launchEach(
+    const Rows& rows,
+    int kernel,
+    const RowsArguments& arguments,
+    const Tensor& result) {
+  constexpr int64_t kElements = 4; // as in the source
+  const auto* const found = findRows(kernel, rows.type, rows.device);
+  TORCH_CHECK(
+      found, "A kernel of ", rows.op, " cannot be had, but another could");
+  const auto to = result.is_contiguous() &&
+          result.scalar_type() == kKernelTypes[rows.type].type
+      ? result
+      : at::empty(
+            result.sizes(),
+            result.options().dtype(kKernelTypes[rows.type].type));
+  launchKernel(
+      *found,
+      c10::xpu::getCurrentXPUStream(rows.device),
+      rows.op,
+      (to.numel() + kElements - 1) / kElements,
+      {to.data_ptr(),
+       arguments.a,
+       arguments.b,
+       arguments.weight,
+       arguments.bias,
+       arguments.mean,
+       arguments.factor,
+       arguments.one,
+       arguments.other,
+       uint32_t(to.numel()),
+       uint32_t(rows.size),
+       uint32_t(rows.inner)});
+  if (!to.is_same(result)) {
+    result.copy_(to);
+  }
+}
+
+/// The type of the kernels for a tensor; nothing if there are none.
+std::optional<KernelType> rowsType(const Tensor& self) {
+  const auto device = self.device().index();
+  const auto type = kernelType(self.scalar_type(), device);
+  return type && (FLOATING & (1 << *type)) &&
+          self.numel() <= std::numeric_limits<int32_t>::max() &&
+          findRows(kSoftmaxEach, *type, device)
+      ? type
+      : std::nullopt;
+}
+
+Rows rowsAlong(
+    const std::string& op,
+    KernelType type,
+    const Tensor& self,
+    int64_t dim) {
+  Rows rows{op, type, self.device().index()};
+  if (self.dim() > 0) {
+    dim = maybe_wrap_dim(dim, self.dim());
+    for (const auto d : c10::irange(self.dim())) {
+      (d < dim        ? rows.outer
+           : d == dim ? rows.size
+                      : rows.inner) *= self.size(d);
+    }
+  }
+  return rows;
+}
+
+// Softmax. A result of another type than the argument's is float of half.
+
+template <bool log>
+bool runSoftmax(const Tensor& result, const Tensor& self, int64_t dim) {
+  static const std::string name = log ? "aten::_log_softmax" : "aten::_softmax";
+  const auto input = self.to(result.scalar_type()).contiguous();
+  const auto type = rowsType(input);
+  if (!type) {
+    return false;
+  }
+  if (input.numel() == 0) {
+    return true;
+  }
+  const auto rows = rowsAlong(name, *type, input, dim);
+  const auto numbers = numbersOf(rows, input);
+  RowsArguments arguments;
+  arguments.a = input.data_ptr();
+  launchRows(
+      rows,
+      kSoftmaxRows,
+      arguments,
+      numbers[0].data_ptr(),
+      numbers[1].data_ptr(),
+      log ? 1 : 0);
+  arguments.mean = numbers[0].data_ptr();
+  arguments.factor = numbers[1].data_ptr();
+  launchEach(rows, log ? kLogSoftmaxEach : kSoftmaxEach, arguments, result);
+  return true;
+}
+
+template <bool log>
+bool runSoftmaxBackward(
+    const Tensor& result,
+    const Tensor& grad,
+    const Tensor& output,
+    int64_t dim) {
+  static const std::string name =
+      log ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data";
+  const auto type = rowsType(grad);
+  if (!type || output.scalar_type() != grad.scalar_type() ||
+      output.sizes() != grad.sizes()) {
+    return false;
+  }
+  if (grad.numel() == 0) {
+    return true;
+  }
+  const auto a = grad.contiguous();
+  const auto b = output.contiguous();
+  const auto rows = rowsAlong(name, *type, a, dim);
+  const auto numbers = numbersOf(rows, a);
+  RowsArguments arguments;
+  arguments.a = a.data_ptr();
+  arguments.b = b.data_ptr();
+  launchRows(
+      rows,
+      log ? kLogSoftmaxGradRows : kSoftmaxGradRows,
+      arguments,
+      numbers.data_ptr(),
+      nullptr);
+  arguments.one = numbers.data_ptr();
+  launchEach(
+      rows, log ? kLogSoftmaxGradEach : kSoftmaxGradEach, arguments, result);
+  return true;
+}
+
+/// Leaves to the host what it can do: it makes no float of half.
+template <class Op, class OutOp, class Meta, bool log>
+struct Softmax {
+  static Tensor call(const Tensor& self, int64_t dim, bool half_to_float) {
+    if (const auto device = kernelDevice(self)) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
+      op.meta(self, dim, half_to_float);
+      if (runSoftmax<log>(op.maybe_get_output(0), self, dim)) {
+        return op.maybe_get_output(0);
+      }
+    }
+    return OnHost<Op>::call(half_to_float ? self.to(kFloat) : self, dim, false);
+  }
+
+  static Tensor& out(
+      const Tensor& self,
+      int64_t dim,
+      bool half_to_float,
+      Tensor& out) {
+    const auto device = kernelDevice(self);
+    if (device && out.is_xpu()) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
+      op.meta(self, dim, half_to_float);
+      if (runSoftmax<log>(out, self, dim)) {
+        return out;
+      }
+    }
+    return OnHost<OutOp>::call(
+        half_to_float ? self.to(kFloat) : self, dim, false, out);
+  }
+};
+
+template <class Op, class OutOp, class Meta, bool log>
+struct SoftmaxBackward {
+  static Tensor call(
+      const Tensor& grad,
+      const Tensor& output,
+      int64_t dim,
+      ScalarType type) {
+    if (const auto device = kernelDevice(grad, output)) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
+      op.meta(grad, output, dim, type);
+      if (runSoftmaxBackward<log>(op.maybe_get_output(0), grad, output, dim)) {
+        return op.maybe_get_output(0);
+      }
+    }
+    return OnHost<Op>::call(grad, output, dim, grad.scalar_type()).to(type);
+  }
+
+  static Tensor& out(
+      const Tensor& grad,
+      const Tensor& output,
+      int64_t dim,
+      ScalarType type,
+      Tensor& out) {
+    const auto device = kernelDevice(grad, output);
+    if (device && out.is_xpu()) {
+      const c10::xpu::XPUGuard guard(*device);
+      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
+      op.meta(grad, output, dim, type);
+      if (runSoftmaxBackward<log>(out, grad, output, dim)) {
+        return out;
+      }
+    }
+    return OnHost<OutOp>::call(grad, output, dim, type, out);
+  }
+};
+
+// Layer norm. What is known of rows is in float for half, as with CUDA.
+
+using OptionalTensor = c10::optional<Tensor>;
+
+Tensor definedOr(const OptionalTensor& tensor) {
+  return tensor && tensor->defined() ? tensor->contiguous() : Tensor();
+}
+
+const void* pointerTo(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+bool hasType(const Tensor& tensor, ScalarType type) {
+  return !tensor.defined() || (tensor.scalar_type() == type && tensor.is_xpu());
+}
+
+std::tuple<Tensor, Tensor, Tensor> layerNorm(
+    const Tensor& input,
+    IntArrayRef shape,
+    const OptionalTensor& weight_given,
+    const OptionalTensor& bias_given,
+    double eps) {
+  static const std::string name = "aten::native_layer_norm";
+  if (const auto device = kernelDevice(input)) {
+    const c10::xpu::XPUGuard guard(*device);
+    const auto weight = definedOr(weight_given);
+    const auto bias = definedOr(bias_given);
+    const auto [count, size] =
+        at::native::_check_layer_norm_inputs(input, shape, weight, bias);
+    const auto type = rowsType(input);
+    if (type && input.numel() > 0 && hasType(weight, input.scalar_type()) &&
+        hasType(bias, input.scalar_type())) {
+      const Rows rows{name, *type, *device, count, size};
+      const auto x = input.contiguous();
+      const auto y = at::empty(input.sizes(), input.options());
+      DimVector known(input.sizes());
+      std::fill(known.end() - shape.size(), known.end(), 1);
+      const auto numbers = numbersOf(rows, x);
+      const auto mean = at::empty(known, numbers.options());
+      const auto factor = at::empty(known, numbers.options());
+      RowsArguments arguments;
+      arguments.a = x.data_ptr();
+      launchRows(
+          rows,
+          kLayerNormRows,
+          arguments,
+          mean.data_ptr(),
+          factor.data_ptr(),
+          eps);
+      arguments.weight = pointerTo(weight);
+      arguments.bias = pointerTo(bias);
+      arguments.mean = mean.data_ptr();
+      arguments.factor = factor.data_ptr();
+      launchEach(rows, kLayerNormEach, arguments, y);
+      return {y, mean, factor};
+    }
+  }
+  return OnHost<at::_ops::native_layer_norm>::call(
+      input, shape, weight_given, bias_given, eps);
+}
+
+std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    IntArrayRef shape,
+    const Tensor& mean_given,
+    const Tensor& factor_given,
+    const OptionalTensor& weight_given,
+    const OptionalTensor& bias_given,
+    std::array<bool, 3> mask) {
+  static const std::string name = "aten::native_layer_norm_backward";
+  if (const auto device = kernelDevice(grad, input)) {
+    const c10::xpu::XPUGuard guard(*device);
+    const auto weight = definedOr(weight_given);
+    const auto type = rowsType(input);
+    if (type && input.numel() > 0 && hasType(grad, input.scalar_type()) &&
+        hasType(weight, input.scalar_type()) && grad.sizes() == input.sizes()) {
+      const auto size = c10::multiply_integers(shape);
+      const Rows rows{name, *type, *device, input.numel() / size, size};
+      const auto a = grad.contiguous();
+      const auto b = input.contiguous();
+      const auto numbers = numbersOf(rows, a);
+      const auto mean = mean_given.to(numbers.scalar_type()).contiguous();
+      const auto factor = factor_given.to(numbers.scalar_type()).contiguous();
+      RowsArguments arguments;
+      arguments.a = a.data_ptr();
+      arguments.b = b.data_ptr();
+      arguments.mean = mean.data_ptr();
+      arguments.factor = factor.data_ptr();
+      std::array<Tensor, 3> grads;
+      for (const auto i : c10::irange(1, 3)) {
+        if (mask[i]) {
+          grads[i] = at::empty(shape, input.options());
+        }
+      }
+      if (mask[1] || mask[2]) {
+        launchRows(
+            rows,
+            kLayerNormColumns,
+            arguments,
+            mask[2] ? grads[2].data_ptr() : nullptr,
+            mask[1] ? grads[1].data_ptr() : nullptr);
+      }
+      if (mask[0]) {
+        grads[0] = at::empty(input.sizes(), input.options());
+        arguments.weight = pointerTo(weight);
+        arguments.one = numbers[0].data_ptr();
+        arguments.other = numbers[1].data_ptr();
+        launchRows(
+            rows,
+            kLayerNormGradRows,
+            arguments,
+            numbers[0].data_ptr(),
+            numbers[1].data_ptr());
+        launchEach(rows, kLayerNormGradEach, arguments, grads[0]);
+      }
+      return {grads[0], grads[1], grads[2]};
+    }
+  }
+  return OnHost<at::_ops::native_layer_norm_backward>::call(
+      grad,
+      input,
+      shape,
+      mean_given,
+      factor_given,
+      weight_given,
+      bias_given,
+      mask);
+}
+
+void registerRows(torch::Library& library) {
+#define XPU_ADD_SOFTMAX(name, log)                             \
+  using name##Call = Softmax<                                  \
+      at::_ops::name,                                          \
+      at::_ops::name##_out,                                    \
+      at::meta::structured_##name,                             \
+      log>;                                                    \
+  library.impl(#name, &name##Call::call);                      \
+  library.impl(#name ".out", &name##Call::out);                \
+  using name##Backward = SoftmaxBackward<                      \
+      at::_ops::name##_backward_data,                          \
+      at::_ops::name##_backward_data_out,                      \
+      at::meta::structured_##name##_backward_data,             \
+      log>;                                                    \
+  library.impl(#name "_backward_data", &name##Backward::call); \
+  library.impl(#name "_backward_data.out", &name##Backward::out);
+  XPU_ADD_SOFTMAX(_softmax, false)
+  XPU_ADD_SOFTMAX(_log_softmax, true)
+#undef XPU_ADD_SOFTMAX
+  library.impl("native_layer_norm", &layerNorm);
+  library.impl("native_layer_norm_backward", &layerNormBackward);
+}
+
+[[maybe_unused]] const bool kRowsAdded = addKernels(&registerRows);
+
+} // namespace
+
+} // namespace at::xpu::detail

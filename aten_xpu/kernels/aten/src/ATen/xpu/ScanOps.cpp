@@ -1,0 +1,250 @@
+#include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+// cumsum, kernels/Scan.sycl, and cat, which copies.
+
+namespace at::xpu::detail {
+
+namespace {
+
+constexpr std::array<const char*, 4> kScanNames{
+    "elements_sums",
+    "elements_scan",
+    "chunks_sums",
+    "chunks_scan"};
+
+const char* scanSource() {
+  return
+#include <ATen/xpu/kernels/Scan.sycl>
+      ;
+}
+
+std::string scanSourceOf(int type) {
+  return std::string(commonSource()) + "#define XPU_T " +
+      kKernelTypes[type].name + "\n" + reduceSource() + scanSource();
+}
+
+const KernelFamily kScanFamily("scan", &scanSourceOf);
+
+const Kernel* findScan(int kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kScanNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kScanFamily[type], kScanNames[kernel]);
+}
+
+struct Scan {
+  KernelType type;
+  DeviceIndex device;
+  int64_t rows;
+  int64_t size;
+  int64_t inner;
+  bool of_sums = false; // of chunks
+};
+
+/// Scans tensors without gaps, see Note [Scans].
+void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
+  constexpr int64_t kChunk = 64; // elements that an item has
+  constexpr int64_t kItemsOfUnit = 1024;
+  static const std::string name = "aten::cumsum";
+  const auto enough = kItemsOfUnit *
+      c10::xpu::get_device_properties(scan.device).max_compute_units;
+  const auto stream = c10::xpu::getCurrentXPUStream(scan.device);
+  const bool one = scan.size <= kChunk || scan.rows >= enough;
+  const auto chunk = one ? scan.size : kChunk;
+  const auto chunks = (scan.size + chunk - 1) / chunk;
+  const auto launch = [&](int kernel,
+                          std::initializer_list<KernelArgument> pointers) {
+    const auto* const found =
+        findScan(kernel + (scan.of_sums ? 2 : 0), scan.type, scan.device);
+    TORCH_CHECK(
+        found, "A kernel of ", name, " cannot be had, but another could");
+    c10::SmallVector<KernelArgument, 8> arguments(pointers);
+    for (const auto number :
+         {scan.rows, scan.size, scan.inner, chunk, chunks}) {
+      arguments.emplace_back(uint32_t(number));
+    }
+    launchKernel(*found, stream, name, scan.rows * chunks, arguments);
+  };
+  Tensor sums;
+  if (!one) {
+    const auto type = scan.type == f64 ? kDouble
+        : FLOATING & (1 << scan.type)  ? kFloat
+                                       : kLong;
+    sums = at::empty({scan.rows * chunks}, input.options().dtype(type));
+    launch(0, {sums.data_ptr(), input.data_ptr()});
+    scanTo(sums, sums, {scan.type, scan.device, scan.rows, chunks, 1, true});
+  }
+  launch(
+      1,
+      {result.data_ptr(),
+       input.data_ptr(),
+       sums.defined() ? sums.data_ptr() : nullptr});
+}
+
+bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
+  const auto device = self.device().index();
+  const bool integral =
+      isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  const auto natural = integral ? kLong : self.scalar_type();
+  const auto asked = result.scalar_type();
+  const auto input = (asked == natural ? self : self.to(asked)).contiguous();
+  const auto type = kernelType(input.scalar_type(), device);
+  if (!type || self.numel() > std::numeric_limits<int32_t>::max() ||
+      !findScan(1, *type, device)) {
+    return false;
+  }
+  if (self.numel() == 0) {
+    return true;
+  }
+  Scan scan{*type, device, 1, 1, 1};
+  dim = maybe_wrap_dim(dim, self.dim());
+  for (const auto d : c10::irange(self.dim())) {
+    (d == dim ? scan.size : scan.rows) *= self.size(d);
+    scan.inner *= d > dim ? self.size(d) : 1;
+  }
+  const auto written = FLOATING & (1 << *type) ? input.scalar_type() : kLong;
+  const bool direct = result.is_contiguous() && asked == written;
+  const auto to = direct
+      ? result
+      : at::empty(result.sizes(), result.options().dtype(written));
+  scanTo(to, input, scan);
+  if (!direct) {
+    result.copy_(to);
+  }
+  return true;
+}
+
+using CumsumMeta = WithOutput<at::meta::structured_cumsum>;
+
+Tensor cumsum(
+    const Tensor& self,
+    int64_t dim,
+    c10::optional<ScalarType> dtype) {
+  if (const auto device = kernelDevice(self)) {
+    const c10::xpu::XPUGuard guard(*device);
+    CumsumMeta op(CumsumMeta::Kind::New, Tensor());
+    op.meta(self, dim, dtype);
+    if (runCumsum(op.maybe_get_output(0), self, dim)) {
+      return op.maybe_get_output(0);
+    }
+  }
+  return OnHost<at::_ops::cumsum>::call(self, dim, dtype);
+}
+
+Tensor& cumsumInPlace(
+    Tensor& self,
+    int64_t dim,
+    c10::optional<ScalarType> dtype) {
+  if (const auto device = kernelDevice(self)) {
+    const c10::xpu::XPUGuard guard(*device);
+    CumsumMeta op(CumsumMeta::Kind::InPlace, self);
+    op.meta(self, dim, dtype);
+    if (runCumsum(self, self, dim)) {
+      return self;
+    }
+  }
+  return OnHost<at::_ops::cumsum_>::call(self, dim, dtype);
+}
+
+Tensor& cumsumOut(
+    const Tensor& self,
+    int64_t dim,
+    c10::optional<ScalarType> dtype,
+    Tensor& out) {
+  const auto device = kernelDevice(self);
+  if (device && out.is_xpu()) {
+    const c10::xpu::XPUGuard guard(*device);
+    CumsumMeta op(CumsumMeta::Kind::Out, out);
+    op.meta(self, dim, dtype);
+    if (runCumsum(out, self, dim)) {
+      return out;
+    }
+  }
+  return OnHost<at::_ops::cumsum_out>::call(self, dim, dtype, out);
+}
+
+// What is together is copied, each part by itself.
+
+/// The device of all the tensors if its kernels copy them.
+std::optional<DeviceIndex> deviceOfParts(const ITensorListRef& tensors) {
+  std::optional<DeviceIndex> device;
+  for (const Tensor& tensor : tensors) {
+    const auto its = kernelDevice(tensor);
+    if (!its || (device && *device != *its) || tensor.is_quantized()) {
+      return std::nullopt;
+    }
+    device = its;
+  }
+  return device;
+}
+
+void copyParts(
+    const Tensor& result,
+    const ITensorListRef& tensors,
+    int64_t dim) {
+  dim = maybe_wrap_dim(dim, result.dim());
+  int64_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.dim() == 1 && tensor.size(0) == 0) {
+      continue; // it may be among tensors of more dimensions
+    }
+    const auto size = tensor.size(dim);
+    if (tensor.numel() > 0) {
+      result.narrow(dim, at, size).copy_(tensor);
+    }
+    at += size;
+  }
+}
+
+using CatMeta = WithOutput<at::meta::structured_cat>;
+
+Tensor cat(const ITensorListRef& tensors, int64_t dim) {
+  if (const auto device = deviceOfParts(tensors)) {
+    const c10::xpu::XPUGuard guard(*device);
+    CatMeta op(CatMeta::Kind::New, Tensor());
+    op.meta(tensors, dim);
+    copyParts(op.maybe_get_output(0), tensors, dim);
+    return op.maybe_get_output(0);
+  }
+  return OnHost<at::_ops::cat>::call(tensors, dim);
+}
+
+Tensor& catOut(const ITensorListRef& tensors, int64_t dim, Tensor& out) {
+  const auto device = deviceOfParts(tensors);
+  if (device && out.is_xpu() && out.device().index() == *device) {
+    const c10::xpu::XPUGuard guard(*device);
+    CatMeta op(CatMeta::Kind::Out, out);
+    op.meta(tensors, dim);
+    copyParts(out, tensors, dim);
+    return out;
+  }
+  return OnHost<at::_ops::cat_out>::call(tensors, dim, out);
+}
+
+void registerScan(torch::Library& library) {
+  library.impl("cumsum", &cumsum);
+  library.impl("cumsum_", &cumsumInPlace);
+  library.impl("cumsum.out", &cumsumOut);
+  library.impl("cat", &cat);
+  library.impl("cat.out", &catOut);
+}
+
+[[maybe_unused]] const bool kScanAdded = addKernels(&registerScan);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -2,10 +2,12 @@
 """Operators that the device computes itself, compared with the CPU's. The tests run in
 a process of their own with TORCH_XPU_KERNELS=1, since a process decides once."""
 
+import copy
 import importlib.util
 import itertools
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,8 @@ DTYPES = {
     "b8": torch.bool,
 }
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.5, 300.0]
-UNARY = ("UNARY", "PLAIN")
+NARROW = (torch.half, torch.bfloat16)
+USUAL = (torch.float, torch.long, torch.bool)
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
 
 
@@ -72,11 +75,75 @@ def numbers(dtype, seed=0):
 
 
 def on_cpu(function, *args, **kwargs):
-    """The CPU's result; it lacks many operators of float16, and rounds like float."""
-    wide = [x.float() if isinstance(x, torch.Tensor) and x.dtype == torch.half else x for x in args]
-    result = function(*wide, **kwargs)
-    narrow = any(isinstance(x, torch.Tensor) and x.dtype == torch.half for x in args)
-    return result.half() if narrow and result.dtype == torch.float else result
+    """The CPU's result, computed in float as the kernels do: it lacks many operators of
+    float16, and rounds within some of bfloat16."""
+    narrow = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.dtype in NARROW]
+    args = [x.float() if isinstance(x, torch.Tensor) and x.dtype in NARROW else x for x in args]
+    result = function(*args, **kwargs)
+    return result.to(narrow[0]) if narrow and result.dtype == torch.float else result
+
+
+class Operator:
+    """An overload that has a kernel, and the arguments to test it with."""
+
+    def __init__(self, line):
+        self.name, *types = line.split()
+        self.dtypes = [DTYPES[one] for one in types if has(DTYPES[one])]
+        base, _, overload = self.name.partition("::")[2].partition(".")
+        self.call = getattr(getattr(torch.ops.aten, base), overload or "default")
+        self.is_in_place = base.endswith("_")
+        self.new = getattr(torch.ops.aten, base.rstrip("_"))  # of any overload, a new result
+        arguments = self.call._schema.arguments
+        outputs = [x for x in arguments if x.name in ("out", "grad_input")]
+        self.out = outputs[0].name if outputs else None
+        self.arguments = [x for x in arguments if x not in outputs]
+
+    def choices(self, dtype):
+        """Lists of arguments, with a number in the place of each tensor."""
+        numbers = iter((0.75, 1.5, 2.0) if dtype.is_floating_point else (2, 3, 4))
+        tensors = itertools.count()
+        values = []
+        for argument in self.arguments:
+            kind = str(argument.type)
+            if argument.name == "alpha" and dtype == torch.bool:
+                values.append([True])
+            elif "Tensor" in kind:
+                values.append([(next(tensors),)])
+            elif "number" in kind or "Scalar" in kind:
+                number = next(numbers)
+                values.append([number, None] if "Optional" in kind else [number])
+            elif kind == "bool":
+                values.append([False, True])
+            else:
+                names = {"approximate": ["none", "tanh"], "rounding_mode": [None, "floor", "trunc"]}
+                values.append(names[argument.name])
+        lists = [list(x) for x in itertools.product(*values)]
+        return [x for x in lists if x.count(None) < 2]  # clamp needs a bound
+
+    def tensors(self, dtype, choice):
+        result = []
+        for name, argument in zip((x.name for x in self.arguments), choice):
+            if isinstance(argument, tuple):
+                x = numbers(dtype, argument[0])
+                if name == "condition":
+                    x = x > 0
+                elif name == "buffer":  # that log_sigmoid gives its gradient
+                    x = result[1].abs().neg().exp()
+                elif "hardswish_backward" in self.name:  # the bound differs by release
+                    x = x.masked_fill(x == -3, 1)
+                elif "softshrink" in self.name:  # NaN became 0 once
+                    x = x.masked_fill(x != x, 1)
+                elif "shift" in self.name and name == "other":
+                    x = x.abs() % 8
+                result.append(x)
+        return result
+
+    def run(self, function, choice, tensors, **kwargs):
+        rest = iter(tensors)
+        args = [next(rest) if isinstance(x, tuple) else x for x in choice]
+        keyword_only = {x.name: y for x, y in zip(self.arguments, args) if x.kwarg_only}
+        args = [y for x, y in zip(self.arguments, args) if not x.kwarg_only]
+        return function(*args, **keyword_only, **kwargs)
 
 
 @needs_device
@@ -185,11 +252,11 @@ class TestProcesses(TestCase):
             if key.startswith(b"ptx"):
                 codes.extend(list(parts(content))[1::2])
         self.assertGreater(len(codes), 100)
-        random = torch.Generator().manual_seed(int(os.environ.get("TEST_SEED", "0")))
-        for i in torch.randperm(len(codes), generator=random)[:30].tolist():
+        chooser = random.Random(os.environ.get("TEST_SEED", "0"))
+        for code in chooser.sample(codes, 30):
             path = os.path.join(self.folder.name, "kernel.ptx")
             with open(path, "wb") as file:
-                file.write(codes[i].rstrip(b"\0"))
+                file.write(code.rstrip(b"\0"))
             command = [str(PTXAS), "-arch=sm_90", path, "-o", path + ".cubin"]
             ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(ended.returncode, 0, msg=ended.stdout.decode())
@@ -242,57 +309,65 @@ class TestProcesses(TestCase):
 @needs_device
 @unittest.skipIf(not ON, "TORCH_XPU_KERNELS is not 1")
 class TestKernels(TestCase):
-    def rows(self):
-        for line in torch.ops.torch_xpu._pointwise_table():
-            form, name, *types = line.split()
-            for dtype in (DTYPES[one] for one in types):
-                if has(dtype):
-                    yield form, name, dtype
+    def operators(self):
+        torch.empty(1, device="xpu")  # registers them
+        return [Operator(line) for line in torch.ops.torch_xpu._pointwise_table()]
 
     def compare(self, got, expected, msg):
         self.assertEqual(got.device.type, "xpu", msg=msg)
         self.assertEqual(got.cpu(), expected, msg=msg, exact_dtype=True)
 
     def test_table(self):
-        """Each line: values, layouts, a broadcast, no elements, one, out=, in place."""
+        """Each operator: values, layouts, a broadcast, no elements, one, out=, in place."""
+        operators = self.operators()
+        self.assertGreater(len(operators), 250)
         torch._C._xpu_resetFallbackStatistics()
-        for form, name, dtype in self.rows():
-            msg = f"{name} {dtype}"
-            function = getattr(torch, name)
-            count = 1 if form in UNARY else 2
-            flat = [numbers(dtype, seed) for seed in range(count)]
-            square = [x[:1024].view(32, 32) for x in flat]
-            cases = [
-                flat,
-                [x[1:] for x in flat],  # not aligned
-                [x.t()[::2, 1:] for x in square],
-                [square[0], *(x[3] for x in square[1:])],
-                [square[0], *(x[:, 3:4] for x in square[1:])],
-                [x[:0] for x in flat],
-                [x[9] for x in flat],
-            ]
-            for case in cases:
-                self.compare(function(*[x.xpu() for x in case]), on_cpu(function, *case), msg)
-            expected = on_cpu(function, *square)
-            device = [x.xpu() for x in square]
+        for i, op in enumerate(operators):
+            for dtype in self.some_dtypes(op, i):
+                for choice in op.choices(dtype):
+                    with torch.backends.mkldnn.flags(enabled=False):  # its gelu of inf is NaN
+                        self.check_operator(op, dtype, choice)
+            self.assertEqual(fallbacks(), {}, msg=op.name)
+
+    def some_dtypes(self, op, i):
+        """Of a new result all, on the CPU device one of the less usual; else only one."""
+        usual = [x for x in op.dtypes if x in USUAL]
+        others = [x for x in op.dtypes if x not in USUAL]
+        if op.out is not None or op.is_in_place:
+            return usual[:1]
+        if torch.xpu.get_device_properties(0).type == "cpu" and others:
+            return [*usual, others[i % len(others)]]
+        return op.dtypes
+
+    def check_operator(self, op, dtype, choice):
+        msg = f"{op.name} {dtype} {choice}"
+        flat = op.tensors(dtype, choice)
+        square = [x[:1024].view(32, 32) for x in flat]
+        expected = on_cpu(lambda *x: op.run(op.new, choice, x), *square)
+        device = [x.xpu() for x in square]
+        if op.out is not None:
             out = torch.empty(32, 64, dtype=expected.dtype, device="xpu")[:, ::2]
-            if name != "relu":  # has no out= in Python
-                self.assertIs(function(*device, out=out), out)
-                self.compare(out, expected, msg)
-            if form == "COMPARE":
-                number = square[1][5, 5].item()
-                self.compare(function(device[0], number), on_cpu(function, square[0], number), msg)
-            if form == "ALPHA" and dtype != torch.bool:
-                alpha = 3
-                self.compare(
-                    function(*device, alpha=alpha), on_cpu(function, *square, alpha=alpha), msg
-                )
-            if hasattr(torch.Tensor, name + "_") and form != "EXTREMUM":
-                at = device[0].data_ptr()
-                getattr(device[0], name + "_")(*device[1:])
-                self.assertEqual(device[0].data_ptr(), at)
-                self.compare(device[0], expected.to(dtype), msg)
-        self.assertEqual(fallbacks(), {})
+            self.assertIs(op.run(op.call, choice, device, **{op.out: out}), out)
+            self.compare(out, expected, msg)
+            return
+        if op.is_in_place:
+            at = device[0].data_ptr()
+            self.assertIs(op.run(op.call, choice, device), device[0])
+            self.assertEqual(device[0].data_ptr(), at)
+            self.compare(device[0], expected.to(dtype), msg)
+            return
+        cases = [
+            flat,
+            [x.t()[::2, 1:] for x in square],
+            [x[1:] for x in flat],  # not aligned
+            [square[0], *(x[3] for x in square[1:])],
+            [square[0], *(x[:, 3:4] for x in square[1:])],
+            [x[:0] for x in flat],
+            [x[9] for x in flat],
+        ]
+        for case in cases if dtype in USUAL else cases[:2]:
+            expected = on_cpu(lambda *x: op.run(op.new, choice, x), *case)
+            self.compare(op.run(op.call, choice, [x.xpu() for x in case]), expected, msg)
 
     def test_types(self):
         """Numbers, tensors of the CPU, and arguments of several types."""
@@ -377,14 +452,148 @@ class TestKernels(TestCase):
             self.assertEqual(x.xpu().sum().item(), first.item(), rtol=0, atol=0)
         self.assertEqual([k for k in fallbacks() if "sum" in k], [])
 
+    def test_composed(self):
+        """What is made of the operators of the table, and what is not tested by schema."""
+        torch._C._xpu_resetFallbackStatistics()
+        x, y = numbers(torch.float), numbers(torch.float, 1)
+        mask = x > 1
+        for function in (
+            lambda x, y, m: x // y,
+            lambda x, y, m: torch.floor_divide(x, y, out=torch.empty_like(x)),
+            lambda x, y, m: x.clone().floor_divide_(2),
+            lambda x, y, m: x % 3 + 7 % y,
+            lambda x, y, m: torch.isnan(x) | torch.isinf(y) ^ torch.isfinite(x),
+            lambda x, y, m: torch.isnan(x.nan_to_num(0).long()),
+            lambda x, y, m: m.logical_not(),
+            lambda x, y, m: x.clone().logical_not_(),
+            lambda x, y, m: torch.logical_not(x, out=torch.empty_like(x)),
+            lambda x, y, m: ~m & (y > 0),
+            lambda x, y, m: 2**x,
+            lambda x, y, m: torch.pow(2, x, out=torch.empty_like(x)),
+            lambda x, y, m: torch.rsub(x, y, alpha=2),
+            lambda x, y, m: torch.square(x) + x**0.5 - y**3,
+            lambda x, y, m: x.masked_fill(m, 2),
+            lambda x, y, m: x[:512].view(2, 256).clone().masked_fill_(m[:256], float("-inf")),
+            lambda x, y, m: x.long().clone().masked_fill_(m, torch.tensor(7)),
+            lambda x, y, m: x.clone().masked_fill_(m, y[10]),
+            lambda x, y, m: torch.where(m, x, 2.5),
+            lambda x, y, m: torch.where(m, x.half(), y.double()),
+            lambda x, y, m: torch.where(m[:32], x[:32, None], y[None, :32]),
+            lambda x, y, m: torch.nn.functional.logsigmoid(x),
+            lambda x, y, m: torch.nn.functional.celu(x),
+            lambda x, y, m: torch.nn.functional.relu6(x),
+            lambda x, y, m: x.clamp(min=y, max=y + 1),
+            lambda x, y, m: x.nan_to_num(0).int().clamp(-2.5, max=3),
+            lambda x, y, m: torch.clamp(x, float("nan"), 1),
+            lambda x, y, m: torch.lerp(x, y, 0.25),
+            lambda x, y, m: torch.add(x, y).addcmul_(x, y.half(), value=0.5),
+        ):
+            expected = function(x[8:], y[8:], mask[8:])
+            self.compare(function(x[8:].xpu(), y[8:].xpu(), mask[8:].xpu()), expected, "")
+        self.assertEqual({k for k in fallbacks() if "nan_to_num" not in k}, set())
+        with self.assertRaisesRegex(RuntimeError, "overflow"):
+            torch.ones(2, dtype=torch.uint8).xpu().masked_fill_(mask[:2].xpu(), 300)
+
     def test_gradients(self):
-        x = torch.randn(8, 5)
+        """The formulas of the gradients are made of operators that have kernels."""
+        functional = torch.nn.functional
+        torch._C._xpu_resetFallbackStatistics()
+        for function in (
+            lambda x: torch.relu(x * 2 - 1).exp() / (x.sigmoid() + 1),
+            lambda x: functional.gelu(x) + functional.gelu(x, approximate="tanh"),
+            lambda x: functional.silu(x) * functional.mish(x) + functional.hardswish(x),
+            lambda x: functional.elu(x) + functional.elu(x + 1, inplace=True),
+            lambda x: functional.leaky_relu(x, 0.2) + functional.hardtanh(x),
+            lambda x: functional.softplus(x) + functional.logsigmoid(x),
+            lambda x: functional.threshold(x, 0.1, 2) + torch.log1p(x.square()),
+            lambda x: functional.softshrink(x) + functional.hardshrink(x),
+            lambda x: x.abs() ** 1.5 + x**2 + 2**x + torch.pow(x.abs(), x),
+            lambda x: torch.where(x > 0, x, x * 2).clamp(-0.5, 1) + x.clamp_min(0.2),
+            lambda x: torch.maximum(x, -x) * torch.atan2(x, x + 3) + torch.hypot(x, x + 2),
+            lambda x: x.erf() + x.tan() + x.tanh() * x.cosh() - x.expm1().log1p(),
+            lambda x: torch.addcmul(x, x, x, value=2) + torch.addcdiv(x, x, x + 9),
+            lambda x: torch.lerp(x, x * 2, 0.3) + torch.fmod(x, 0.4) + x.masked_fill(x > 1, 0),
+        ):
+            results = []
+            for device in ("cpu", "xpu"):
+                y = torch.linspace(-2, 2, 40).view(8, 5).to(device).requires_grad_()
+                (gradient,) = torch.autograd.grad((function(y) ** 2).sum(), y, create_graph=True)
+                gradient.sum().backward()
+                results.append((gradient.detach().cpu(), y.grad.cpu()))
+            self.assertEqual(*results)
+        self.assertEqual(self.not_of_sums(), set())
+
+    def not_of_sums(self):
+        """What fell back but sums, and the tensor of zeros that has no memory."""
+        return {x for x in fallbacks() if "sum" not in x and x != "aten::_efficientzerotensor"}
+
+    def test_training(self):
+        """A step of a perceptron leaves only its products to the host."""
+        for activation in (torch.nn.ReLU, torch.nn.GELU, torch.nn.SiLU):
+            torch.manual_seed(3)
+            model = torch.nn.Sequential(
+                torch.nn.Linear(6, 16), activation(), torch.nn.Linear(16, 2)
+            )
+            x, target = torch.randn(9, 6), torch.randn(9, 2)
+            results = []
+            for device in ("cpu", "xpu"):
+                copied = copy.deepcopy(model).to(device)
+                inputs, wanted = x.to(device), target.to(device)
+                torch._C._xpu_resetFallbackStatistics()
+                for _ in range(3):
+                    copied.zero_grad()
+                    ((copied(inputs) - wanted) ** 2).sum().backward()
+                    with torch.no_grad():
+                        for parameter in copied.parameters():
+                            parameter.add_(parameter.grad, alpha=-0.01)
+                results.append([p.detach().cpu() for p in copied.parameters()])
+            self.assertEqual(*results)
+            left = {name.partition(".")[0] for name in self.not_of_sums()}
+            self.assertLessEqual(left, {"aten::addmm", "aten::mm"})
+
+    def test_samples(self):
+        """PyTorch's own samples of the operators, a seeded choice, with gradients."""
+        from torch.testing._internal.common_methods_invocations import op_db
+
+        chooser = random.Random(7)
+        names = {op.name.partition("::")[2].partition(".")[0] for op in self.operators()}
+        checked = 0
+        for info in op_db:
+            if info.aten_name not in names or not info.op or info.variant_test_name:
+                continue
+            dtype = chooser.choice([d for d in (torch.float, torch.long) if d in info.dtypes])
+            torch.manual_seed(11)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                samples = list(
+                    info.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point)
+                )
+            for sample in chooser.sample(samples, min(4, len(samples))):
+                self.check_sample(info, sample)
+                checked += 1
+        self.assertGreater(checked, 250)
+
+    def check_sample(self, info, sample):
         results = []
         for device in ("cpu", "xpu"):
-            y = x.clone().to(device).requires_grad_()
-            (torch.relu(y * 2 - 1).exp() / (y.sigmoid() + 1)).sum().backward()
-            results.append(y.grad.cpu())
-        self.assertEqual(*results)
+            moved = sample.transform(
+                lambda x: (
+                    x.detach().to(device).requires_grad_(x.requires_grad)
+                    if isinstance(x, torch.Tensor)
+                    else x
+                )
+            )
+            result = info.op(moved.input, *moved.args, **moved.kwargs)
+            leaves = [x for x in (moved.input, *moved.args) if isinstance(x, torch.Tensor)]
+            leaves = [x for x in leaves if x.requires_grad]
+            gradients = ()
+            if leaves and info.supports_autograd and result.requires_grad:
+                weights = torch.linspace(0.5, 1.5, result.numel()).view(result.shape).to(result)
+                gradients = torch.autograd.grad((result * weights).sum(), leaves, allow_unused=True)
+            results.append((result, *gradients))
+        for cpu, xpu in zip(*results):
+            moved = xpu.cpu() if isinstance(xpu, torch.Tensor) else xpu
+            self.assertEqual(moved, cpu, msg=f"{info.name} {sample}", equal_nan=True)
 
     def test_errors(self):
         """The texts are PyTorch's, also where the CPU raises them."""

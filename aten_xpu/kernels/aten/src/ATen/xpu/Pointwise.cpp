@@ -7,7 +7,8 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
-#include <limits>
+#include <string>
+#include <string_view>
 
 namespace at::xpu::detail {
 
@@ -16,32 +17,58 @@ namespace {
 constexpr int kMostDims = 5; // of Note [Strides] in kernels/Common.sycl
 constexpr uint32_t kVectorBytes = 16;
 
+/// How many tensors an expression reads: it names the last of `a`, `b`, `c`.
+int inputsOf(const std::string& expression) {
+  int inputs = 1;
+  std::string word;
+  for (const char letter : expression + " ") {
+    if (isalnum(static_cast<unsigned char>(letter)) || letter == '_') {
+      word += letter;
+      continue;
+    }
+    inputs = std::max(inputs, word == "c" ? 3 : word == "b" ? 2 : 1);
+    word.clear();
+  }
+  return inputs;
+}
+
 struct Row {
   std::string name;
   std::string op; // for the profiler
   const char* output; // the type, in the source
-  bool binary;
+  const char* third; // the type of the third argument
   uint32_t types;
   const char* expression;
+
+  bool isBool() const {
+    return output == std::string_view("b8");
+  }
+  bool isMasked() const {
+    return third == std::string_view("b8");
+  }
 };
 
 const auto& rows() {
   static const auto& all = *new std::vector<Row>{
   // never destroyed
-#define XPU_ROW_OF(name, output, binary, types, ...) \
-  {#name, "aten::" #name, output, binary, types, #__VA_ARGS__},
-#define XPU_UNARY(name, types, ...) \
-  XPU_ROW_OF(name, "T", false, types, __VA_ARGS__)
-#define XPU_PLAIN XPU_UNARY
-#define XPU_BINARY(name, types, ...) \
-  XPU_ROW_OF(name, "T", true, types, __VA_ARGS__)
-#define XPU_ALPHA XPU_BINARY
-#define XPU_EXTREMUM XPU_BINARY
+#define XPU_ROW_OF(name, output, third, types, ...) \
+  {#name, "aten::" #name, output, third, types, #__VA_ARGS__},
+#define XPU_USUAL(name, types, ...) \
+  XPU_ROW_OF(name, "T", "T", types, __VA_ARGS__)
+#define XPU_NEW XPU_USUAL
+#define XPU_GRADIENT XPU_USUAL
+#define XPU_TENSOR XPU_USUAL
+#define XPU_TENSORS XPU_USUAL
+#define XPU_PLAIN XPU_USUAL
+#define XPU_OTHER XPU_USUAL
 #define XPU_COMPARE(name, types, ...) \
-  XPU_ROW_OF(name, "b8", true, types, __VA_ARGS__)
+  XPU_ROW_OF(name, "b8", "T", types, __VA_ARGS__)
+#define XPU_IS XPU_COMPARE
+#define XPU_LOGICAL XPU_COMPARE
+#define XPU_MASKED(name, types, ...) \
+  XPU_ROW_OF(name, "T", "b8", types, __VA_ARGS__)
 #include <ATen/xpu/kernels/Pointwise.def>
-#define XPU_CONVERSION(type) \
-  {"to_" #type, "aten::copy_", #type, false, ALL, "a"}
+#define XPU_CONVERSION(type) {"to_" #type, "aten::copy_", #type, "T", ALL, "a"}
       XPU_CONVERSION(f64),
       XPU_CONVERSION(f32),
       XPU_CONVERSION(f16),
@@ -64,7 +91,8 @@ std::string sourceOf(int type) {
   for (const auto& row : rows()) {
     if (row.types & (1 << type)) {
       source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
-          (row.binary ? "true" : "false") + ", (" + row.expression + "))\n";
+          row.third + ", " + std::to_string(inputsOf(row.expression)) + ", (" +
+          row.expression + "))\n";
     }
   }
   return source;
@@ -116,9 +144,9 @@ struct PointwiseCall {
   KernelType type{};
   DeviceIndex device = 0;
   c10::xpu::XPUStream stream;
-  KernelArgument alpha;
+  std::array<KernelArgument, 3> numbers; // alpha, beta, gamma
   // Of the arguments: the number and whether it is one.
-  std::array<KernelArgument, 2> numbers;
+  std::array<KernelArgument, 3> inputs;
   uint32_t scalars = 0;
   uint32_t vector = 0; // elements that a work-item has if all is contiguous
 
@@ -133,6 +161,24 @@ struct PointwiseCall {
   }
 };
 
+constexpr size_t kOperands = 4;
+using Pointers = std::array<char*, kOperands>;
+using Strides = std::array<IntArrayRef, kOperands>;
+
+/// What both kinds of kernel are given.
+c10::SmallVector<KernelArgument, 32> argumentsOf(
+    const PointwiseCall& call,
+    const Pointers& pointers,
+    uint32_t count) {
+  c10::SmallVector<KernelArgument, 32> arguments;
+  arguments.append(pointers.begin(), pointers.end());
+  arguments.append(call.inputs.begin(), call.inputs.end());
+  arguments.append(call.numbers.begin(), call.numbers.end());
+  arguments.push_back(call.scalars);
+  arguments.push_back(count);
+  return arguments;
+}
+
 /// Divides by a size: the quotient of n is (n * factor / 2^32 + n) / 2^shift.
 uint64_t factorOf(uint32_t size, uint32_t& shift) {
   shift = 0;
@@ -146,54 +192,44 @@ uint64_t factorOf(uint32_t size, uint32_t& shift) {
 
 void launchStrided(
     const PointwiseCall& call,
-    std::array<char*, 3> pointers,
+    const Pointers& pointers,
     IntArrayRef shape,
-    const std::array<IntArrayRef, 3>& strides) {
+    const Strides& strides) {
   const auto dims = shape.size();
   if (dims > kMostDims) {
     for (const auto i : c10::irange(shape.back())) {
       auto moved = pointers;
-      for (const auto k : c10::irange(moved.size())) {
+      auto rest = strides;
+      for (const auto k : c10::irange(kOperands)) {
         moved[k] += moved[k] ? i * strides[k].back() : 0;
+        rest[k] = strides[k].slice(0, dims - 1);
       }
-      launchStrided(
-          call,
-          moved,
-          shape.slice(0, dims - 1),
-          {strides[0].slice(0, dims - 1),
-           strides[1].slice(0, dims - 1),
-           strides[2].slice(0, dims - 1)});
+      launchStrided(call, moved, shape.slice(0, dims - 1), rest);
     }
     return;
   }
   uint32_t count = 1;
-  std::array<uint64_t, size_t(3) * kMostDims> packed{};
+  std::array<uint64_t, size_t(3) * kMostDims + 3> packed{};
   for (const auto d : c10::irange(dims)) {
     count *= uint32_t(shape[d]);
     uint32_t shift = 0;
     packed[3 * d] = factorOf(uint32_t(shape[d]), shift);
     packed[3 * d + 1] = shift | uint64_t(strides[0][d]) << 32;
     packed[3 * d + 2] = uint32_t(strides[1][d]) | uint64_t(strides[2][d]) << 32;
+    packed[3 * kMostDims + d / 2] |= uint64_t(uint32_t(strides[3][d]))
+        << (d % 2 * 32);
   }
   const auto& kernel = call.get(Access::Strided);
-  c10::SmallVector<KernelArgument, 24> arguments{
-      pointers[0],
-      pointers[1],
-      pointers[2],
-      call.numbers[0],
-      call.numbers[1],
-      call.alpha,
-      call.scalars,
-      count,
-      uint32_t(dims)};
+  auto arguments = argumentsOf(call, pointers, count);
+  arguments.push_back(uint32_t(dims));
   arguments.append(packed.begin(), packed.end());
   launchKernel(kernel, call.stream, call.row.op, count, arguments);
 }
 
 void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
   const int inputs = iter.ntensors() - 1;
-  std::array<char*, 3> pointers{};
-  std::array<IntArrayRef, 3> strides;
+  Pointers pointers{};
+  Strides strides;
   static constexpr std::array<int64_t, 64>
       kZeros{}; // PyTorch's most dimensions
   strides.fill(IntArrayRef(kZeros.data(), iter.ndim()));
@@ -221,14 +257,7 @@ void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
       call.stream,
       call.row.op,
       (count + call.vector - 1) / call.vector,
-      {pointers[0],
-       pointers[1],
-       pointers[2],
-       call.numbers[0],
-       call.numbers[1],
-       call.alpha,
-       call.scalars,
-       count});
+      argumentsOf(call, pointers, count));
 }
 
 /// The types of a kernel, and what tensors it takes.
@@ -236,20 +265,25 @@ struct Types {
   KernelType kernel;
   ScalarType input;
   ScalarType output;
+  ScalarType third;
+
+  ScalarType of(int operand) const {
+    return operand == 0 ? output : operand == 3 ? third : input;
+  }
 };
 
 bool runTyped(
     TensorIteratorBase& iter,
     Pointwise kernel,
     const Types& types,
-    const Scalar& alpha);
+    const PointwiseNumbers& numbers);
 
 /// The same with arguments and output of the types of the kernel.
 bool runConverted(
     TensorIteratorBase& iter,
     Pointwise kernel,
     const Types& types,
-    const Scalar& alpha) {
+    const PointwiseNumbers& numbers) {
   const auto& result = iter.tensor(0);
   const auto to = iter.dtype(0) == types.output
       ? result
@@ -263,10 +297,10 @@ bool runConverted(
   for (int k = 1; k < iter.ntensors(); ++k) {
     const auto& argument = iter.tensor(k);
     config.add_owned_input(
-        iter.is_cpu_scalar(k) ? argument : argument.to(types.input));
+        iter.is_cpu_scalar(k) ? argument : argument.to(types.of(k)));
   }
   auto converted = config.build();
-  if (!runTyped(converted, kernel, types, alpha)) {
+  if (!runTyped(converted, kernel, types, numbers)) {
     return false;
   }
   if (!to.is_same(result)) {
@@ -279,7 +313,7 @@ bool runTyped(
     TensorIteratorBase& iter,
     Pointwise kernel,
     const Types& types,
-    const Scalar& alpha) {
+    const PointwiseNumbers& numbers) {
   const auto device = iter.device(0).index();
   const auto& row = rows()[size_t(kernel)];
   const auto type = types.kernel;
@@ -292,18 +326,22 @@ bool runTyped(
   }
   uint32_t scalars = 0;
   bool same = iter.dtype(0) == types.output;
-  std::array<KernelArgument, 2> numbers{
-      kernelNumber(0, type), kernelNumber(0, type)};
+  const auto zero = kernelNumber(0, type);
+  std::array<KernelArgument, 3> inputs{zero, zero, zero};
   for (int k = 1; k < iter.ntensors(); ++k) {
     if (iter.is_cpu_scalar(k)) {
       scalars |= 1 << (k - 1);
-      numbers[k - 1] = kernelNumber(numberOf(iter, k), type);
+      inputs[k - 1] = kernelNumber(numberOf(iter, k), type);
     } else {
-      same &= iter.dtype(k) == types.input;
+      same &= iter.dtype(k) == types.of(k);
     }
   }
   if (!same) {
-    return runConverted(iter, kernel, types, alpha);
+    return runConverted(iter, kernel, types, numbers);
+  }
+  std::array<KernelArgument, 3> given{zero, zero, zero};
+  for (const auto i : c10::irange(numbers.size())) {
+    given[i] = kernelNumber(numbers[i], type);
   }
   const c10::xpu::XPUGuard guard(device);
   const PointwiseCall call{
@@ -312,8 +350,8 @@ bool runTyped(
       type,
       device,
       c10::xpu::getCurrentXPUStream(device),
-      kernelNumber(alpha, type),
-      numbers,
+      given,
+      inputs,
       scalars,
       kVectorBytes /
           uint32_t(
@@ -351,12 +389,21 @@ std::optional<KernelType> typeOfSize(size_t size) {
 bool runPointwise(
     TensorIteratorBase& iter,
     Pointwise kernel,
-    const Scalar& alpha) {
-  const auto common = iter.common_dtype();
+    const PointwiseNumbers& numbers) {
+  const auto& row = rows()[size_t(kernel)];
+  const auto common = row.isMasked() ? iter.dtype(0) : iter.common_dtype();
   const auto type = kernelType(common, iter.device(0).index());
-  const bool is_bool = rows()[size_t(kernel)].output == std::string("b8");
+  const auto other = [&](bool is_bool) { return is_bool ? kBool : common; };
   return type &&
-      runTyped(iter, kernel, {*type, common, is_bool ? kBool : common}, alpha);
+      runTyped(
+             iter,
+             kernel,
+             {*type, common, other(row.isBool()), other(row.isMasked())},
+             numbers);
+}
+
+uint32_t pointwiseTypes(Pointwise kernel) {
+  return rows()[size_t(kernel)].types;
 }
 
 bool runCopy(TensorIteratorBase& iter) {
@@ -365,12 +412,13 @@ bool runCopy(TensorIteratorBase& iter) {
   const auto from = iter.is_cpu_scalar(1) ? to : iter.dtype(1);
   if (to == from && !iter.is_cpu_scalar(1)) { // as they are, NaN too
     const auto type = typeOfSize(c10::elementSize(to));
-    return type && runTyped(iter, convertTo(*type), {*type, from, to}, 1);
+    return type &&
+        runTyped(iter, convertTo(*type), {*type, from, to, from}, {});
   }
   const auto type = kernelType(from, device);
   const auto result = kernelType(to, device);
   return type && result &&
-      runTyped(iter, convertTo(*result), {*type, from, to}, 1);
+      runTyped(iter, convertTo(*result), {*type, from, to, from}, {});
 }
 
 } // namespace at::xpu::detail

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/ScalarOps.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
@@ -16,46 +18,169 @@ namespace at::xpu::detail {
 
 namespace {
 
-/// In place of the meta class of an operator that has none.
-struct PlainUnary : TensorIteratorBase {
-  void meta(const Tensor& self) {
+// In place of the meta class of an operator that has none.
+
+/// Of one tensor or two of the same type, and numbers.
+struct Plain : TensorIteratorBase {
+  template <typename... Numbers>
+  void meta(const Tensor& self, const Numbers&... /*no tensors*/) {
     build_borrowing_unary_op(maybe_get_output(0), self);
+  }
+  template <typename... Numbers>
+  void meta(
+      const Tensor& a,
+      const Tensor& b,
+      const Numbers&... /*no tensors*/) {
+    build_borrowing_binary_op(maybe_get_output(0), a, b);
   }
 };
 
-/// The factor among the arguments of a call, which is the last of them.
-template <bool has_alpha, typename... Args>
-Scalar alphaOf(const Args&... args) {
-  if constexpr (has_alpha) {
-    return std::get<sizeof...(Args) - 1>(std::tie(args...));
-  } else {
-    return 1;
+struct Logical : TensorIteratorBase {
+  void meta(const Tensor& a, const Tensor& b) {
+    build_comparison_op(maybe_get_output(0), a, b);
   }
+};
+
+struct Where : TensorIteratorBase {
+  void meta(const Tensor& condition, const Tensor& self, const Tensor& other) {
+    const auto given = condition.scalar_type();
+    TORCH_CHECK(
+        given == kBool || given == kByte,
+        "where expected condition to be a boolean tensor, but got a tensor with dtype ",
+        given);
+    if (given == kByte) {
+      TORCH_WARN_ONCE(
+          "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead.");
+    }
+    const auto type = at::result_type(self, other);
+    const auto& out = maybe_get_output(0);
+    TORCH_CHECK(
+        !out.defined() || out.scalar_type() == type,
+        "Expected out type to be ",
+        type,
+        " but got ",
+        out.scalar_type());
+    build(
+        TensorIteratorConfig()
+            .check_all_same_dtype(false)
+            .allow_cpu_scalars(true)
+            .declare_static_dtype(type)
+            .add_output(out)
+            .add_input(self)
+            .add_input(other)
+            .add_input(condition));
+  }
+};
+
+/// The numbers among the arguments.
+struct Numbers {
+  PointwiseNumbers found;
+
+  void look(const Scalar& number) {
+    if (found.size() < 3) { // what follows chooses the kernel
+      found.push_back(number);
+    }
+  }
+  void look(const c10::optional<Scalar>& number) {
+    if (number) {
+      look(*number);
+    }
+  }
+  void look(bool number) {
+    look(Scalar(int64_t(number)));
+  }
+  void look(c10::string_view text) {
+    look(text == "tanh");
+  }
+  template <typename T>
+  void look(const T& /*no number*/) {}
+};
+
+/// An argument as a meta class takes it.
+template <typename T>
+const T& metaArgument(const T& argument) {
+  return argument;
+}
+OptionalScalarRef metaArgument(const c10::optional<Scalar>& number) {
+  return number ? OptionalScalarRef(&*number) : OptionalScalarRef();
+}
+OptionalTensorRef metaArgument(const c10::optional<Tensor>& tensor) {
+  return tensor && tensor->defined() ? OptionalTensorRef(*tensor)
+                                     : OptionalTensorRef();
 }
 
+// Which kernel runs, by the arguments. All of them take the types of `first`.
+
+template <Pointwise kernel>
+struct Always {
+  static constexpr Pointwise first = kernel;
+  template <typename... Args>
+  static Pointwise of(const Args&... /*any*/) {
+    return kernel;
+  }
+};
+
+struct ByRounding {
+  static constexpr Pointwise first = Pointwise::div;
+  static Pointwise of(
+      const Tensor& /*self*/,
+      const Tensor& /*other*/,
+      const c10::optional<c10::string_view>& mode) {
+    return !mode           ? Pointwise::div
+        : *mode == "floor" ? Pointwise::div_floor
+                           : Pointwise::div_trunc;
+  }
+};
+
+struct ByResult { // whether elu_backward is given elu's
+  static constexpr Pointwise first = Pointwise::elu_backward;
+  static Pointwise of(
+      const Tensor& /*grad*/,
+      const Scalar& /*alpha*/,
+      const Scalar& /*scale*/,
+      const Scalar& /*input_scale*/,
+      bool is_result,
+      const Tensor& /*self_or_result*/) {
+    return is_result ? Pointwise::elu_backward_of_result : first;
+  }
+};
+
+template <Pointwise both, Pointwise low, Pointwise high>
+struct ByBounds {
+  static constexpr Pointwise first = both;
+  template <typename Bound>
+  static Pointwise of(
+      const Tensor& /*self*/,
+      const Bound& least,
+      const Bound& most) {
+    return least && most ? both : least ? low : high;
+  }
+};
+
 /// Runs the kernel if there is one for the types.
-template <class Meta, Pointwise kernel, bool has_alpha, typename... Args>
+template <class Meta, class Kernel, typename... Args>
 bool run(WithOutput<Meta>& op, DeviceIndex device, const Args&... args) {
   const c10::xpu::XPUGuard guard(device);
-  op.meta(args...);
-  return runPointwise(op, kernel, alphaOf<has_alpha>(args...));
+  op.meta(metaArgument(args)...);
+  Numbers numbers;
+  (numbers.look(args), ...);
+  return runPointwise(op, Kernel::of(args...), numbers.found);
 }
 
 template <
     class Op,
     class Meta,
-    Pointwise kernel,
-    bool has_alpha = false,
+    class Kernel,
     class Schema = typename Op::schema>
 struct Call;
 
 /// A new result.
-template <class Op, class Meta, Pointwise kernel, bool has_alpha, class... Args>
-struct Call<Op, Meta, kernel, has_alpha, Tensor(Args...)> {
+template <class Op, class Meta, class Kernel, class... Args>
+struct Call<Op, Meta, Kernel, Tensor(Args...)> {
   static Tensor call(Args... args) {
     if (const auto device = kernelDevice(args...)) {
       WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      if (run<Meta, kernel, has_alpha>(op, *device, args...)) {
+      if (run<Meta, Kernel>(op, *device, args...)) {
         return op.maybe_get_output(0);
       }
     }
@@ -64,12 +189,12 @@ struct Call<Op, Meta, kernel, has_alpha, Tensor(Args...)> {
 };
 
 /// In place.
-template <class Op, class Meta, Pointwise kernel, bool has_alpha, class... Args>
-struct Call<Op, Meta, kernel, has_alpha, Tensor&(Tensor&, Args...)> {
+template <class Op, class Meta, class Kernel, class... Args>
+struct Call<Op, Meta, Kernel, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
     if (const auto device = kernelDevice(self, args...)) {
       WithOutput<Meta> op(WithOutput<Meta>::Kind::InPlace, self);
-      if (run<Meta, kernel, has_alpha>(op, *device, self, args...)) {
+      if (run<Meta, Kernel>(op, *device, self, args...)) {
         return self;
       }
     }
@@ -78,14 +203,8 @@ struct Call<Op, Meta, kernel, has_alpha, Tensor&(Tensor&, Args...)> {
 };
 
 /// To an output that is given, the last argument.
-template <
-    class Op,
-    class Meta,
-    Pointwise kernel,
-    bool has_alpha,
-    class First,
-    class... Args>
-struct Call<Op, Meta, kernel, has_alpha, Tensor&(const First&, Args...)> {
+template <class Op, class Meta, class Kernel, class First, class... Args>
+struct Call<Op, Meta, Kernel, Tensor&(const First&, Args...)> {
   static Tensor& call(const First& first, Args... args) {
     return callWith(
         std::forward_as_tuple(first, args...),
@@ -101,8 +220,7 @@ struct Call<Op, Meta, kernel, has_alpha, Tensor&(const First&, Args...)> {
     const auto device = kernelDevice(out, std::get<inputs>(args)...);
     if (device && out.is_xpu()) {
       WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      if (run<Meta, kernel, has_alpha>(
-              op, *device, std::get<inputs>(args)...)) {
+      if (run<Meta, Kernel>(op, *device, std::get<inputs>(args)...)) {
         return out;
       }
     }
@@ -110,79 +228,208 @@ struct Call<Op, Meta, kernel, has_alpha, Tensor&(const First&, Args...)> {
   }
 };
 
-template <class Op, class Meta, Pointwise kernel, bool has_alpha = false>
-void addPointwise(torch::Library& library) {
-  const std::string overload = Op::overload_name;
-  const auto name =
-      Op::name + (overload.empty() ? std::string() : "." + overload);
-  library.impl(name.c_str(), &Call<Op, Meta, kernel, has_alpha>::call);
+/// The operators that are registered and the types of each, for the tests.
+std::vector<std::string>& pointwiseTable() {
+  static auto& lines = *new std::vector<std::string>; // never destroyed
+  return lines;
 }
 
-/// The lines of the table, for the tests: the form, the name and the types.
-std::vector<std::string> pointwiseTable() {
-  std::vector<std::string> lines;
-  const auto add = [&](const char* form_and_name, uint32_t types) {
-    std::string line = form_and_name;
-    for (const auto i : c10::irange(kKernelTypes.size())) {
-      if (types & (1 << i)) {
-        line += std::string(" ") + kKernelTypes[i].name;
-      }
+/// The name that the operator is registered by.
+template <class Op>
+std::string nameOf() {
+  const std::string overload = Op::overload_name;
+  return Op::name + (overload.empty() ? std::string() : "." + overload);
+}
+
+template <class Op, class Meta, class Kernel>
+void addPointwise(torch::Library& library) {
+  library.impl(nameOf<Op>().c_str(), &Call<Op, Meta, Kernel>::call);
+  auto& line = pointwiseTable().emplace_back(nameOf<Op>());
+  for (const auto i : c10::irange(kKernelTypes.size())) {
+    if (pointwiseTypes(Kernel::first) & (1 << i)) {
+      line += std::string(" ") + kKernelTypes[i].name;
     }
-    lines.push_back(std::move(line));
-  };
-#define XPU_UNARY(name, types, ...) add("UNARY " #name, types);
-#define XPU_PLAIN(name, types, ...) add("PLAIN " #name, types);
-#define XPU_BINARY(name, types, ...) add("BINARY " #name, types);
-#define XPU_ALPHA(name, types, ...) add("ALPHA " #name, types);
-#define XPU_EXTREMUM(name, types, ...) add("EXTREMUM " #name, types);
-#define XPU_COMPARE(name, types, ...) add("COMPARE " #name, types);
-#include <ATen/xpu/kernels/Pointwise.def>
-  return lines;
+  }
+}
+
+// Operators that are others, as PyTorch's functions for CPU and CUDA have them.
+
+Scalar zeroOf(const Tensor& self) {
+  return self.scalar_type() == kBool ? Scalar(false) : Scalar(0);
+}
+
+void addComposed(torch::Library& library) {
+  using OptionalMode = c10::optional<c10::string_view>;
+  static constexpr OptionalMode kFloor = c10::string_view("floor");
+  library.impl("floor_divide", [](const Tensor& self, const Tensor& other) {
+    return at::div(self, other, kFloor);
+  });
+  library.impl(
+      "floor_divide_.Tensor", [](Tensor& self, const Tensor& other) -> Tensor& {
+        return self.div_(other, kFloor);
+      });
+  library.impl(
+      "floor_divide.out",
+      [](const Tensor& self, const Tensor& other, Tensor& out) -> Tensor& {
+        return at::div_out(out, self, other, kFloor);
+      });
+  library.impl("isnan", [](const Tensor& self) { return self.ne(self); });
+  library.impl(
+      "logical_not", [](const Tensor& self) { return self.eq(zeroOf(self)); });
+  library.impl("logical_not_", [](Tensor& self) -> Tensor& {
+    return self.eq_(zeroOf(self));
+  });
+  library.impl(
+      "logical_not.out", [](const Tensor& self, Tensor& out) -> Tensor& {
+        return at::eq_out(out, self, zeroOf(self));
+      });
+  library.impl("pow.Scalar", [](const Scalar& self, const Tensor& exponent) {
+    return at::pow(at::native::wrapped_scalar_tensor(self), exponent);
+  });
+  library.impl(
+      "pow.Scalar_out",
+      [](const Scalar& self, const Tensor& exponent, Tensor& out) -> Tensor& {
+        return at::pow_out(
+            out, at::native::wrapped_scalar_tensor(self), exponent);
+      });
+  library.impl(
+      "remainder.Scalar_Tensor", [](const Scalar& self, const Tensor& other) {
+        return at::remainder(at::native::wrapped_scalar_tensor(self), other);
+      });
+  library.impl(
+      "rsub.Tensor",
+      [](const Tensor& self, const Tensor& other, const Scalar& alpha) {
+        return at::sub(other, self, alpha);
+      });
+}
+
+// Operators of other arguments or results.
+
+/// The buffer is for the CPU's kernel of the gradient alone.
+std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
+  if (const auto device = kernelDevice(self)) {
+    WithOutput<Plain> op(WithOutput<Plain>::Kind::New, Tensor());
+    if (run<Plain, Always<Pointwise::log_sigmoid>>(op, *device, self)) {
+      return {op.maybe_get_output(0), at::empty({0}, self.options())};
+    }
+  }
+  return OnHost<at::_ops::log_sigmoid_forward>::call(self);
+}
+
+bool maskedFill(const Tensor& self, const Tensor& mask, const Tensor& value) {
+  if (!kernelDevice(self) || !mask.is_xpu() || mask.scalar_type() != kBool ||
+      value.dim() != 0 || at::has_internal_overlap(self) == MemOverlap::Yes) {
+    return false; // the host raises, or warns
+  }
+  auto iter = TensorIteratorConfig()
+                  .check_all_same_dtype(false)
+                  .allow_cpu_scalars(true)
+                  .resize_outputs(false)
+                  .add_output(self)
+                  .add_input(value)
+                  .add_input(self)
+                  .add_input(mask)
+                  .build();
+  return runPointwise(iter, Pointwise::where);
+}
+
+Tensor& masked_fill_(Tensor& self, const Tensor& mask, const Scalar& value) {
+  const auto number =
+      at::scalar_tensor(value, TensorOptions(kCPU).dtype(self.scalar_type()));
+  return maskedFill(self, mask, number)
+      ? self
+      : OnHost<at::_ops::masked_fill__Scalar>::call(self, mask, value);
+}
+
+Tensor& masked_fill_tensor_(
+    Tensor& self,
+    const Tensor& mask,
+    const Tensor& value) {
+  return maskedFill(self, mask, value)
+      ? self
+      : OnHost<at::_ops::masked_fill__Tensor>::call(self, mask, value);
 }
 
 } // namespace
 
 TORCH_LIBRARY_FRAGMENT(torch_xpu, m) {
-  m.def("_pointwise_table() -> str[]", &pointwiseTable);
+  m.def("_pointwise_table() -> str[]", [] { return pointwiseTable(); });
 }
 
 void registerPointwise(torch::Library& library) {
-#define XPU_ADD(op, ...) addPointwise<at::_ops::op, __VA_ARGS__>(library);
-#define XPU_WITH(op, in_place, out, ...) \
-  XPU_ADD(op, __VA_ARGS__)               \
-  XPU_ADD(in_place, __VA_ARGS__)         \
-  XPU_ADD(out, __VA_ARGS__)
-#define XPU_UNARY(name, ...) \
-  XPU_WITH(                  \
-      name, name##_, name##_out, at::meta::structured_##name, Pointwise::name)
-#define XPU_PLAIN(name, ...) \
-  XPU_WITH(name, name##_, name##_out, PlainUnary, Pointwise::name)
-#define XPU_TENSORS(name, ...)              \
-  XPU_WITH(                                 \
-      name##_Tensor,                        \
-      name##__Tensor,                       \
-      name##_out,                           \
-      at::meta::structured_##name##_Tensor, \
-      Pointwise::name,                      \
-      __VA_ARGS__)
-#define XPU_BINARY(name, ...) XPU_TENSORS(name, false)
-#define XPU_ALPHA(name, ...) XPU_TENSORS(name, true)
-#define XPU_EXTREMUM(name, ...)                               \
-  XPU_ADD(name, at::meta::structured_##name, Pointwise::name) \
-  XPU_ADD(name##_out, at::meta::structured_##name, Pointwise::name)
-#define XPU_COMPARE(name, ...)              \
-  XPU_WITH(                                 \
-      name##_Tensor,                        \
-      name##__Tensor,                       \
-      name##_Tensor_out,                    \
-      at::meta::structured_##name##_Tensor, \
-      Pointwise::name)                      \
-  XPU_WITH(                                 \
-      name##_Scalar,                        \
-      name##__Scalar,                       \
-      name##_Scalar_out,                    \
-      at::meta::structured_##name##_Scalar, \
-      Pointwise::name)
+#define XPU_ADD(op, meta, ...) \
+  addPointwise<at::_ops::op, meta, __VA_ARGS__>(library);
+#define XPU_STRUCTURED(op, name, ...) \
+  XPU_ADD(op, at::meta::structured_##name, __VA_ARGS__)
+#define XPU_NEW(name, ...)                            \
+  XPU_STRUCTURED(name, name, Always<Pointwise::name>) \
+  XPU_STRUCTURED(name##_out, name, Always<Pointwise::name>)
+#define XPU_USUAL(name, ...) \
+  XPU_NEW(name)              \
+  XPU_STRUCTURED(name##_, name, Always<Pointwise::name>)
+#define XPU_GRADIENT(name, ...)                       \
+  XPU_STRUCTURED(name, name, Always<Pointwise::name>) \
+  XPU_STRUCTURED(name##_grad_input, name, Always<Pointwise::name>)
+#define XPU_OVERLOAD(name, overload, out, ...)                       \
+  XPU_STRUCTURED(name##_##overload, name##_##overload, __VA_ARGS__)  \
+  XPU_STRUCTURED(name##__##overload, name##_##overload, __VA_ARGS__) \
+  XPU_STRUCTURED(out, name##_##overload, __VA_ARGS__)
+#define XPU_TENSOR(name, ...) \
+  XPU_OVERLOAD(name, Tensor, name##_out, Always<Pointwise::name>)
+#define XPU_TENSORS(name, ...) \
+  XPU_OVERLOAD(name, Tensor, name##_Tensor_out, Always<Pointwise::name>)
+#define XPU_COMPARE(name, ...) \
+  XPU_TENSORS(name)            \
+  XPU_OVERLOAD(name, Scalar, name##_Scalar_out, Always<Pointwise::name>)
+#define XPU_IS XPU_NEW
+#define XPU_WITHOUT(name, meta)                   \
+  XPU_ADD(name, meta, Always<Pointwise::name>)    \
+  XPU_ADD(name##_, meta, Always<Pointwise::name>) \
+  XPU_ADD(name##_out, meta, Always<Pointwise::name>)
+#define XPU_PLAIN(name, ...) XPU_WITHOUT(name, Plain)
+#define XPU_LOGICAL(name, ...) XPU_WITHOUT(name, Logical)
+#define XPU_OTHER(...)
+#define XPU_MASKED(...)
+  using Clamp =
+      ByBounds<Pointwise::clamp, Pointwise::clamp_min, Pointwise::clamp_max>;
+  using ClampTensor =
+      ByBounds<Pointwise::clamp_Tensor, Pointwise::maximum, Pointwise::minimum>;
+  using PowTensor = Always<Pointwise::pow_Tensor>;
+  using PowScalar = Always<Pointwise::pow_Scalar>;
+  XPU_STRUCTURED(clamp, clamp, Clamp)
+  XPU_STRUCTURED(clamp_, clamp, Clamp)
+  XPU_STRUCTURED(clamp_out, clamp, Clamp)
+  XPU_OVERLOAD(clamp, Tensor, clamp_Tensor_out, ClampTensor)
+  XPU_OVERLOAD(
+      clamp_max, Tensor, clamp_max_Tensor_out, Always<Pointwise::minimum>)
+  XPU_OVERLOAD(
+      clamp_min, Tensor, clamp_min_Tensor_out, Always<Pointwise::maximum>)
+  XPU_OVERLOAD(div, Tensor_mode, div_out_mode, ByRounding)
+  XPU_STRUCTURED(elu_backward, elu_backward, ByResult)
+  XPU_STRUCTURED(elu_backward_grad_input, elu_backward, ByResult)
+  XPU_OVERLOAD(lerp, Scalar, lerp_Scalar_out, Always<Pointwise::lerp_Scalar>)
+  XPU_OVERLOAD(lerp, Tensor, lerp_Tensor_out, Always<Pointwise::lerp_Tensor>)
+  XPU_STRUCTURED(pow_Tensor_Scalar, pow_Tensor_Scalar, PowScalar)
+  XPU_STRUCTURED(pow__Scalar, pow_Tensor_Scalar, PowScalar)
+  XPU_STRUCTURED(pow_Tensor_Scalar_out, pow_Tensor_Scalar, PowScalar)
+  XPU_STRUCTURED(pow_Tensor_Tensor, pow_Tensor_Tensor, PowTensor)
+  XPU_STRUCTURED(pow__Tensor, pow_Tensor_Tensor, PowTensor)
+  XPU_STRUCTURED(pow_Tensor_Tensor_out, pow_Tensor_Tensor, PowTensor)
+  XPU_OVERLOAD(xlogy, Tensor, xlogy_OutTensor, Always<Pointwise::xlogy>)
+#define XPU_UNSTRUCTURED(op, meta, name) \
+  XPU_ADD(op, meta, Always<Pointwise::name>)
+  XPU_UNSTRUCTURED(hardswish_backward, Plain, hardswish_backward)
+  XPU_UNSTRUCTURED(hardtanh_backward, Plain, hardtanh_backward)
+  XPU_UNSTRUCTURED(hardtanh_backward_grad_input, Plain, hardtanh_backward)
+  XPU_UNSTRUCTURED(log_sigmoid_backward, Plain, log_sigmoid_backward)
+  XPU_UNSTRUCTURED(log_sigmoid_backward_grad_input, Plain, log_sigmoid_backward)
+  XPU_UNSTRUCTURED(mish_backward, Plain, mish_backward)
+  XPU_UNSTRUCTURED(where_self, Where, where)
+  XPU_UNSTRUCTURED(where_self_out, Where, where)
+  library.impl("log_sigmoid_forward", &log_sigmoid_forward);
+  library.impl("masked_fill_.Scalar", &masked_fill_);
+  library.impl("masked_fill_.Tensor", &masked_fill_tensor_);
+  addComposed(library);
 #include <ATen/xpu/kernels/Pointwise.def>
 }
 

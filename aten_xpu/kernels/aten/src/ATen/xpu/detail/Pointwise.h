@@ -2,11 +2,9 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/xpu/detail/KernelTypes.h>
-#include <c10/util/Optional.h>
+#include <c10/util/SmallVector.h>
 
-#include <array>
 #include <cstdint>
-#include <string>
 
 // The loops of kernels/Pointwise.sycl, for operators that have a line in
 // kernels/Pointwise.def, and for copies.
@@ -16,12 +14,17 @@ namespace at::xpu::detail {
 /// The kernels: those of the table, and one that converts to each type.
 enum class Pointwise : int {
 #define XPU_ROW(name, ...) name,
-#define XPU_UNARY XPU_ROW
-#define XPU_PLAIN XPU_ROW
-#define XPU_BINARY XPU_ROW
-#define XPU_ALPHA XPU_ROW
-#define XPU_EXTREMUM XPU_ROW
+#define XPU_USUAL XPU_ROW
+#define XPU_NEW XPU_ROW
+#define XPU_GRADIENT XPU_ROW
+#define XPU_TENSOR XPU_ROW
+#define XPU_TENSORS XPU_ROW
 #define XPU_COMPARE XPU_ROW
+#define XPU_IS XPU_ROW
+#define XPU_PLAIN XPU_ROW
+#define XPU_LOGICAL XPU_ROW
+#define XPU_OTHER XPU_ROW
+#define XPU_MASKED XPU_ROW
 #include <ATen/xpu/kernels/Pointwise.def>
 #undef XPU_ROW
   to_f64,
@@ -40,13 +43,19 @@ constexpr Pointwise convertTo(KernelType type) {
   return Pointwise(int(Pointwise::to_f64) + type);
 }
 
+/// The numbers that a kernel gets: alpha, beta and gamma.
+using PointwiseNumbers = c10::SmallVector<Scalar, 3>;
+
 /// Runs a kernel over an iterator with one output, on the current stream of its
 /// device. Arguments and output of other types than the kernel's are converted.
 /// Returns false without any effect if the types have no kernel.
 bool runPointwise(
     TensorIteratorBase& iter,
     Pointwise kernel,
-    const Scalar& alpha = 1);
+    const PointwiseNumbers& numbers = {});
+
+/// The set of types that a kernel takes.
+uint32_t pointwiseTypes(Pointwise kernel);
 
 /// Copies the second operand of an iterator to the first, and converts. Returns
 /// false without any effect if the types have no kernel.

@@ -216,7 +216,7 @@ void launchStrided(
     packed[3 * d] = factorOf(uint32_t(shape[d]), shift);
     packed[3 * d + 1] = shift | uint64_t(strides[0][d]) << 32;
     packed[3 * d + 2] = uint32_t(strides[1][d]) | uint64_t(strides[2][d]) << 32;
-    packed[3 * kMostDims + d / 2] |= uint64_t(uint32_t(strides[3][d]))
+    packed[size_t(3) * kMostDims + d / 2] |= uint64_t(uint32_t(strides[3][d]))
         << (d % 2 * 32);
   }
   const auto& kernel = call.get(Access::Strided);

@@ -99,6 +99,7 @@ struct Numbers {
 /// An argument as a meta class takes it.
 template <typename T>
 const T& metaArgument(const T& argument) {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): for one call
   return argument;
 }
 OptionalScalarRef metaArgument(const c10::optional<Scalar>& number) {

@@ -16,8 +16,8 @@ C10_EXPORT void registerFallbacks();
 /// Adds the unboxed operators that have no kernel of XPU.
 void registerUnboxed(torch::Library& library);
 
-/// What is added when the first tensor is made, and what a later stage computes on
-/// the device itself.
+/// What is added when the first tensor is made, and what a later stage computes
+/// on the device itself.
 struct KernelHooks {
   /// Adds operators. The first tensor calls it, before the fallbacks are added.
   void (*add)(torch::Library& library) = nullptr;

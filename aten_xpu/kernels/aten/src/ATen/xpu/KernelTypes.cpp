@@ -14,8 +14,14 @@ std::vector<const KernelUnit*>& units() {
 
 } // namespace
 
-KernelFamily::KernelFamily(const char* name, std::string (*source)(int type)) {
+KernelFamily::KernelFamily(
+    const char* name,
+    std::string (*source)(int type),
+    uint32_t types) {
   for (const auto i : c10::irange(units_.size())) {
+    if (!(types & (1 << i))) {
+      continue;
+    }
     units_[i] = {
         std::string(name) + "-" + kKernelTypes[i].name, source, int(i)};
     units().push_back(&units_[i]);

@@ -65,7 +65,7 @@ std::string rowsSourceOf(int type) {
       kKernelTypes[type].name + "\n" + reduceSource() + rowsSource();
 }
 
-const KernelFamily kRowsFamily("rows", &rowsSourceOf);
+const KernelFamily kRowsFamily("rows", &rowsSourceOf, FLOATING);
 
 const Kernel* findRows(int kernel, KernelType type, DeviceIndex device) {
   static std::

@@ -41,12 +41,15 @@ constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
 
-/// Kernels of one kind: a unit for each type. It is a static variable, so that
-/// all are known to who compiles ahead.
+/// Kernels of one kind: a unit for each of `types`. It is a static variable, so
+/// that all are known to who compiles ahead.
 class KernelFamily {
  public:
   /// source: of the unit for a type
-  KernelFamily(const char* name, std::string (*source)(int type));
+  KernelFamily(
+      const char* name,
+      std::string (*source)(int type),
+      uint32_t types = ALL);
 
   const KernelUnit& operator[](KernelType type) const {
     return units_[type];

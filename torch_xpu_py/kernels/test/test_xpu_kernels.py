@@ -1007,6 +1007,32 @@ class TestKernelReductions(TestCase):
             self.assertEqual(got.cpu(), expected)
         self.assertEqual(F.layer_norm(x[:0].xpu(), (1000,)).shape, (0, 1000))
 
+    @unittest.skipIf(torch.xpu.device_count() < 2, "needs two devices")
+    def test_tensors_of_two_devices(self):
+        x, y = torch.rand(4, 9).xpu(0), torch.rand(4, 9).xpu(1)
+        aten = torch.ops.aten
+        for function in (
+            lambda: F.layer_norm(x, (9,), y[0], y[0]),
+            lambda: F.layer_norm(x, (9,), x[0], y[0]),
+            lambda: aten._softmax_backward_data(x, y, 1, x.dtype),
+            lambda: aten._log_softmax_backward_data(y, x, 1, x.dtype),
+            lambda: aten.native_layer_norm_backward(
+                x, y, (9,), x[:, :1], x[:, :1], None, None, (True, False, False)
+            ),
+            lambda: aten.native_layer_norm_backward(
+                x, x, (9,), y[:, :1], x[:, :1], None, None, (True, False, False)
+            ),
+            lambda: torch.cat([x, y]),
+            lambda: torch.sum(x, 1, out=y[:, 0]),
+            lambda: torch.cumsum(x, 1, out=y),
+            lambda: torch.where(x > 0, x, y),
+            lambda: torch.addcmul(x, x, y),
+            lambda: x.clamp(y),
+            lambda: torch.lerp(x, x, y),
+        ):
+            with self.assertRaisesRegex(RuntimeError, "same device|to have device"):
+                function()
+
     def test_cumsum(self):
         for shape, dtype in itertools.product(self.ROWS, DTYPES.values()):
             if not has(dtype):

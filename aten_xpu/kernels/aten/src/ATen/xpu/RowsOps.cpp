@@ -173,6 +173,13 @@ void launchEach(
   }
 }
 
+/// Whether kernels for one take the other.
+bool alike(const Tensor& tensor, const Tensor& other) {
+  return !tensor.defined() ||
+      (tensor.scalar_type() == other.scalar_type() &&
+       tensor.device() == other.device());
+}
+
 /// The type of the kernels for a tensor; nothing if there are none.
 std::optional<KernelType> rowsType(const Tensor& self) {
   const auto device = self.device().index();
@@ -240,8 +247,7 @@ bool runSoftmaxBackward(
   static const std::string name =
       log ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data";
   const auto type = rowsType(grad);
-  if (!type || output.scalar_type() != grad.scalar_type() ||
-      output.sizes() != grad.sizes()) {
+  if (!type || !alike(output, grad) || output.sizes() != grad.sizes()) {
     return false;
   }
   if (grad.numel() == 0) {
@@ -349,10 +355,6 @@ const void* pointerTo(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
-bool hasType(const Tensor& tensor, ScalarType type) {
-  return !tensor.defined() || (tensor.scalar_type() == type && tensor.is_xpu());
-}
-
 std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const Tensor& input,
     IntArrayRef shape,
@@ -367,8 +369,8 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const auto [count, size] =
         at::native::_check_layer_norm_inputs(input, shape, weight, bias);
     const auto type = rowsType(input);
-    if (type && input.numel() > 0 && hasType(weight, input.scalar_type()) &&
-        hasType(bias, input.scalar_type())) {
+    if (type && input.numel() > 0 && alike(weight, input) &&
+        alike(bias, input)) {
       const Rows rows{name, *type, *device, count, size};
       const auto x = input.contiguous();
       const auto y = at::empty(input.sizes(), input.options());
@@ -412,8 +414,10 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
     const c10::xpu::XPUGuard guard(*device);
     const auto weight = definedOr(weight_given);
     const auto type = rowsType(input);
-    if (type && input.numel() > 0 && hasType(grad, input.scalar_type()) &&
-        hasType(weight, input.scalar_type()) && grad.sizes() == input.sizes()) {
+    if (type && input.numel() > 0 && alike(grad, input) &&
+        alike(weight, input) && grad.sizes() == input.sizes() &&
+        mean_given.device() == input.device() &&
+        factor_given.device() == input.device()) {
       const auto size = c10::multiply_integers(shape);
       const Rows rows{name, *type, *device, input.numel() / size, size};
       const auto a = grad.contiguous();

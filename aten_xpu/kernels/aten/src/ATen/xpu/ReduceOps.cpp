@@ -139,6 +139,7 @@ struct Norm {
 /// An argument as a meta class takes it.
 template <typename T>
 const T& forMeta(const T& argument) {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): its caller's
   return argument;
 }
 OptionalScalarRef forMeta(const c10::optional<Scalar>& number) {

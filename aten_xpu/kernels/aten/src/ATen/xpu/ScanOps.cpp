@@ -47,11 +47,11 @@ const Kernel* findScan(int kernel, KernelType type, DeviceIndex device) {
 }
 
 struct Scan {
-  KernelType type;
-  DeviceIndex device;
-  int64_t rows;
-  int64_t size;
-  int64_t inner;
+  KernelType type{};
+  DeviceIndex device = 0;
+  int64_t rows = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
   bool of_sums = false; // of chunks
 };
 
@@ -110,7 +110,7 @@ bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
   if (self.numel() == 0) {
     return true;
   }
-  Scan scan{*type, device, 1, 1, 1};
+  Scan scan{*type, device};
   dim = maybe_wrap_dim(dim, self.dim());
   for (const auto d : c10::irange(self.dim())) {
     (d == dim ? scan.size : scan.rows) *= self.size(d);

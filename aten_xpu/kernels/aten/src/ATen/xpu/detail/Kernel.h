@@ -41,8 +41,8 @@ extern const Kernel kNoKernel;
 /// Kernels that are compiled together.
 struct KernelUnit {
   std::string name; // for messages
-  std::string (*source)(int which); // made only to be compiled
-  int which;
+  std::string (*source)(int which) = nullptr; // made only to be compiled
+  int which = 0;
 };
 
 /// The place of one kernel, for all devices.

@@ -146,6 +146,15 @@ class Operator:
         return function(*args, **keyword_only, **kwargs)
 
 
+def some(dtypes, i):
+    """All, on the CPU device one of the less usual, by the number of the case."""
+    usual = [x for x in dtypes if x in USUAL]
+    others = [x for x in dtypes if x not in USUAL]
+    if torch.xpu.get_device_properties(0).type == "cpu" and others:
+        return [*usual, others[i % len(others)]]
+    return dtypes
+
+
 @needs_device
 @unittest.skipIf(ON, "it is the process of the tests below")
 class TestProcesses(TestCase):
@@ -173,7 +182,7 @@ class TestProcesses(TestCase):
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=250,
+            timeout=290,
             universal_newlines=True,
             cwd=os.path.dirname(os.path.abspath(__file__)),
         )
@@ -330,14 +339,10 @@ class TestKernels(TestCase):
                 self.assertEqual(fallbacks(), {}, msg=op.name)
 
     def some_dtypes(self, op, i):
-        """Of a new result all, on the CPU device one of the less usual; else only one."""
-        usual = [x for x in op.dtypes if x in USUAL]
-        others = [x for x in op.dtypes if x not in USUAL]
+        """Of a new result some(), else only one."""
         if op.out is not None or op.is_in_place:
-            return usual[:1]
-        if torch.xpu.get_device_properties(0).type == "cpu" and others:
-            return [*usual, others[i % len(others)]]
-        return op.dtypes
+            return [x for x in op.dtypes if x in USUAL][:1]
+        return some(op.dtypes, i)
 
     def check_operator(self, op, dtype, choice):
         msg = f"{op.name} {dtype} {choice}"
@@ -692,6 +697,11 @@ class TestKernelReductions(TestCase):
             got.cpu(), expected, rtol=tolerance, atol=tolerance, msg=msg, exact_dtype=True
         )
 
+    def cases(self, shapes, dtypes):
+        for i, shape in enumerate(shapes):
+            for dtype in some([dtype for dtype in dtypes if has(dtype)], i):
+                yield shape, dtype
+
     def input(self, shape, dtype):
         torch.manual_seed(len(shape))
         x = torch.rand(shape) * 3
@@ -711,9 +721,7 @@ class TestKernelReductions(TestCase):
         self.compare(function(x.xpu(), *dims, **kwargs), expected, msg, x.dtype)
 
     def test_dims(self):
-        for shape, dtype in itertools.product(self.SHAPES, DTYPES.values()):
-            if not has(dtype):
-                continue
+        for shape, dtype in self.cases(self.SHAPES, DTYPES.values()):
             several = dict(self.ALL)
             several.update(self.FLOATING_ONLY if dtype.is_floating_point else {})
             for x in self.layouts(self.input(shape, dtype)):
@@ -740,9 +748,7 @@ class TestKernelReductions(TestCase):
         self.no_fallbacks()
 
     def test_norms(self):
-        for shape, dtype in itertools.product(self.SHAPES, self.FLOATING):
-            if not has(dtype):
-                continue
+        for shape, dtype in self.cases(self.SHAPES, self.FLOATING):
             for p, x in itertools.product(self.NORMS, self.layouts(self.input(shape, dtype))):
                 x = x + 0.5
                 if p in (1, 2, float("inf")) or x.dtype == torch.double or x.numel() < 1000:
@@ -927,9 +933,7 @@ class TestKernelReductions(TestCase):
         self.compare(tuple(got_grads), tuple(grads), msg, inputs[0].dtype, factor=8)
 
     def test_softmax(self):
-        for shape, dtype in itertools.product(self.ROWS, self.FLOATING):
-            if not has(dtype):
-                continue
+        for shape, dtype in self.cases(self.ROWS, self.FLOATING):
             for x in self.layouts(self.input(shape, dtype)):
                 dims = {0, -1, x.dim() // 2} if x.dim() else {0}
                 for dim, function in itertools.product(dims, (torch.softmax, torch.log_softmax)):
@@ -961,9 +965,7 @@ class TestKernelReductions(TestCase):
 
     def test_layer_norm(self):
         cases = [((40, 50), 1), ((3, 4, 5, 6), 2), ((2, 30001), 1), ((30001, 2), 1), ((7,), 1)]
-        for (shape, dims), dtype in itertools.product(cases, self.FLOATING):
-            if not has(dtype):
-                continue
+        for (shape, dims), dtype in self.cases(cases, self.FLOATING):
             torch.manual_seed(0)
             x = (torch.randn(shape) * 2 + 1).to(dtype)
             w, b = (torch.randn(shape[-dims:]).to(dtype) for _ in range(2))
@@ -1034,9 +1036,7 @@ class TestKernelReductions(TestCase):
                 function()
 
     def test_cumsum(self):
-        for shape, dtype in itertools.product(self.ROWS, DTYPES.values()):
-            if not has(dtype):
-                continue
+        for shape, dtype in self.cases(self.ROWS, DTYPES.values()):
             for x in self.layouts(self.input(shape, dtype)):
                 for dim in {0, -1, x.dim() // 2} if x.dim() else {0}:
                     if dtype not in (torch.half, torch.bfloat16) or x.numel() < 3000:

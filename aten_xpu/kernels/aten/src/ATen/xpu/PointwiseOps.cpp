@@ -96,20 +96,6 @@ struct Numbers {
   void look(const T& /*no number*/) {}
 };
 
-/// An argument as a meta class takes it.
-template <typename T>
-const T& metaArgument(const T& argument) {
-  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): for one call
-  return argument;
-}
-OptionalScalarRef metaArgument(const c10::optional<Scalar>& number) {
-  return number ? OptionalScalarRef(&*number) : OptionalScalarRef();
-}
-OptionalTensorRef metaArgument(const c10::optional<Tensor>& tensor) {
-  return tensor && tensor->defined() ? OptionalTensorRef(*tensor)
-                                     : OptionalTensorRef();
-}
-
 // Which kernel runs, by the arguments. All of them take the types of `first`.
 
 template <Pointwise kernel>

@@ -136,16 +136,6 @@ struct Norm {
   }
 };
 
-/// An argument as a meta class takes it.
-template <typename T>
-const T& forMeta(const T& argument) {
-  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): its caller's
-  return argument;
-}
-OptionalScalarRef forMeta(const c10::optional<Scalar>& number) {
-  return number ? OptionalScalarRef(*number) : OptionalScalarRef();
-}
-
 /// An operator with one result or two, and its variant with out=.
 template <
     class Op,
@@ -161,7 +151,7 @@ struct ReductionCall<Op, OutOp, Meta, How, Tensor(Args...)> {
     if (const auto device = kernelDevice(args...)) {
       const c10::xpu::XPUGuard guard(*device);
       WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(forMeta(args)...);
+      op.meta(metaArgument(args)...);
       if (How::run(op.maybe_get_output(0), Tensor(), args...)) {
         return op.maybe_get_output(0);
       }
@@ -174,7 +164,7 @@ struct ReductionCall<Op, OutOp, Meta, How, Tensor(Args...)> {
     if (device && out.is_xpu()) {
       const c10::xpu::XPUGuard guard(*device);
       WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      op.meta(forMeta(args)...);
+      op.meta(metaArgument(args)...);
       if (How::run(out, Tensor(), args...)) {
         return out;
       }
@@ -194,7 +184,7 @@ struct ReductionCall<
     if (const auto device = kernelDevice(args...)) {
       const c10::xpu::XPUGuard guard(*device);
       WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(forMeta(args)...);
+      op.meta(metaArgument(args)...);
       if (How::run(op.maybe_get_output(0), op.maybe_get_output(1), args...)) {
         return {op.maybe_get_output(0), op.maybe_get_output(1)};
       }
@@ -210,7 +200,7 @@ struct ReductionCall<
     if (device && first.is_xpu() && second.is_xpu()) {
       const c10::xpu::XPUGuard guard(*device);
       WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, first, second);
-      op.meta(forMeta(args)...);
+      op.meta(metaArgument(args)...);
       if (How::run(first, second, args...)) {
         return {first, second};
       }

@@ -118,6 +118,20 @@ class WithOutput final : public Meta {
   std::array<Tensor, 2> outputs_;
 };
 
+/// An argument as a meta class takes it.
+template <typename T>
+const T& metaArgument(const T& argument) {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): for one call
+  return argument;
+}
+inline OptionalScalarRef metaArgument(const c10::optional<Scalar>& number) {
+  return number ? OptionalScalarRef(*number) : OptionalScalarRef();
+}
+inline OptionalTensorRef metaArgument(const c10::optional<Tensor>& tensor) {
+  return tensor && tensor->defined() ? OptionalTensorRef(*tensor)
+                                     : OptionalTensorRef();
+}
+
 #undef XPU_NAMES
 #undef XPU_NAMES_GIVEN
 

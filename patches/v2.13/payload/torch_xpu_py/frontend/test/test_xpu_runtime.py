@@ -328,8 +328,9 @@ class TestDamage(TestCase):
 
     HOW = {"missing": None, "empty": b"", "garbage": b"\x7f(not of any kind"}
     # torch loads without these: what PyTorch imports itself, what is imported when
-    # something is compiled, and what a C++ compiler reads.
-    APART = ("__init__.py", "_inductor", "xpu_cmake_macros.h")
+    # something is compiled, what a C++ compiler reads, and kernels, which are compiled
+    # if they are damaged.
+    APART = ("__init__.py", "_inductor", "xpu_cmake_macros.h", "kernels", "kernels.py")
 
     def outcomes(self, root):
         """For each folder of `root`, what loading from there comes to."""

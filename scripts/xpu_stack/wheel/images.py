@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from xpu_stack.build import cmake
 from xpu_stack.build.packages import Sycl
-from xpu_stack.core.system import files, shell
+from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import BuildError
 from xpu_stack.core.system.layout import Layout
 
 FOLDER = "kernels"  # beside the library that loads them
+_RELEASE = "2026.2"  # of SYCL, whose compiler sycl_jit.py knows
 _COMPILER = Path(__file__).with_name("sycl_jit.py")
 _MOST_KEPT = 1000  # files, of some 100 kB
 
@@ -83,41 +85,39 @@ def add(package: Package, sycl: Sycl, layout: Layout) -> None:
     """Compiles the kernels and puts them beside the library, if it has any."""
     if not package.library.exists():
         return
-    names, sources, libdevice = json.loads(package.run(_ASK))
+    if not sycl.version.startswith(_RELEASE):
+        say(f"no kernels are compiled ahead: this is done by the compiler of SYCL {_RELEASE}")
+        return
+    names, sources_of, libdevice = json.loads(package.run(_ASK))
     if not names:
         return
     forms = {"spirv": [], **({"ptx": [libdevice]} if libdevice else {})}
     folder = layout.state / "kernels"
     folder.mkdir(exist_ok=True)
-    units = []
-    for name, source in zip(names, sources, strict=True):
-        if name.endswith(_RARE):
-            continue
-        text = folder / f"{_hash(source)}.sycl"
-        if not text.exists():
-            files.write(text, source)
-        for form in forms:
-            key = _hash(sycl.version + _COMPILER.read_text() + form + source)
-            units.append(_Unit(name, form, text, folder / f"{key}.zip"))
-    new = [unit for unit in units if not unit.images.exists()]
     compiler = (sys.executable, _COMPILER, sycl.root / "lib" / "libsycl-jit.so")
-    with (
-        progress(len(new), "compiling kernels", may_be_nothing=True) as bar,
-        ThreadPoolExecutor(cmake.local_jobs()) as pool,
-    ):
-        for _ in pool.map(lambda unit: unit.compile(compiler, forms[unit.form]), new):
-            bar.step()
-    words = [word for unit in units for word in (unit.form, unit.source, unit.images)]
-    into = package.library.with_name(FOLDER)
-    package.run(_KEEP, into, *words)
-    size = sum(file.stat().st_size for file in into.iterdir()) / 1e6
+    with TemporaryDirectory() as sources:
+        units = []
+        for name, source in zip(names, sources_of, strict=True):
+            text = Path(sources) / name
+            text.write_text(source)
+            for form in forms if not name.endswith(_RARE) else ():
+                key = f"{sycl.version} {_COMPILER.read_text()} {form} {source}"
+                images = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.zip"
+                units.append(_Unit(name, form, text, images))
+        new = [unit for unit in units if not unit.images.exists()]
+        with (
+            progress(len(new), "compiling kernels", may_be_nothing=True) as bar,
+            ThreadPoolExecutor(cmake.local_jobs()) as pool,
+        ):
+            for _ in pool.map(lambda unit: unit.compile(compiler, forms[unit.form]), new):
+                bar.step()
+        words = [word for unit in units for word in (unit.form, unit.source, unit.images)]
+        package.run(_KEEP, package.library.with_name(FOLDER), *words)
+    brought = package.library.with_name(FOLDER).iterdir()
+    size = sum(file.stat().st_size for file in brought) / 1e6
     what = " and ".join({"spirv": "SPIR-V", "ptx": "PTX"}[form] for form in forms)
     say(f"{len(new)} of {len(units)} units of kernels compiled; {size:.1f} MB of {what}")
     if not libdevice:
         say("no PTX: torch's environment has no package 'triton', which has CUDA's libdevice")
-    for old in sorted(folder.glob("*.*"), key=lambda path: path.stat().st_mtime)[:-_MOST_KEPT]:
+    for old in sorted(folder.glob("*.zip"), key=lambda path: path.stat().st_mtime)[:-_MOST_KEPT]:
         old.unlink()
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -10,6 +10,7 @@ SYCL 2026.2, sycl-jit/jit-compiler/include/RTC.h of intel/llvm.
 """
 
 import ctypes
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -129,7 +130,7 @@ def main(library: str, form: str, source: str, to: str, libdevice: str = "") -> 
             ctypes.CDLL(library)
             _show_libspirv(library)
         images = images_of(library, form, options, Path(source).read_bytes())
-    draft = f"{to}.draft"
+    draft = f"{to}.{os.getpid()}"  # another run may make the same
     with zipfile.ZipFile(draft, "w") as archive:
         for name, code in sorted(images.items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), code, zipfile.ZIP_DEFLATED)

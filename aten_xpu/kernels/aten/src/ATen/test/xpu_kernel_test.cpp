@@ -23,6 +23,15 @@ using c10::xpu::device_count;
 using namespace at::xpu::detail;
 namespace fs = std::filesystem;
 
+#ifdef __SANITIZE_ADDRESS__
+/// What SYCL's run-time compiler allocates by an operator of its own, SYCL
+/// frees by the program's.
+// NOLINTNEXTLINE(bugprone-reserved-identifier): AddressSanitizer's name
+extern "C" const char* __asan_default_options() {
+  return "alloc_dealloc_mismatch=0";
+}
+#endif
+
 namespace {
 
 /// A folder of this process, that kernels are kept in.

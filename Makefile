@@ -48,9 +48,10 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 # the other takes. The longer one ends with what uses all processors by itself. A test
 # of self-test builds what `make test` has compiled. `make test` has run the tests of
 # Python as well: on the wheels run those that find a file that is missing in them.
-wheel := test/test_xpu.py test/test_xpu_kernels.py::TestProcesses::test_cache
+kernels := test/test_xpu_kernels.py::TestProcesses
+wheel := test/test_xpu.py $(addprefix $(kernels)::,test_cache test_package)
 extension := test/test_xpu_runtime.py test/test_stock_headers.py \
-	test/test_xpu_kernels.py::TestProcesses::test_cache \
+	$(addprefix $(kernels)::,test_cache test_package test_package_for_nvidia) \
 	test/test_xpu_compile.py::TestInductor::test_cpp_wrapper
 verify-release:
 	+@ci/steps '$(MAKE) test' '$(MAKE) wheel MODE=fast' \

@@ -1011,7 +1011,7 @@ class TestKernelReductions(TestCase):
 
     @unittest.skipIf(torch.xpu.device_count() < 2, "needs two devices")
     def test_tensors_of_two_devices(self):
-        x, y = torch.rand(4, 9).xpu(0), torch.rand(4, 9).xpu(1)
+        x, y = (torch.rand(4, 9).to(f"xpu:{i}") for i in range(2))
         aten = torch.ops.aten
         for function in (
             lambda: F.layer_norm(x, (9,), y[0], y[0]),

@@ -27,7 +27,11 @@ NEW = {
     "tensor/special-ops",
     "tensor/layouts",
     "kernels/launch",
+    "kernels/package",
+    "kernels/pointwise",
     "kernels/operators",
+    "kernels/reductions",
+    "kernels/rows",
 }
 
 

@@ -50,7 +50,9 @@ def check(upstream: Upstream) -> None:
         one = upstream.pull_request(number)
         assert one.title == title
         assert one.body.strip().endswith(body.strip())
-        assert upstream.diff(number) == git(checkout, "diff", "--no-color", f"{commit}^", commit)
+        assert upstream.diff(number) == git(
+            checkout, "diff", "--no-color", "--full-index", f"{commit}^", commit
+        )
     heads = [one.headRefName for one in upstream.endpoint.state.pull_requests.values()]
     assert len(set(heads)) == len(heads)
 

@@ -42,7 +42,7 @@ def in_checkout(upstream: Upstream) -> dict[str, str]:
     commits = git(checkout, "rev-list", "--reverse", "base..HEAD").split()
     return {
         git(checkout, "show", "-s", "--format=%s", commit).strip(): git(
-            checkout, "diff", "--no-color", f"{commit}^", commit
+            checkout, "diff", "--no-color", "--full-index", f"{commit}^", commit
         )
         for commit in commits
     }

@@ -151,7 +151,13 @@ class Upstream:
     def diff(self, number: int) -> str:
         """What the page of a pull request shows: from where head and base parted."""
         one = self.pull_request(number)
-        return git(self.bare, "diff", "--no-color", f"{one.baseRefName}...{one.headRefName}")
+        return git(
+            self.bare,
+            "diff",
+            "--no-color",
+            "--full-index",
+            f"{one.baseRefName}...{one.headRefName}",
+        )
 
     def refs(self) -> str:
         return git(self.bare, "for-each-ref")

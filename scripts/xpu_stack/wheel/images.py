@@ -94,6 +94,7 @@ def add(package: Package, sycl: Sycl, layout: Layout) -> None:
     forms = {"spirv": [], **({"ptx": [libdevice]} if libdevice else {})}
     folder = layout.state / "kernels"
     folder.mkdir(exist_ok=True)
+    made_by = f"{sycl.version} {_COMPILER.read_text()}"
     compiler = (sys.executable, _COMPILER, sycl.root / "lib" / "libsycl-jit.so")
     with TemporaryDirectory() as sources:
         units = []
@@ -101,7 +102,7 @@ def add(package: Package, sycl: Sycl, layout: Layout) -> None:
             text = Path(sources) / name
             text.write_text(source)
             for form in forms if not name.endswith(_RARE) else ():
-                key = f"{sycl.version} {_COMPILER.read_text()} {form} {source}"
+                key = f"{made_by} {form} {source}"
                 images = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.zip"
                 units.append(_Unit(name, form, text, images))
         new = [unit for unit in units if not unit.images.exists()]

@@ -345,8 +345,8 @@ def make_extension(this: Build) -> Path:
     torch, package, version = this.torch, Package.of(this.work.base), extension_version(this.work)
     assert torch is not None
     folder = emptied(this.folder / "wheel")
-    info = building.install_package(this, folder / "site", version)
-    site = this.folder / "wheel" / "site"
+    site = folder / "site"
+    info = building.install_package(this, site, version)
     runs = python_environment(this) | {"PYTHONPATH": str(site)}
     library = site / package.extension / "lib" / "libtorch_xpu.so"
     images.add(images.Package(this.python, runs, library), this.sycl, this.work.layout)
@@ -370,7 +370,7 @@ def make_extension(this: Build) -> Path:
         f"Tag: {torch.tag}-{torch.tag}-linux_{platform.machine()}\n"
     )
     with progress(None, "packing the wheel"):
-        finish.run_wheel("pack", "--dest-dir", folder, folder / "site", env=_EPOCH)
+        finish.run_wheel("pack", "--dest-dir", folder, site, env=_EPOCH)
     (packed,) = folder.glob("*.whl")
     # It carries nothing: torch and SYCL are beside it. But its tag then says which
     # systems have a C library that is new enough.

@@ -237,7 +237,7 @@ class TestProcesses(TestCase):
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=folder))
         with open(path, "rb") as file:
             self.assertEqual(len(file.read()), len(whole))
-        # it is no error if the folder cannot be made
+        # a folder that cannot be made is no error
         with open(os.path.join(folder, "file"), "w"):
             pass
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=os.path.join(folder, "file", "x")))

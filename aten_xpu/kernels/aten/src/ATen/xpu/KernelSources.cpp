@@ -1,11 +1,15 @@
 #include <ATen/xpu/detail/KernelSources.h>
 
+#include <ATen/xpu/detail/KernelTypes.h>
+
 namespace at::xpu::detail {
 
-const char* commonSource() {
-  return
+std::string typedSource(int type) {
+  constexpr const char* kCommon =
 #include <ATen/xpu/kernels/Common.sycl>
       ;
+  return std::string(kCommon) + "#define XPU_T " + kKernelTypes[type].name +
+      "\n";
 }
 
 const char* pointwiseSource() {

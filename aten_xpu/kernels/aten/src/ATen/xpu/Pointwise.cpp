@@ -85,9 +85,7 @@ const auto& rows() {
 constexpr size_t kRows = size_t(convertTo(b8)) + 1;
 
 std::string sourceOf(int type) {
-  std::string source = commonSource();
-  source += std::string("#define XPU_T ") + kKernelTypes[type].name + "\n";
-  source += pointwiseSource();
+  auto source = typedSource(type) + pointwiseSource();
   for (const auto& row : rows()) {
     if (row.types & (1 << type)) {
       source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
@@ -111,13 +109,10 @@ const Kernel* findPointwise(
       array<std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>, kRows>
           slots;
   auto& slot = slots[size_t(kernel)][type][size_t(access)];
-  if (const auto* found = slot.kernels[device].load(std::memory_order_acquire);
-      C10_LIKELY(found != nullptr)) {
-    return found == &kNoKernel ? nullptr : found;
-  }
-  const auto name = rows()[size_t(kernel)].name +
-      (access == Access::Contiguous ? "_contiguous" : "_strided");
-  return loadKernel(slot, device, kPointwiseFamily[type], name.c_str());
+  return findKernel(slot, device, kPointwiseFamily[type], [&] {
+    return rows()[size_t(kernel)].name +
+        (access == Access::Contiguous ? "_contiguous" : "_strided");
+  });
 }
 
 /// The number that a scalar of the CPU is.

@@ -221,13 +221,6 @@ std::vector<std::string>& pointwiseTable() {
   return lines;
 }
 
-/// The name that the operator is registered by.
-template <class Op>
-std::string nameOf() {
-  const std::string overload = Op::overload_name;
-  return Op::name + (overload.empty() ? std::string() : "." + overload);
-}
-
 template <class Op, class Meta, class Kernel>
 void addPointwise(torch::Library& library) {
   library.impl(nameOf<Op>().c_str(), &Call<Op, Meta, Kernel>::call);

@@ -55,9 +55,7 @@ const auto& reductionRows() {
 constexpr size_t kReductions = size_t(Reduction::norm_p) + 1;
 
 std::string reductionSourceOf(int type) {
-  std::string source = commonSource();
-  source += std::string("#define XPU_T ") + kKernelTypes[type].name + "\n";
-  source += reduceSource();
+  auto source = typedSource(type) + reduceSource();
   for (const auto& row : reductionRows()) {
     if (row.types & (1 << type)) {
       source += row.source;
@@ -80,13 +78,10 @@ const Kernel* findReduction(
       kReductions>
       slots;
   auto& slot = slots[size_t(reduction)][type][size_t(from)];
-  if (const auto* found = slot.kernels[device].load(std::memory_order_acquire);
-      C10_LIKELY(found != nullptr)) {
-    return found == &kNoKernel ? nullptr : found;
-  }
-  const auto name = reductionRows()[size_t(reduction)].name +
-      (from == From::Elements ? "_elements" : "_states");
-  return loadKernel(slot, device, kReduceFamily[type], name.c_str());
+  return findKernel(slot, device, kReduceFamily[type], [&] {
+    return reductionRows()[size_t(reduction)].name +
+        (from == From::Elements ? "_elements" : "_states");
+  });
 }
 
 /// The dimensions as two, from the outermost to the innermost, if they are no
@@ -135,14 +130,6 @@ int64_t bytesOf(const std::string& state) {
                                              : 8;
 }
 
-/// Where results are written: the tensor itself if it can be.
-Tensor writable(const Tensor& result, ScalarType type) {
-  return !result.defined() ||
-          (result.is_contiguous() && result.scalar_type() == type)
-      ? result
-      : at::empty(result.sizes(), result.options().dtype(type));
-}
-
 void* pointerOf(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
@@ -153,6 +140,13 @@ const char* reduceSource() {
   return
 #include <ATen/xpu/kernels/Reduce.sycl>
       ;
+}
+
+Tensor writable(const Tensor& result, ScalarType type) {
+  return !result.defined() ||
+          (result.is_contiguous() && result.scalar_type() == type)
+      ? result
+      : at::empty(result.sizes(), result.options().dtype(type));
 }
 
 KernelArgument sumNumber(const Scalar& number, KernelType type) {

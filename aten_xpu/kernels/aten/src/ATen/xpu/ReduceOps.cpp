@@ -209,17 +209,11 @@ struct ReductionCall<
   }
 };
 
-template <class Op>
-std::string overloadOf() {
-  const std::string overload = Op::overload_name;
-  return Op::name + (overload.empty() ? std::string() : "." + overload);
-}
-
 template <class Op, class OutOp, class Meta, class How>
 void addReduction(torch::Library& library) {
   using Both = ReductionCall<Op, OutOp, Meta, How>;
-  library.impl(overloadOf<Op>().c_str(), &Both::call);
-  library.impl(overloadOf<OutOp>().c_str(), &Both::out);
+  library.impl(nameOf<Op>().c_str(), &Both::call);
+  library.impl(nameOf<OutOp>().c_str(), &Both::out);
 }
 
 // Operators without a meta class.
@@ -323,8 +317,7 @@ struct Variance<Op, Result(Args...)> {
 
 template <class Op, Reduction reduction>
 void addVariance(torch::Library& library) {
-  library.impl(
-      overloadOf<Op>().c_str(), &Variance<Op>::template call<reduction>);
+  library.impl(nameOf<Op>().c_str(), &Variance<Op>::template call<reduction>);
 }
 
 void registerReduce(torch::Library& library) {

@@ -61,8 +61,7 @@ const char* rowsSource() {
 }
 
 std::string rowsSourceOf(int type) {
-  return std::string(commonSource()) + "#define XPU_T " +
-      kKernelTypes[type].name + "\n" + reduceSource() + rowsSource();
+  return typedSource(type) + reduceSource() + rowsSource();
 }
 
 const KernelFamily kRowsFamily("rows", &rowsSourceOf, FLOATING);
@@ -145,12 +144,7 @@ void launchEach(
   const auto* const found = findRows(kernel, rows.type, rows.device);
   TORCH_CHECK(
       found, "A kernel of ", rows.op, " cannot be had, but another could");
-  const auto to = result.is_contiguous() &&
-          result.scalar_type() == kKernelTypes[rows.type].type
-      ? result
-      : at::empty(
-            result.sizes(),
-            result.options().dtype(kKernelTypes[rows.type].type));
+  const auto to = writable(result, kKernelTypes[rows.type].type);
   launchKernel(
       *found,
       c10::xpu::getCurrentXPUStream(rows.device),

@@ -4,6 +4,7 @@
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -32,8 +33,7 @@ const char* scanSource() {
 }
 
 std::string scanSourceOf(int type) {
-  return std::string(commonSource()) + "#define XPU_T " +
-      kKernelTypes[type].name + "\n" + reduceSource() + scanSource();
+  return typedSource(type) + reduceSource() + scanSource();
 }
 
 const KernelFamily kScanFamily("scan", &scanSourceOf);
@@ -117,12 +117,9 @@ bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
     scan.inner *= d > dim ? self.size(d) : 1;
   }
   const auto written = FLOATING & (1 << *type) ? input.scalar_type() : kLong;
-  const bool direct = result.is_contiguous() && asked == written;
-  const auto to = direct
-      ? result
-      : at::empty(result.sizes(), result.options().dtype(written));
+  const auto to = writable(result, written);
   scanTo(to, input, scan);
-  if (!direct) {
+  if (!to.is_same(result)) {
     result.copy_(to);
   }
   return true;

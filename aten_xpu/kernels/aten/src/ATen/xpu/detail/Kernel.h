@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/xpu/XPUStream.h>
 
@@ -57,6 +58,21 @@ const Kernel* loadKernel(
     DeviceIndex device,
     const KernelUnit& unit,
     const char* name);
+
+/// The same with a name that is only made if the kernel is not there yet.
+template <typename MakeName>
+const Kernel* findKernel(
+    KernelSlot& slot,
+    DeviceIndex device,
+    const KernelUnit& unit,
+    const MakeName& name) {
+  const Kernel* const found =
+      slot.kernels[device].load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!found)) {
+    return loadKernel(slot, device, unit, name().c_str());
+  }
+  return found == &kNoKernel ? nullptr : found;
+}
 
 /// Whether all kernels of the unit can be had for the device; compiles them
 /// if they were not.

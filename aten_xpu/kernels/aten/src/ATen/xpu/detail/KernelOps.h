@@ -2,7 +2,16 @@
 
 #include <torch/library.h>
 
+#include <string>
+
 namespace at::xpu::detail {
+
+/// The name that an operator is registered by.
+template <class Op>
+std::string nameOf() {
+  const std::string overload = Op::overload_name;
+  return Op::name + (overload.empty() ? std::string() : "." + overload);
+}
 
 // The operators of kernels/Pointwise.def.
 void registerPointwise(torch::Library& library);

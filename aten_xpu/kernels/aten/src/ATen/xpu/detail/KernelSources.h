@@ -1,10 +1,14 @@
 #pragma once
 
+#include <string>
+
 // The texts of kernels/*.sycl.
 
 namespace at::xpu::detail {
 
-const char* commonSource();
+/// What a source for tensors of a type begins with.
+std::string typedSource(int type);
+
 const char* pointwiseSource();
 const char* reduceSource();
 

@@ -47,13 +47,17 @@ struct ReduceCall {
 /// Launches it on the current stream of the device. There is a result at least.
 void launchReduce(const ReduceCall& call);
 
+/// Where a result of the type is written without gaps: the tensor itself if it
+/// can be. What is another one is copied to it by the caller.
+Tensor writable(const Tensor& result, ScalarType type);
+
 /// The number as `S` of kernels/Reduce.sycl.
 KernelArgument sumNumber(const Scalar& number, KernelType type);
 
 /// Runs a reduction of the table over some dimensions of a tensor, whose type
 /// is the kernel's. `first` and `second` have the size of what is left, with
-/// sizes of 1 or without; one of them may be undefined. Returns false without
-/// any effect if there is no kernel.
+/// sizes of 1 or without; one of them may be undefined. Returns false, and does
+/// nothing, if there is no kernel.
 bool runReduction(
     Reduction reduction,
     const Tensor& self,

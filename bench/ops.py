@@ -1,100 +1,192 @@
 """Operators that XPU has kernels for: XPU beside torch.cuda, each in a process of its own.
 
-    python bench/ops.py [PEER]
+    python bench/ops.py [--only TEXT,TEXT] [PEER]
 
-runs with the stock torch and the extension; PEER is a Python with a torch for CUDA, which is
-measured before and after: the faster of the two counts. Without it XPU alone is measured. Times
-are the medians of rounds, per call, until the device is done. What an operator moves is compared
-with what a copy of the same memory moves, which is the card's own limit.
+runs with the stock torch and the extension; PEER is a Python with a torch for CUDA. Without it
+XPU alone is measured. What an operator moves is compared with what a copy of the same memory
+moves, which is the card's own limit. See peer.py. SIZE is the length of a side of the larger
+tensors, for a device that would take too long.
 """
 
-import json
 import os
-import sys
-import time
 
-from peer import measured, median
+import torch
+from peer import Row, main
+from torch.nn import functional
 
-ROUNDS = 11
-LAUNCH = "add of 1,024 floats, until it is submitted"
+SIZE = int(os.environ.get("SIZE", "8192"))  # 2^26 elements
+COUNT = SIZE * SIZE
 LIMIT = "copy_, float"
+TYPES = {"float": torch.float32, "bf16": torch.bfloat16}
 
 
-def cases(torch, device, size):
-    """Yields what is measured: a name, a call, and the bytes that it moves."""
-    count = size * size
-    for name, dtype, width in (("float", torch.float, 4), ("bfloat16", torch.bfloat16, 2)):
-        x = torch.rand(size, size, device=device).to(dtype)
-        y, out = torch.ones_like(x), torch.empty_like(x)
-        last = torch.rand(16, size // 16, size // 16, 16, device=device).to(dtype)
-        last = last.permute(0, 3, 1, 2)
-        yield f"add, {name}", lambda x=x, y=y, out=out: torch.add(x, y, out=out), 3 * width * count
-        yield f"exp, {name}", lambda x=x, out=out: torch.exp(x, out=out), 2 * width * count
-        yield (
-            f"add of a row, {name}",
-            lambda x=x, y=y, out=out: torch.add(x, y[0], out=out),
-            2 * width * count,
-        )
-        yield (
-            f"add of a transposed, {name}",
-            lambda x=x, y=y, out=out: torch.add(x, y.t(), out=out),
-            3 * width * count,
-        )
-        yield (
-            f"add, channels last, {name}",
-            lambda x=last: x + x,
-            2 * width * last.numel(),
-        )
-        yield f"transpose, {name}", lambda x=x, out=out: out.copy_(x.t()), 2 * width * count
-        yield f"fill_, {name}", lambda out=out: out.fill_(1.5), width * count
-        yield f"sum, {name}", lambda x=x: x.sum(), width * count
-        yield f"sum of rows, {name}", lambda x=x: x.sum(1), width * count
-        yield f"sum of columns, {name}", lambda x=x: x.sum(0), width * count
-    x = torch.rand(size, size, device=device)
-    half, out = x.half(), torch.empty_like(x)
-    yield "float to half", lambda: half.copy_(x), 6 * count
-    yield "half to float", lambda: out.copy_(half), 6 * count
-    yield "zero_", lambda: out.zero_(), 4 * count
-    yield LIMIT, lambda: out.copy_(x), 8 * count
+def random(device, *shape, dtype=torch.float32, grad=False):
+    return torch.rand(shape, device="cpu").to(device, dtype).requires_grad_(grad)
 
 
-def measure(device, size):
-    """Prints a line of JSON: microseconds and bytes by name."""
-    import torch
-
-    backend = getattr(torch, device)
-
-    start = time.perf_counter()
-    small = torch.ones(1024, device=device)
-    (small + small).cpu()
-    found = {"first result": ((time.perf_counter() - start) * 1e6, 0)}
-    # Few enough that none waits for a place in the queue.
-    found[LAUNCH] = (median(backend, lambda: small + small, 200, ROUNDS, waits=False), 0)
-    for name, call, nbytes in cases(torch, device, size):
-        found[name] = (median(backend, call, 10, ROUNDS), nbytes)
-    print(json.dumps([torch.__version__, backend.get_device_name(), found]))
+def square(device, dtype):
+    # Made there: two of the largest would take seconds to be copied.
+    return torch.ones(SIZE, SIZE, device=device, dtype=dtype).mul_(0.5)
 
 
-def main(peer, size):
-    before = measured(peer, __file__, "cuda", str(size)) if peer else None
-    version, card, ours = measured(sys.executable, __file__, "xpu", str(size))
-    after = measured(peer, __file__, "cuda", str(size)) if peer else None
-    print(f"{card}, torch {version}" + (f", beside torch {after[0]}" if after else ""))
-    print("| | XPU, us | of the limit | torch.cuda, us | torch.cuda's time / XPU's |")
-    print("| --- | --: | --: | --: | --: |")
-    limit = ours[LIMIT][1] / ours[LIMIT][0]
-    for name, (microseconds, nbytes) in ours.items():
-        share = f"{nbytes / microseconds / limit:.2f}" if nbytes else ""
-        theirs = ratio = ""
-        if after:
-            fastest = min(before[2][name][0], after[2][name][0])
-            theirs, ratio = f"{fastest:.1f}", f"{fastest / microseconds:.2f}"
-        print(f"| {name} | {microseconds:.1f} | {share} | {theirs} | {ratio} |")
+def pointwise(name, dtype):
+    """Yields what is measured of a type: a name, what makes the call, and the elements moved."""
 
+    def with_tensors(function):
+        def make(device):
+            x, out = square(device, dtype), square(device, dtype)
+            return lambda: function(x, out)
+
+        return make
+
+    def last(device):
+        x = square(device, dtype).view(16, SIZE // 16, SIZE // 16, 16).permute(0, 3, 1, 2)
+        return lambda: x + x
+
+    yield f"add, {name}", with_tensors(lambda x, out: torch.add(x, out, out=out)), 3
+    yield f"exp, {name}", with_tensors(lambda x, out: torch.exp(x, out=out)), 2
+    yield f"add of a row, {name}", with_tensors(lambda x, out: torch.add(x, x[0], out=out)), 2
+    yield (
+        f"add of a transposed, {name}",
+        with_tensors(lambda x, out: torch.add(x, x.t(), out=out)),
+        3,
+    )
+    yield f"add, channels last, {name}", last, 2
+    yield f"transpose, {name}", with_tensors(lambda x, out: out.copy_(x.t())), 2
+    yield f"copy_, {name}", with_tensors(lambda x, out: out.copy_(x)), 2
+    yield f"fill_, {name}", with_tensors(lambda _x, out: out.fill_(1.5)), 1
+
+
+def cast(of, to):
+    def make(device):
+        x, out = square(device, of), square(device, to)
+        return lambda: out.copy_(x)
+
+    return make
+
+
+def of_rows(function, rows, columns, grad=False):
+    def make(device):
+        x = random(device, rows, columns, grad=grad)
+        return function(x)
+
+    return make
+
+
+def sums(dim):
+    return lambda x: lambda: x.sum(dim)
+
+
+def softmax(x):
+    return lambda: functional.softmax(x, 1)
+
+
+def softmax_backward(x):
+    y, grad = functional.softmax(x, 1), torch.ones_like(x)
+    return lambda: torch.autograd.grad(y, x, grad, retain_graph=True)
+
+
+def norm_of(x):
+    weight, bias = (
+        torch.ones(x.size(1), device=x.device, requires_grad=x.requires_grad) for _ in range(2)
+    )
+    return (x, weight, bias), lambda: functional.layer_norm(x, (x.size(1),), weight, bias)
+
+
+def norm(x):
+    return norm_of(x)[1]
+
+
+def norm_backward(x):
+    tensors, call = norm_of(x)
+    y, grad = call(), torch.ones_like(x)
+    return lambda: torch.autograd.grad(y, tensors, grad, retain_graph=True)
+
+
+def along(function):
+    def make(device):
+        x = random(device, COUNT // 4)
+        return lambda: function(x)
+
+    return make
+
+
+ROWS_OF_64 = COUNT // 64
+
+
+def selected(device):
+    table = random(device, ROWS_OF_64, 64)
+    return table, torch.randint(ROWS_OF_64, (ROWS_OF_64,), device="cpu").to(device)
+
+
+def index_select(device):
+    table, index = selected(device)
+    return lambda: table.index_select(0, index)
+
+
+def index_add(device):
+    table, index = selected(device)
+    source = table.clone()
+    return lambda: table.index_add_(0, index, source)
+
+
+def embedding_backward(device):
+    table, index = selected(device)
+    table.requires_grad_(True)
+    y = functional.embedding(index, table)
+    grad = torch.ones_like(y)
+    return lambda: torch.autograd.grad(y, table, grad, retain_graph=True)
+
+
+def fused_adamw(device):
+    weights = [torch.nn.Parameter(random(device, COUNT // 80, 1)) for _ in range(148)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    return torch.optim.AdamW(weights, fused=True).step
+
+
+def foreach_add(device):
+    tensors = [random(device, COUNT // 4096) for _ in range(148)]
+    return lambda: torch._foreach_add_(tensors, tensors)
+
+
+def small(device):
+    x = torch.ones(1024, device=device)
+    return lambda: x + x
+
+
+FLOAT = 4
+ROWS = {
+    f"{name}": Row(make, 10, 0.95, elements * dtype.itemsize * COUNT)
+    for title, dtype in TYPES.items()
+    for name, make, elements in pointwise(title, dtype)
+}
+ROWS["float to bf16"] = Row(cast(torch.float32, torch.bfloat16), 10, 0.95, 6 * COUNT)
+ROWS["bf16 to float"] = Row(cast(torch.bfloat16, torch.float32), 10, 0.95, 6 * COUNT)
+for rows, columns in ((4096, 4096), (65536, 512), (256, 50257)):
+    moved = rows * columns * FLOAT
+    for title, function, times, grad in (
+        ("sum", sums(None), 1, False),
+        ("sum of rows", sums(1), 1, False),
+        ("sum of columns", sums(0), 1, False),
+        ("softmax", softmax, 2, False),
+        ("softmax, backward", softmax_backward, 3, True),
+        ("layer_norm", norm, 2, False),
+        ("layer_norm, backward", norm_backward, 3, True),
+    ):
+        make = of_rows(function, rows, columns, grad)
+        ROWS[f"{title}, {rows:,} x {columns:,}"] = Row(make, 20, 0.9, times * moved)
+ROWS |= {
+    "cumsum": Row(along(lambda x: x.cumsum(0)), 10, 0.7, COUNT // 4 * 2 * FLOAT),
+    "sort": Row(along(lambda x: x.sort()), 5, 0.7),
+    "topk": Row(along(lambda x: x.topk(100)), 5, 0.7),
+    "index_select": Row(index_select, 10, 0.7, 2 * COUNT * FLOAT),
+    "index_add_": Row(index_add, 10, 0.7, 3 * COUNT * FLOAT),
+    "embedding, backward": Row(embedding_backward, 10, 0.7, 3 * COUNT * FLOAT),
+    "fused AdamW, 124 M": Row(fused_adamw, 5, 0.95, COUNT // 80 * 148 * 7 * FLOAT),
+    "_foreach_add_ of 148 tensors": Row(foreach_add, 20, 0.95),
+    "launch of add, 1,024 floats": Row(small, 200, 1.2, launch=True),
+}
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--device"]:
-        measure(sys.argv[2], int(sys.argv[3]))
-    else:
-        # 2^26 elements, or fewer where a CPU has to do it
-        main(sys.argv[1] if len(sys.argv) > 1 else None, int(os.environ.get("SIZE", "8192")))
+    main(__file__, __doc__, ROWS, LIMIT)

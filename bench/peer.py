@@ -1,37 +1,130 @@
-"""What the benchmarks that have torch.cuda beside them share."""
+"""A table of XPU's times beside torch.cuda's, each measured in a process of its own.
 
+The file that has the rows is started again for each process. The peer is measured before and
+after XPU, and the faster of the two counts. Times are the medians of rounds, per call, until
+the device is done, or for a launch until it is submitted.
+"""
+
+import argparse
 import json
 import os
 import statistics
 import subprocess
+import sys
 import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROUNDS = 21
 
 
-def median(backend, call, count, rounds, waits=True):
-    """Microseconds of a call: the median of rounds of `count` calls.
+@dataclass(frozen=True)
+class Row:
+    """What is measured: `make` takes "xpu" or "cuda", and returns the call."""
 
-    A round lasts until the device is done, or without `waits` until all is submitted.
-    """
-    for _ in range(5):
+    make: Callable
+    calls: int  # of a round; of a launch few enough that none waits for a place in the queue
+    bound: float  # the least speed beside torch.cuda's; of a launch the most time
+    nbytes: int = 0  # that a call reads and writes
+    launch: bool = False
+
+
+def median(backend, call, row):
+    """Microseconds of a call."""
+    start = time.perf_counter()
+    call()
+    backend.synchronize()
+    calls, rounds = (1, 3) if time.perf_counter() - start > 1 else (row.calls, ROUNDS)
+    for _ in range(calls // 4):
         call()
     times = []
     for _ in range(rounds):
         backend.synchronize()
         start = time.perf_counter()
-        for _ in range(count):
+        for _ in range(calls):
             call()
-        if waits:
+        if not row.launch:
             backend.synchronize()
-        times.append((time.perf_counter() - start) / count * 1e6)
+        times.append((time.perf_counter() - start) / calls * 1e6)
     return statistics.median(times)
 
 
-def measured(python, file, device, *arguments):
-    """The JSON that the file prints last, run for "xpu" or "cuda" by this Python."""
+def measure(device, rows):
+    """Prints a line of JSON: microseconds by name, and for XPU what ran on the host."""
+    import torch
+
+    backend = getattr(torch, device)
+    found, on_host = {}, {}
+    for name, row in rows.items():
+        try:
+            call = row.make(device)
+            call()
+            if device == "xpu":
+                backend.reset_fallback_statistics()
+                call()
+                on_host[name] = sorted(backend.fallback_statistics())
+            found[name] = median(backend, call, row)
+        except Exception:  # the others are still of use
+            traceback.print_exc()
+        call = None
+        torch.compiler.reset()
+        backend.empty_cache()
+    about = {"torch": torch.__version__, "card": backend.get_device_name()}
+    print(json.dumps({**about, "times": found, "on host": on_host}))
+
+
+def measured(python, file, device, only):
+    """What `measure` prints in a process of this Python."""
     env = dict(os.environ)
     if device == "cuda":  # with its own libraries, and the driver's, as ci/gpu/run has it
         env.pop("PYTHONPATH", None)
         env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"
-    command = [python, file, "--device", device, *arguments]
+    command = [python, file, "--device", device, "--only", only]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(rows, limit, ours, peers):
+    """Yields the table's lines. What moves bytes is compared with the row `limit`, too."""
+    yield "| | XPU, us | torch.cuda, us | ratio | bound | | of the limit | on the host |"
+    yield "|---|--:|--:|--:|--:|---|--:|---|"
+    fastest = ours["times"].get(limit)
+    for name, row in rows.items():
+        own = ours["times"].get(name)
+        theirs = min((peer["times"].get(name, 0) for peer in peers), default=0)
+        cells = [name, f"{own:.1f}" if own else "failed", f"{theirs:.1f}" if theirs else ""]
+        if own and theirs:
+            # Of a launch the bound is one of time, of the others one of speed.
+            ratio = own / theirs if row.launch else theirs / own
+            met = ratio <= row.bound if row.launch else ratio >= row.bound
+            sign = "≤" if row.launch else "≥"
+            cells += [f"{ratio:.2f}", f"{sign} {row.bound}", "met" if met else "MISSED"]
+        else:
+            cells += [""] * 3
+        of_limit = own and fastest and row.nbytes / own / (rows[limit].nbytes / fastest)
+        cells.append(f"{of_limit:.2f}" if of_limit else "")
+        cells.append(", ".join(ours["on host"].get(name, [])))
+        yield f"| {' | '.join(cells)} |"
+
+
+def main(file, doc, rows, limit=None):
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument(
+        "--only", default="", metavar="TEXT,TEXT", help="rows with one of these in their names"
+    )
+    parser.add_argument("--device", choices=("cuda", "xpu"), help=argparse.SUPPRESS)
+    parser.add_argument("peer", nargs="?", help="a Python with a torch for CUDA")
+    given = parser.parse_args()
+    texts = given.only.split(",")
+    rows = {name: row for name, row in rows.items() if any(text in name for text in texts)}
+    if given.device:
+        measure(given.device, rows)
+        return
+    before = measured(given.peer, file, "cuda", given.only) if given.peer else None
+    ours = measured(sys.executable, file, "xpu", given.only)
+    after = measured(given.peer, file, "cuda", given.only) if given.peer else None
+    for one in filter(None, (ours, before)):
+        print(f"torch {one['torch']} on {one['card']}")
+    peers = [one for one in (before, after) if one]
+    print(*table(rows, limit, ours, peers), sep="\n")

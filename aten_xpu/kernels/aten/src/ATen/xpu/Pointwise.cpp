@@ -88,8 +88,11 @@ std::string sourceOf(int type) {
   auto source = typedSource(type) + pointwiseSource();
   for (const auto& row : rows()) {
     if (row.types & (1 << type)) {
+      const bool copies =
+          row.name == std::string("to_") + kKernelTypes[type].name;
       source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
-          row.third + ", " + std::to_string(inputsOf(row.expression)) + ", (" +
+          row.third + ", " +
+          std::to_string(copies ? 0 : inputsOf(row.expression)) + ", (" +
           row.expression + "))\n";
     }
   }
@@ -363,13 +366,14 @@ bool runTyped(
   return true;
 }
 
-/// The type whose elements are copied as those of another of the same size.
+/// The type whose elements are copied in the place of those of another, which
+/// has no kernels.
 std::optional<KernelType> typeOfSize(size_t size) {
   switch (size) {
     case 1:
       return u8;
     case 2:
-      return i16;
+      return bf16;
     case 4:
       return i32;
     case 8:
@@ -405,12 +409,12 @@ bool runCopy(TensorIteratorBase& iter) {
   const auto device = iter.device(0).index();
   const auto to = iter.dtype(0);
   const auto from = iter.is_cpu_scalar(1) ? to : iter.dtype(1);
-  if (to == from && !iter.is_cpu_scalar(1)) { // as they are, NaN too
-    const auto type = typeOfSize(c10::elementSize(to));
+  auto type = kernelType(from, device);
+  if (to == from && !iter.is_cpu_scalar(1)) {
+    type = type ? type : typeOfSize(c10::elementSize(to));
     return type &&
         runTyped(iter, convertTo(*type), {*type, from, to, from}, {});
   }
-  const auto type = kernelType(from, device);
   const auto result = kernelType(to, device);
   return type && result &&
       runTyped(iter, convertTo(*result), {*type, from, to, from}, {});

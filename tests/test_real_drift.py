@@ -32,6 +32,15 @@ NEW = {
     "kernels/operators",
     "kernels/reductions",
     "kernels/rows",
+    "kernels/errors",
+    "kernels/index",
+    "kernels/sequences",
+    "kernels/masks",
+    "kernels/foreach",
+    "kernels/sampling",
+    "kernels/random",
+    "kernels/losses",
+    "kernels/norms",
 }
 
 

@@ -24,7 +24,8 @@ _RELEASE = "2026.2"  # of SYCL, whose compiler sycl_jit.py knows
 _COMPILER = Path(__file__).with_name("sycl_jit.py")
 _MOST_KEPT = 1000  # files, of some 100 kB
 
-# Compiled when one is first used: what few use would make the package larger.
+# What few use would make the package larger. A device that takes SPIR-V has it compiled
+# when it is first used; for NVIDIA SYCL's compiler lacks a file then.
 _RARE = ("-i16",)
 
 _ASK = """
@@ -101,7 +102,7 @@ def add(package: Package, sycl: Sycl, layout: Layout) -> None:
         for name, source in zip(names, sources_of, strict=True):
             text = Path(sources) / name
             text.write_text(source)
-            for form in forms if not name.endswith(_RARE) else ():
+            for form in forms if not name.endswith(_RARE) else forms.keys() - {"spirv"}:
                 key = f"{made_by} {form} {source}"
                 images = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.zip"
                 units.append(_Unit(name, form, text, images))

@@ -33,6 +33,7 @@ DTYPES = {
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.5, 300.0]
 NARROW = (torch.half, torch.bfloat16)
 USUAL = (torch.float, torch.long, torch.bool)
+ON_CUDA = torch.xpu.device_count() > 0 and torch._C._xpu_cudaDevice(0) is not None
 needs_device = unittest.skipIf(not torch.xpu.is_available(), "there is no device")
 
 
@@ -44,6 +45,7 @@ def installed(package, path):
 NAME = "torch_xpu_runtime" if importlib.util.find_spec("torch_xpu_runtime") else "torch"
 PACKAGE = installed(NAME, "lib/kernels")
 PTXAS = installed("triton", "backends/nvidia/bin/ptxas")
+HAS_ALL = PACKAGE.is_dir() and ON_CUDA
 
 
 def parts(data):
@@ -62,6 +64,15 @@ def has(dtype):
     if dtype == torch.double:
         return bool(torch.xpu.get_device_properties(0).has_fp64)
     return True
+
+
+def types_of(test, dtypes):
+    """On the CPU device, whose compiler takes long, float and one that TEST_SEED chooses."""
+    dtypes = [dtype for dtype in dtypes if has(dtype)]
+    if torch.xpu.get_device_properties(0).type != "cpu":
+        return dtypes
+    chooser = random.Random(os.environ.get("TEST_SEED", "0") + test.id())
+    return [torch.float, chooser.choice([dtype for dtype in dtypes if dtype != torch.float])]
 
 
 def numbers(dtype, seed=0):
@@ -155,11 +166,9 @@ def some(dtypes, i):
     return dtypes
 
 
-@needs_device
-@unittest.skipIf(ON, "it is the process of the tests below")
-class TestProcesses(TestCase):
-    """Each starts processes. A folder of kernels that the variable names is shared with
-    other runs."""
+class Processes(TestCase):
+    """For tests that start processes with kernels. A folder of kernels that the variable
+    names is shared with other runs."""
 
     folder = None
 
@@ -189,12 +198,18 @@ class TestProcesses(TestCase):
         self.assertEqual(result.returncode, 0, msg=result.stdout)
         return result.stdout
 
-    COMMAND = ("-m", "torch.xpu.kernels" if NAME == "torch" else NAME + ".kernels")
-
     def run_class(self, name):
+        """A class of the file that this one is in."""
         # not run_tests(): where CI is set, it wants packages to write a report
-        name = "test_xpu_kernels." + name
+        module = pathlib.Path(sys.modules[type(self).__module__].__file__).stem
+        name = module + "." + name
         self.assertIn("OK", self.run_python("-m", "unittest", name, CI="1"))
+
+
+@needs_device
+@unittest.skipIf(ON, "it is the process of the tests below")
+class TestProcesses(Processes):
+    COMMAND = ("-m", "torch.xpu.kernels" if NAME == "torch" else NAME + ".kernels")
 
     def test_kernels(self):
         printed = self.run_python(*self.COMMAND)  # which compiles in parallel
@@ -209,7 +224,7 @@ class TestProcesses(TestCase):
         "print((x + x).cpu().tolist() == [2 * i for i in range(8)], "
         "sorted(torch._C._xpu_fallbackStatistics()))"
     )
-    # of a type that no package has kernels for
+    # of a type that a package has kernels for NVIDIA for, and no others
     RARE = ADD.format("int16")
 
     def files(self, folder):
@@ -219,6 +234,7 @@ class TestProcesses(TestCase):
             if name.endswith(".kernels")
         }
 
+    @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
     def test_cache(self):
         folder = os.path.join(self.folder.name, "kernels-of-add")
         add = lambda **env: self.run_python("-c", self.RARE, **env)  # noqa: E731
@@ -270,6 +286,7 @@ class TestProcesses(TestCase):
             ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(ended.returncode, 0, msg=ended.stdout.decode())
 
+    @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
     def test_command(self):
         """python -m torch.xpu.kernels"""
         folder = os.path.join(self.folder.name, "kernels-of-command")
@@ -282,6 +299,7 @@ class TestProcesses(TestCase):
         with self.assertRaisesRegex(AssertionError, "error: Kernels are not kept"):
             self.run_python(*self.COMMAND, TORCH_XPU_KERNEL_CACHE="0")
 
+    @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
     def test_failure_falls_back(self):
         folder = os.path.join(self.folder.name, "kernels-that-fail")
         self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
@@ -698,9 +716,7 @@ class TestKernelReductions(TestCase):
         )
 
     def cases(self, shapes, dtypes):
-        for i, shape in enumerate(shapes):
-            for dtype in some([dtype for dtype in dtypes if has(dtype)], i):
-                yield shape, dtype
+        return itertools.product(shapes, types_of(self, dtypes))
 
     def input(self, shape, dtype):
         torch.manual_seed(len(shape))
@@ -785,9 +801,7 @@ class TestKernelReductions(TestCase):
     def test_special_values(self):
         nan, inf = float("nan"), float("inf")
         rows = [[1, nan, 2, nan], [nan] * 4, [inf, -inf, 0, 1], [-inf] * 4, [-0.0, 0, -1, 1]]
-        for dtype in self.FLOATING:
-            if not has(dtype):
-                continue
+        for dtype in types_of(self, self.FLOATING):
             x = torch.tensor(rows).to(dtype)
             for function in (*self.ALL.values(), *self.ONE_DIM.values()):
                 self.check(function, x, 1)

@@ -301,11 +301,20 @@ void waitFor(const XPUStream& stream) {
   raiseErrorsOf(stream.device_index(), stream.id());
 }
 
+std::atomic<void (*)(DeviceIndex)> raise_kernel_errors{nullptr};
+
+static void raiseKernelErrors(DeviceIndex device) {
+  if (auto* const raise = raise_kernel_errors.load(std::memory_order_acquire)) {
+    raise(device);
+  }
+}
+
 void raiseErrorsOf(DeviceIndex device, StreamId id) {
   raiseAsyncErrors(device, id);
   if (C10_UNLIKELY(isExternalStream(id))) {
     raiseAsyncErrors(kUnknownDevice);
   }
+  raiseKernelErrors(device);
 }
 
 static bool isRecording(const sycl::queue& queue) {
@@ -508,6 +517,7 @@ void syncStreamsOnDevice(DeviceIndex device) {
     std::rethrow_exception(error);
   }
   impl::raiseAsyncErrors(device);
+  impl::raiseKernelErrors(device);
 }
 
 } // namespace c10::xpu

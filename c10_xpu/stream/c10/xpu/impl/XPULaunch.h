@@ -7,6 +7,8 @@
 #include <sycl/event.hpp>
 #include <sycl/queue.hpp>
 
+#include <atomic>
+
 namespace c10::xpu::impl {
 
 // Note [Work of a stream]
@@ -48,5 +50,9 @@ C10_XPU_API void waitFor(const XPUStream& stream);
 
 /// Raises the kept errors of a stream.
 C10_XPU_API void raiseErrorsOf(DeviceIndex device, StreamId id);
+
+/// Raises what kernels found wrong on a device, where its other errors are
+/// raised. Null until there are such kernels.
+C10_XPU_API extern std::atomic<void (*)(DeviceIndex)> raise_kernel_errors;
 
 } // namespace c10::xpu::impl

@@ -148,13 +148,19 @@ bool anyDevice(bool (*is)(DeviceIndex)) {
   return false;
 }
 
+struct AddedKernels {
+  void (*add)(torch::Library& library);
+  bool always;
+};
+
 auto& addedKernels() {
-  static std::vector<void (*)(torch::Library&)> all;
+  static std::vector<AddedKernels> all;
   return all;
 }
 
-/// Nothing is registered that no device of the mapping uses: the CPU device
-/// does as without kernels.
+/// Nothing is registered that no device of the mapping uses, but what the host
+/// computes in another way than the CPU's operators: the CPU device does else
+/// as without kernels.
 void registerKernels(torch::Library& library) {
   const bool kernels = anyDevice(&usesKernels);
   if (kernels || anyDevice([](auto device) { return !isHostMemory(device); })) {
@@ -164,8 +170,10 @@ void registerKernels(torch::Library& library) {
   if (kernels) {
     kernelHooks().copy = &copyOnDevice;
     registerPointwise(library);
-    for (auto* const add : addedKernels()) {
-      add(library);
+  }
+  for (const auto& added : addedKernels()) {
+    if (kernels || added.always) {
+      added.add(library);
     }
   }
 }
@@ -177,8 +185,8 @@ void registerKernels(torch::Library& library) {
 
 } // namespace
 
-bool addKernels(void (*add)(torch::Library& library)) {
-  addedKernels().push_back(add);
+bool addKernels(void (*add)(torch::Library& library), bool always) {
+  addedKernels().push_back({add, always});
   return true;
 }
 

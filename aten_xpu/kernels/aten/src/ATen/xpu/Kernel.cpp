@@ -31,7 +31,7 @@ struct Kernel {
   std::optional<sycl::kernel> queued; // by SYCL
   void* function = nullptr; // CUfunction
   void* context = nullptr; // CUcontext
-  uint32_t group_size = 0;
+  uint32_t most_in_group = 0;
 };
 
 const Kernel kNoKernel{};
@@ -42,7 +42,7 @@ namespace ex = sycl::ext::oneapi::experimental;
 
 constexpr size_t kMostDevices =
     std::tuple_size_v<decltype(KernelSlot::kernels)>;
-constexpr uint32_t kMostInGroup = 256;
+constexpr uint32_t kUsualGroup = 256;
 
 struct Images {
   std::once_flag once;
@@ -153,7 +153,7 @@ std::unique_ptr<const Kernel> loadPtx(
       &most,
       /*MAX_THREADS_PER_BLOCK=*/0,
       kernel->function);
-  kernel->group_size = std::min<uint32_t>(most, kMostInGroup);
+  kernel->most_in_group = most;
   return kernel;
 }
 
@@ -174,7 +174,7 @@ std::unique_ptr<const Kernel> loadSpirv(
       kernel->queued
           ->get_info<sycl::info::kernel_device_specific::work_group_size>(
               device));
-  kernel->group_size = std::min<uint32_t>(most, kMostInGroup);
+  kernel->most_in_group = most;
   return kernel;
 }
 
@@ -326,19 +326,26 @@ bool loadKernels(const KernelUnit& unit, DeviceIndex device) {
   return !imagesOfUnit(c10::xpu::get_raw_device(device), unit).empty();
 }
 
+uint32_t groupSize(const Kernel& kernel) {
+  return std::min(kUsualGroup, kernel.most_in_group);
+}
+
 void launchKernel(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,
     const std::string& op,
     uint64_t items,
-    c10::ArrayRef<KernelArgument> arguments) {
-  const auto group_size = kernel.group_size;
-  const auto groups = uint32_t((items + group_size - 1) / group_size);
+    c10::ArrayRef<KernelArgument> arguments,
+    uint32_t group_size) {
+  const auto in_group = group_size ? std::min(group_size, kernel.most_in_group)
+                                   : groupSize(kernel);
+  const auto by = group_size ? group_size : in_group;
+  const auto groups = uint32_t((items + by - 1) / by);
   if (kernel.queued) {
     const auto& queued = *kernel.queued;
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
       return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
-        submit(handler, queued, groups, group_size, arguments);
+        submit(handler, queued, groups, in_group, arguments);
       }));
     });
     return;
@@ -351,7 +358,7 @@ void launchKernel(
       " records would miss it. Call it before or after the capture");
   {
     const RecordWork record(RecordWork::By::Stream, op, stream);
-    launchCuda(kernel, stream, groups, group_size, arguments);
+    launchCuda(kernel, stream, groups, in_group, arguments);
   }
   static const bool blocking =
       c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;

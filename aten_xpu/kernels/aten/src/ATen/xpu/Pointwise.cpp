@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Strides.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
@@ -14,7 +15,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-constexpr int kMostDims = 5; // of Note [Strides] in kernels/Common.sycl
 constexpr uint32_t kVectorBytes = 16;
 
 /// How many tensors an expression reads: it names the last of `a`, `b`, `c`.
@@ -84,16 +84,20 @@ const auto& rows() {
 
 constexpr size_t kRows = size_t(convertTo(b8)) + 1;
 
+/// As the kernels of a type have it: what is of the same type is copied.
+std::string functionOf(const Row& row, const char* type = "") {
+  const bool copies = row.name == std::string("to_") + type;
+  return "XPU_FUNCTION(" + row.name + ", " +
+      std::to_string(copies ? 0 : inputsOf(row.expression)) + ", (" +
+      row.expression + "))\n";
+}
+
 std::string sourceOf(int type) {
   auto source = typedSource(type) + pointwiseSource();
   for (const auto& row : rows()) {
     if (row.types & (1 << type)) {
-      const bool copies =
-          row.name == std::string("to_") + kKernelTypes[type].name;
-      source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
-          row.third + ", " +
-          std::to_string(copies ? 0 : inputsOf(row.expression)) + ", (" +
-          row.expression + "))\n";
+      source += functionOf(row, kKernelTypes[type].name) + "XPU_POINTWISE(" +
+          row.name + ", " + row.output + ", " + row.third + ")\n";
     }
   }
   return source;
@@ -159,10 +163,6 @@ struct PointwiseCall {
   }
 };
 
-constexpr size_t kOperands = 4;
-using Pointers = std::array<char*, kOperands>;
-using Strides = std::array<IntArrayRef, kOperands>;
-
 /// What both kinds of kernel are given.
 c10::SmallVector<KernelArgument, 32> argumentsOf(
     const PointwiseCall& call,
@@ -177,60 +177,33 @@ c10::SmallVector<KernelArgument, 32> argumentsOf(
   return arguments;
 }
 
-/// Divides by a size: the quotient of n is (n * factor / 2^32 + n) / 2^shift.
-uint64_t factorOf(uint32_t size, uint32_t& shift) {
-  shift = 0;
-  while ((uint64_t(1) << shift) < size) {
-    ++shift;
-  }
-  const auto factor =
-      ((uint64_t(1) << 32) * ((uint64_t(1) << shift) - size)) / size + 1;
-  return size | (factor & 0xFFFFFFFF) << 32;
-}
-
 void launchStrided(
     const PointwiseCall& call,
     const Pointers& pointers,
     IntArrayRef shape,
     const Strides& strides) {
-  const auto dims = shape.size();
-  if (dims > kMostDims) {
-    for (const auto i : c10::irange(shape.back())) {
-      auto moved = pointers;
-      auto rest = strides;
-      for (const auto k : c10::irange(kOperands)) {
-        moved[k] += moved[k] ? i * strides[k].back() : 0;
-        rest[k] = strides[k].slice(0, dims - 1);
-      }
-      launchStrided(call, moved, shape.slice(0, dims - 1), rest);
-    }
-    return;
-  }
-  uint32_t count = 1;
-  std::array<uint64_t, size_t(3) * kMostDims + 3> packed{};
-  for (const auto d : c10::irange(dims)) {
-    count *= uint32_t(shape[d]);
-    uint32_t shift = 0;
-    packed[3 * d] = factorOf(uint32_t(shape[d]), shift);
-    packed[3 * d + 1] = shift | uint64_t(strides[0][d]) << 32;
-    packed[3 * d + 2] = uint32_t(strides[1][d]) | uint64_t(strides[2][d]) << 32;
-    packed[size_t(3) * kMostDims + d / 2] |= uint64_t(uint32_t(strides[3][d]))
-        << (d % 2 * 32);
-  }
-  const auto& kernel = call.get(Access::Strided);
-  auto arguments = argumentsOf(call, pointers, count);
-  arguments.push_back(uint32_t(dims));
-  arguments.append(packed.begin(), packed.end());
-  launchKernel(kernel, call.stream, call.row.op, count, arguments);
+  eachStrided(
+      pointers,
+      shape,
+      strides,
+      [&](const Pointers& moved,
+          uint32_t count,
+          c10::ArrayRef<KernelArgument> given) {
+        auto arguments = argumentsOf(call, moved, count);
+        arguments.append(given.begin(), given.end());
+        launchKernel(
+            call.get(Access::Strided),
+            call.stream,
+            call.row.op,
+            count,
+            arguments);
+      });
 }
 
 void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
   const int inputs = iter.ntensors() - 1;
   Pointers pointers{};
-  Strides strides;
-  static constexpr std::array<int64_t, 64>
-      kZeros{}; // PyTorch's most dimensions
-  strides.fill(IntArrayRef(kZeros.data(), iter.ndim()));
+  auto strides = noStrides(iter.ndim());
   bool contiguous = iter.ndim() <= 1;
   for (const auto k : c10::irange(inputs + 1)) {
     if (k > 0 && call.scalars & (1 << (k - 1))) {
@@ -403,6 +376,14 @@ bool runPointwise(
 
 uint32_t pointwiseTypes(Pointwise kernel) {
   return rows()[size_t(kernel)].types;
+}
+
+std::string pointwiseFunction(Pointwise kernel) {
+  return functionOf(rows()[size_t(kernel)]);
+}
+
+int pointwiseInputs(Pointwise kernel) {
+  return inputsOf(rows()[size_t(kernel)].expression);
 }
 
 bool runCopy(TensorIteratorBase& iter) {

@@ -5,7 +5,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
@@ -145,73 +145,18 @@ struct ByBounds {
 };
 
 /// Runs the kernel if there is one for the types.
-template <class Meta, class Kernel, typename... Args>
-bool run(WithOutput<Meta>& op, DeviceIndex device, const Args&... args) {
-  const c10::xpu::XPUGuard guard(device);
-  op.meta(metaArgument(args)...);
-  Numbers numbers;
-  (numbers.look(args), ...);
-  return runPointwise(op, Kernel::of(args...), numbers.found);
-}
-
-template <
-    class Op,
-    class Meta,
-    class Kernel,
-    class Schema = typename Op::schema>
-struct Call;
-
-/// A new result.
-template <class Op, class Meta, class Kernel, class... Args>
-struct Call<Op, Meta, Kernel, Tensor(Args...)> {
-  static Tensor call(Args... args) {
-    if (const auto device = kernelDevice(args...)) {
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      if (run<Meta, Kernel>(op, *device, args...)) {
-        return op.maybe_get_output(0);
-      }
-    }
-    return OnHost<Op>::call(args...);
-  }
-};
-
-/// In place.
-template <class Op, class Meta, class Kernel, class... Args>
-struct Call<Op, Meta, Kernel, Tensor&(Tensor&, Args...)> {
-  static Tensor& call(Tensor& self, Args... args) {
-    if (const auto device = kernelDevice(self, args...)) {
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::InPlace, self);
-      if (run<Meta, Kernel>(op, *device, self, args...)) {
-        return self;
-      }
-    }
-    return OnHost<Op>::call(self, args...);
-  }
-};
-
-/// To an output that is given, the last argument.
-template <class Op, class Meta, class Kernel, class First, class... Args>
-struct Call<Op, Meta, Kernel, Tensor&(const First&, Args...)> {
-  static Tensor& call(const First& first, Args... args) {
-    return callWith(
-        std::forward_as_tuple(first, args...),
-        std::make_index_sequence<sizeof...(Args)>());
-  }
-
- private:
-  template <class Tuple, size_t... inputs>
-  static Tensor& callWith(
-      const Tuple& args,
-      std::index_sequence<inputs...> /*all but the last*/) {
-    Tensor& out = std::get<sizeof...(inputs)>(args);
-    const auto device = kernelDevice(out, std::get<inputs>(args)...);
-    if (device && out.is_xpu()) {
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      if (run<Meta, Kernel>(op, *device, std::get<inputs>(args)...)) {
-        return out;
-      }
-    }
-    return OnHost<Op>::call(std::get<inputs>(args)..., out);
+template <class Kernel>
+struct ByKernel {
+  template <class Meta, typename... Args>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Args&... args) {
+    const c10::xpu::XPUGuard guard(device);
+    op.meta(metaArgument(args)...);
+    Numbers numbers;
+    (numbers.look(args), ...);
+    return runPointwise(op, Kernel::of(args...), numbers.found);
   }
 };
 
@@ -223,7 +168,8 @@ std::vector<std::string>& pointwiseTable() {
 
 template <class Op, class Meta, class Kernel>
 void addPointwise(torch::Library& library) {
-  library.impl(nameOf<Op>().c_str(), &Call<Op, Meta, Kernel>::call);
+  library.impl(
+      nameOf<Op>().c_str(), &StructuredCall<Op, Meta, ByKernel<Kernel>>::call);
   auto& line = pointwiseTable().emplace_back(nameOf<Op>());
   for (const auto i : c10::irange(kKernelTypes.size())) {
     if (pointwiseTypes(Kernel::first) & (1 << i)) {
@@ -289,7 +235,7 @@ void addComposed(torch::Library& library) {
 std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
   if (const auto device = kernelDevice(self)) {
     WithOutput<Plain> op(WithOutput<Plain>::Kind::New, Tensor());
-    if (run<Plain, Always<Pointwise::log_sigmoid>>(op, *device, self)) {
+    if (ByKernel<Always<Pointwise::log_sigmoid>>::run(op, *device, self)) {
       return {op.maybe_get_output(0), at::empty({0}, self.options())};
     }
   }

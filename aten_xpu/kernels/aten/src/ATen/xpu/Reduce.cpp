@@ -130,11 +130,11 @@ int64_t bytesOf(const std::string& state) {
                                              : 8;
 }
 
+} // namespace
+
 void* pointerOf(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
-
-} // namespace
 
 const char* reduceSource() {
   return
@@ -155,10 +155,11 @@ KernelArgument sumNumber(const Scalar& number, KernelType type) {
 }
 
 void launchReduce(const ReduceCall& call) {
-  constexpr int64_t kFew = 64; // elements that an item reduces at once
+  constexpr int64_t kFew = 64; // elements of an item by itself
+  constexpr int64_t kFewTogether = 8; // of one in a group
   constexpr int64_t kItemsOfUnit = 1024;
-  constexpr int64_t kSideBySide = 32; // items
-  constexpr int64_t kMostStates = 1 << 25;
+  constexpr int64_t kLeast = 32; // items of a group
+  constexpr int64_t kMost = 1024;
   const auto results = call.kept.inner * call.kept.outer;
   const auto stream = c10::xpu::getCurrentXPUStream(call.device);
   const int64_t wanted = kItemsOfUnit *
@@ -170,16 +171,23 @@ void launchReduce(const ReduceCall& call) {
   Tensor states;
   for (bool more = true; more;) {
     const auto elements = reduced.inner * reduced.outer;
-    auto slices =
-        std::max<int64_t>(1, std::min(wanted / results, elements / kFew));
-    const bool along = results == 1 || reduced.stride < kept.stride;
-    if (along && elements >= 4 * kFew && results * elements > 4 * wanted &&
-        results * kSideBySide <= kMostStates) {
-      // Items side by side then read what is side by side in memory.
-      slices = std::max(slices, std::min(kSideBySide, elements / 16));
+    // Items side by side then read what is side by side in memory; the states
+    // of few results are soon read in any order.
+    const bool together = elements >= kLeast &&
+        (results == 1 || reduced.stride < kept.stride ||
+         (states.defined() && results < kItemsOfUnit));
+    int64_t group = together ? kLeast : 1;
+    // In larger groups it takes barriers to combine states.
+    const auto enough = states.defined() ? kMost : kLeast;
+    while (together && group < enough && elements >= 2 * group * kFewTogether) {
+      group *= 2;
     }
+    const auto slices = std::max<int64_t>(
+        1,
+        std::min(
+            wanted / (results * group),
+            elements / (together ? group * kFewTogether : kFew)));
     more = slices > 1;
-    const bool by_slices = more && along;
     const auto next = more
         ? at::empty({slices * results * call.state_bytes}, options)
         : Tensor();
@@ -190,13 +198,14 @@ void launchReduce(const ReduceCall& call) {
     } else {
       arguments.append(call.inputs.begin(), call.inputs.end());
     }
+    arguments.append(call.both.begin(), call.both.end());
     for (const auto& argument : std::initializer_list<KernelArgument>{
              call.n,
              call.p,
              uint32_t(results),
              uint64_t(elements),
              uint32_t(slices),
-             uint32_t(by_slices),
+             uint32_t(together),
              uint32_t(kept.inner),
              uint64_t(kept.stride),
              uint64_t(kept.outer_stride),
@@ -208,10 +217,16 @@ void launchReduce(const ReduceCall& call) {
     const auto* const kernel = states.defined() ? call.states : call.elements;
     TORCH_CHECK(
         kernel, "A kernel of ", call.op, " cannot be had, but another could");
-    launchKernel(*kernel, stream, call.op, results * slices, arguments);
+    launchKernel(
+        *kernel,
+        stream,
+        call.op,
+        results * slices * group,
+        arguments,
+        together ? uint32_t(group) : 0);
     states = next;
-    kept = ReduceDims{results, by_slices ? slices : 1};
-    reduced = ReduceDims{slices, by_slices ? 1 : results};
+    kept = ReduceDims{results, together ? slices : 1};
+    reduced = ReduceDims{slices, together ? 1 : results};
   }
 }
 

@@ -4,7 +4,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Reduce.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredOperator.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <cmath>
@@ -136,86 +136,6 @@ struct Norm {
   }
 };
 
-/// An operator with one result or two, and its variant with out=.
-template <
-    class Op,
-    class OutOp,
-    class Meta,
-    class How,
-    class Schema = typename Op::schema>
-struct ReductionCall;
-
-template <class Op, class OutOp, class Meta, class How, class... Args>
-struct ReductionCall<Op, OutOp, Meta, How, Tensor(Args...)> {
-  static Tensor call(Args... args) {
-    if (const auto device = kernelDevice(args...)) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(metaArgument(args)...);
-      if (How::run(op.maybe_get_output(0), Tensor(), args...)) {
-        return op.maybe_get_output(0);
-      }
-    }
-    return OnHost<Op>::call(args...);
-  }
-
-  static Tensor& out(Args... args, Tensor& out) {
-    const auto device = kernelDevice(args...);
-    if (device && out.is_xpu()) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      op.meta(metaArgument(args)...);
-      if (How::run(out, Tensor(), args...)) {
-        return out;
-      }
-    }
-    return OnHost<OutOp>::call(args..., out);
-  }
-};
-
-template <class Op, class OutOp, class Meta, class How, class... Args>
-struct ReductionCall<
-    Op,
-    OutOp,
-    Meta,
-    How,
-    std::tuple<Tensor, Tensor>(Args...)> {
-  static std::tuple<Tensor, Tensor> call(Args... args) {
-    if (const auto device = kernelDevice(args...)) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(metaArgument(args)...);
-      if (How::run(op.maybe_get_output(0), op.maybe_get_output(1), args...)) {
-        return {op.maybe_get_output(0), op.maybe_get_output(1)};
-      }
-    }
-    return OnHost<Op>::call(args...);
-  }
-
-  static std::tuple<Tensor&, Tensor&> out(
-      Args... args,
-      Tensor& first,
-      Tensor& second) {
-    const auto device = kernelDevice(args...);
-    if (device && first.is_xpu() && second.is_xpu()) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, first, second);
-      op.meta(metaArgument(args)...);
-      if (How::run(first, second, args...)) {
-        return {first, second};
-      }
-    }
-    return OnHost<OutOp>::call(args..., first, second);
-  }
-};
-
-template <class Op, class OutOp, class Meta, class How>
-void addReduction(torch::Library& library) {
-  using Both = ReductionCall<Op, OutOp, Meta, How>;
-  library.impl(nameOf<Op>().c_str(), &Both::call);
-  library.impl(nameOf<OutOp>().c_str(), &Both::out);
-}
-
 // Operators without a meta class.
 
 /// Whether PyTorch has nothing to say of the tensor that is not said here.
@@ -322,7 +242,7 @@ void addVariance(torch::Library& library) {
 
 void registerReduce(torch::Library& library) {
 #define XPU_ADD_REDUCTION(op, op_out, meta_class, ...) \
-  addReduction<                                        \
+  addStructured<                                       \
       at::_ops::op,                                    \
       at::_ops::op_out,                                \
       at::meta::structured_##meta_class,               \

@@ -7,6 +7,7 @@
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
+#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <array>
@@ -20,37 +21,35 @@ namespace at::xpu::detail {
 namespace {
 
 enum RowsKernel {
+  kSoftmaxRow,
+  kSoftmaxGradRow,
+  kLayerNormRow,
+  kLayerNormGradRow,
   kSoftmaxEach,
   kLogSoftmaxEach,
   kSoftmaxGradEach,
   kLogSoftmaxGradEach,
-  kLayerNormEach,
-  kLayerNormGradEach,
   // Of these the kernel of elements, and behind it that of states.
   kSoftmaxRows,
   kSoftmaxGradRows = kSoftmaxRows + 2,
   kLogSoftmaxGradRows = kSoftmaxGradRows + 2,
-  kLayerNormRows = kLogSoftmaxGradRows + 2,
-  kLayerNormGradRows = kLayerNormRows + 2,
-  kLayerNormColumns = kLayerNormGradRows + 2,
+  kLayerNormColumns = kLogSoftmaxGradRows + 2,
 };
 constexpr std::array<const char*, kLayerNormColumns + 2> kRowsNames{
+    "softmax_row",
+    "softmax_grad_row",
+    "layer_norm_row",
+    "layer_norm_grad_row",
     "softmax_each",
     "log_softmax_each",
     "softmax_grad_each",
     "log_softmax_grad_each",
-    "layer_norm_each",
-    "layer_norm_grad_each",
     "softmax_elements",
     "softmax_states",
     "softmax_grad_elements",
     "softmax_grad_states",
     "log_softmax_grad_elements",
     "log_softmax_grad_states",
-    "layer_norm_elements",
-    "layer_norm_states",
-    "layer_norm_grad_elements",
-    "layer_norm_grad_states",
     "layer_norm_weight_elements",
     "layer_norm_weight_states"};
 
@@ -88,45 +87,38 @@ struct Rows {
   }
 };
 
-// What kernels take beside sizes, in their order. What they need not is null.
-struct RowsArguments {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  const void* weight = nullptr;
-  const void* bias = nullptr;
-  const void* mean = nullptr;
-  const void* factor = nullptr;
-  const void* one = nullptr;
-  const void* other = nullptr;
-};
-
 /// What is known of each row, in the type that is computed with: two numbers.
 Tensor numbersOf(const Rows& rows, const Tensor& like) {
   const auto type = rows.type == f64 ? kDouble : kFloat;
   return at::empty({2, rows.count()}, like.options().dtype(type));
 }
 
+/// A kernel that is there where others of the type are.
+const Kernel& kernelOf(const Rows& rows, int kernel) {
+  const auto* const found = findRows(kernel, rows.type, rows.device);
+  TORCH_CHECK(
+      found, "A kernel of ", rows.op, " cannot be had, but another could");
+  return *found;
+}
+
+/// A reduction of rows or columns of `a` and `b`.
 void launchRows(
     const Rows& rows,
     int kernel,
-    const RowsArguments& arguments,
+    std::initializer_list<KernelArgument> inputs,
     void* first,
     void* second,
     const Scalar& p = 0) {
   const bool columns = kernel == kLayerNormColumns;
   launchReduce(
       {rows.op,
-       findRows(kernel, rows.type, rows.device),
-       findRows(kernel + 1, rows.type, rows.device),
+       &kernelOf(rows, kernel),
+       &kernelOf(rows, kernel + 1),
        rows.device,
        first,
        second,
-       {arguments.a,
-        arguments.b,
-        arguments.weight,
-        arguments.mean,
-        arguments.factor},
-       /*state_bytes=*/24,
+       inputs,
+       /*state_bytes=*/16,
        sumNumber(rows.size, rows.type),
        sumNumber(p, rows.type),
        columns ? ReduceDims{rows.size, 1}
@@ -135,43 +127,58 @@ void launchRows(
                : ReduceDims{rows.size, rows.inner}});
 }
 
+/// Launches a kernel that makes the elements of `to` one by one.
 void launchEach(
     const Rows& rows,
     int kernel,
-    const RowsArguments& arguments,
-    const Tensor& result) {
+    const Tensor& to,
+    const void* a,
+    const void* b,
+    const Tensor& numbers) {
   constexpr int64_t kElements = 4; // as in the source
-  const auto* const found = findRows(kernel, rows.type, rows.device);
-  TORCH_CHECK(
-      found, "A kernel of ", rows.op, " cannot be had, but another could");
-  const auto to = writable(result, kKernelTypes[rows.type].type);
   launchKernel(
-      *found,
+      kernelOf(rows, kernel),
       c10::xpu::getCurrentXPUStream(rows.device),
       rows.op,
       (to.numel() + kElements - 1) / kElements,
       {to.data_ptr(),
-       arguments.a,
-       arguments.b,
-       arguments.weight,
-       arguments.bias,
-       arguments.mean,
-       arguments.factor,
-       arguments.one,
-       arguments.other,
+       a,
+       b,
+       numbers[0].data_ptr(),
+       numbers[1].data_ptr(),
        uint32_t(to.numel()),
        uint32_t(rows.size),
        uint32_t(rows.inner)});
-  if (!to.is_same(result)) {
-    result.copy_(to);
-  }
 }
 
-/// Whether kernels for one take the other.
-bool alike(const Tensor& tensor, const Tensor& other) {
-  return !tensor.defined() ||
-      (tensor.scalar_type() == other.scalar_type() &&
-       tensor.device() == other.device());
+/// Launches a kernel of which a group has a row.
+void launchRow(
+    const Rows& rows,
+    int kernel,
+    c10::ArrayRef<KernelArgument> arguments) {
+  constexpr int64_t kElements = 16; // that an item has, if there are enough
+  constexpr int64_t kMost = 1024; // items of a group
+  constexpr int64_t kItemsOfUnit = 1024;
+  const int64_t wanted = kItemsOfUnit *
+      c10::xpu::get_device_properties(rows.device).max_compute_units;
+  const auto enough = rows.outer * 256 < wanted ? kMost : 256;
+  int64_t group = 32;
+  while (group < enough && rows.size >= 2 * group * kElements) {
+    group *= 2;
+  }
+  launchKernel(
+      kernelOf(rows, kernel),
+      c10::xpu::getCurrentXPUStream(rows.device),
+      rows.op,
+      rows.outer * group,
+      arguments,
+      group);
+}
+
+void copyUnlessSame(const Tensor& result, const Tensor& from) {
+  if (!from.is_same(result)) {
+    result.copy_(from);
+  }
 }
 
 /// The type of the kernels for a tensor; nothing if there are none.
@@ -216,19 +223,26 @@ bool runSoftmax(const Tensor& result, const Tensor& self, int64_t dim) {
     return true;
   }
   const auto rows = rowsAlong(name, *type, input, dim);
-  const auto numbers = numbersOf(rows, input);
-  RowsArguments arguments;
-  arguments.a = input.data_ptr();
-  launchRows(
-      rows,
-      kSoftmaxRows,
-      arguments,
-      numbers[0].data_ptr(),
-      numbers[1].data_ptr(),
-      log ? 1 : 0);
-  arguments.mean = numbers[0].data_ptr();
-  arguments.factor = numbers[1].data_ptr();
-  launchEach(rows, log ? kLogSoftmaxEach : kSoftmaxEach, arguments, result);
+  const auto to = writable(result, input.scalar_type());
+  const void* const a = input.data_ptr();
+  if (rows.inner == 1) {
+    launchRow(
+        rows,
+        kSoftmaxRow,
+        {to.data_ptr(), a, uint32_t(rows.size), uint32_t(log)});
+  } else {
+    const auto numbers = numbersOf(rows, input);
+    launchRows(
+        rows,
+        kSoftmaxRows,
+        {a, nullptr, nullptr, nullptr},
+        numbers[0].data_ptr(),
+        numbers[1].data_ptr(),
+        log ? 1 : 0);
+    launchEach(
+        rows, log ? kLogSoftmaxEach : kSoftmaxEach, to, a, nullptr, numbers);
+  }
+  copyUnlessSame(result, to);
   return true;
 }
 
@@ -250,19 +264,33 @@ bool runSoftmaxBackward(
   const auto a = grad.contiguous();
   const auto b = output.contiguous();
   const auto rows = rowsAlong(name, *type, a, dim);
-  const auto numbers = numbersOf(rows, a);
-  RowsArguments arguments;
-  arguments.a = a.data_ptr();
-  arguments.b = b.data_ptr();
-  launchRows(
-      rows,
-      log ? kLogSoftmaxGradRows : kSoftmaxGradRows,
-      arguments,
-      numbers.data_ptr(),
-      nullptr);
-  arguments.one = numbers.data_ptr();
-  launchEach(
-      rows, log ? kLogSoftmaxGradEach : kSoftmaxGradEach, arguments, result);
+  const auto to = writable(result, a.scalar_type());
+  if (rows.inner == 1) {
+    launchRow(
+        rows,
+        kSoftmaxGradRow,
+        {to.data_ptr(),
+         a.data_ptr(),
+         b.data_ptr(),
+         uint32_t(rows.size),
+         uint32_t(log)});
+  } else {
+    const auto numbers = numbersOf(rows, a);
+    launchRows(
+        rows,
+        log ? kLogSoftmaxGradRows : kSoftmaxGradRows,
+        {a.data_ptr(), b.data_ptr(), nullptr, nullptr},
+        numbers.data_ptr(),
+        nullptr);
+    launchEach(
+        rows,
+        log ? kLogSoftmaxGradEach : kSoftmaxGradEach,
+        to,
+        a.data_ptr(),
+        b.data_ptr(),
+        numbers);
+  }
+  copyUnlessSame(result, to);
   return true;
 }
 
@@ -370,23 +398,21 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
       const auto y = at::empty(input.sizes(), input.options());
       DimVector known(input.sizes());
       std::fill(known.end() - shape.size(), known.end(), 1);
-      const auto numbers = numbersOf(rows, x);
-      const auto mean = at::empty(known, numbers.options());
-      const auto factor = at::empty(known, numbers.options());
-      RowsArguments arguments;
-      arguments.a = x.data_ptr();
-      launchRows(
+      const auto options =
+          input.options().dtype(*type == f64 ? kDouble : kFloat);
+      const auto mean = at::empty(known, options);
+      const auto factor = at::empty(known, options);
+      launchRow(
           rows,
-          kLayerNormRows,
-          arguments,
-          mean.data_ptr(),
-          factor.data_ptr(),
-          eps);
-      arguments.weight = pointerTo(weight);
-      arguments.bias = pointerTo(bias);
-      arguments.mean = mean.data_ptr();
-      arguments.factor = factor.data_ptr();
-      launchEach(rows, kLayerNormEach, arguments, y);
+          kLayerNormRow,
+          {y.data_ptr(),
+           mean.data_ptr(),
+           factor.data_ptr(),
+           x.data_ptr(),
+           pointerTo(weight),
+           pointerTo(bias),
+           uint32_t(size),
+           sumNumber(eps, *type)});
       return {y, mean, factor};
     }
   }
@@ -416,14 +442,9 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
       const Rows rows{name, *type, *device, input.numel() / size, size};
       const auto a = grad.contiguous();
       const auto b = input.contiguous();
-      const auto numbers = numbersOf(rows, a);
-      const auto mean = mean_given.to(numbers.scalar_type()).contiguous();
-      const auto factor = factor_given.to(numbers.scalar_type()).contiguous();
-      RowsArguments arguments;
-      arguments.a = a.data_ptr();
-      arguments.b = b.data_ptr();
-      arguments.mean = mean.data_ptr();
-      arguments.factor = factor.data_ptr();
+      const auto known = *type == f64 ? kDouble : kFloat;
+      const auto mean = mean_given.to(known).contiguous();
+      const auto factor = factor_given.to(known).contiguous();
       std::array<Tensor, 3> grads;
       for (const auto i : c10::irange(1, 3)) {
         if (mask[i]) {
@@ -434,22 +455,22 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
         launchRows(
             rows,
             kLayerNormColumns,
-            arguments,
+            {a.data_ptr(), b.data_ptr(), mean.data_ptr(), factor.data_ptr()},
             mask[2] ? grads[2].data_ptr() : nullptr,
             mask[1] ? grads[1].data_ptr() : nullptr);
       }
       if (mask[0]) {
         grads[0] = at::empty(input.sizes(), input.options());
-        arguments.weight = pointerTo(weight);
-        arguments.one = numbers[0].data_ptr();
-        arguments.other = numbers[1].data_ptr();
-        launchRows(
+        launchRow(
             rows,
-            kLayerNormGradRows,
-            arguments,
-            numbers[0].data_ptr(),
-            numbers[1].data_ptr());
-        launchEach(rows, kLayerNormGradEach, arguments, grads[0]);
+            kLayerNormGradRow,
+            {grads[0].data_ptr(),
+             a.data_ptr(),
+             b.data_ptr(),
+             pointerTo(weight),
+             mean.data_ptr(),
+             factor.data_ptr(),
+             uint32_t(size)});
       }
       return {grads[0], grads[1], grads[2]};
     }

@@ -57,14 +57,26 @@ struct Scan {
 
 /// Scans tensors without gaps, see Note [Scans].
 void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
-  constexpr int64_t kChunk = 64; // elements that an item has
+  constexpr int64_t kTogether = 64; // elements of a row, from which on
+  constexpr int64_t kOfItem = 4; // elements, as in the source
+  constexpr int64_t kMostInGroup = 256;
   constexpr int64_t kItemsOfUnit = 1024;
   static const std::string name = "aten::cumsum";
-  const auto enough = kItemsOfUnit *
+  const auto items = kItemsOfUnit *
       c10::xpu::get_device_properties(scan.device).max_compute_units;
   const auto stream = c10::xpu::getCurrentXPUStream(scan.device);
-  const bool one = scan.size <= kChunk || scan.rows >= enough;
-  const auto chunk = one ? scan.size : kChunk;
+  const bool together = scan.inner == 1 && scan.size >= kTogether;
+  int64_t group = together ? 32 : 1;
+  while (together && group < kMostInGroup && scan.size >= 2 * group * kOfItem) {
+    group *= 2;
+  }
+  const auto enough = items / group;
+  const auto least = together ? 4 * group * kOfItem : 64;
+  const bool one = scan.size <= least || scan.rows >= enough;
+  const auto part = (scan.size * scan.rows + enough - 1) / enough;
+  const auto chunk = one
+      ? scan.size
+      : (std::max(part, int64_t(1)) + least - 1) / least * least;
   const auto chunks = (scan.size + chunk - 1) / chunk;
   const auto launch = [&](int kernel,
                           std::initializer_list<KernelArgument> pointers) {
@@ -72,12 +84,18 @@ void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
         findScan(kernel + (scan.of_sums ? 2 : 0), scan.type, scan.device);
     TORCH_CHECK(
         found, "A kernel of ", name, " cannot be had, but another could");
-    c10::SmallVector<KernelArgument, 8> arguments(pointers);
+    c10::SmallVector<KernelArgument, 9> arguments(pointers);
     for (const auto number :
-         {scan.rows, scan.size, scan.inner, chunk, chunks}) {
+         {scan.rows, scan.size, scan.inner, chunk, chunks, int64_t(together)}) {
       arguments.emplace_back(uint32_t(number));
     }
-    launchKernel(*found, stream, name, scan.rows * chunks, arguments);
+    launchKernel(
+        *found,
+        stream,
+        name,
+        scan.rows * chunks * group,
+        arguments,
+        together ? uint32_t(group) : 0);
   };
   Tensor sums;
   if (!one) {

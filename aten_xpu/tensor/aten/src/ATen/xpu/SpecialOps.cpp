@@ -40,16 +40,6 @@ void convolutionBackward(const c10::OperatorHandle& /*op*/, Stack* stack) {
   fallback(op, stack);
 }
 
-/// PyTorch makes the gradient and the input contiguous for its own devices, and
-/// the CPU's kernel relies on that.
-void groupNormBackward(const c10::OperatorHandle& op, Stack* stack) {
-  auto* const arguments =
-      stack->data() + (stack->size() - op.schema().arguments().size());
-  arguments[0] = arguments[0].toTensor().contiguous();
-  arguments[1] = arguments[1].toTensor().contiguous();
-  fallback(op, stack);
-}
-
 // PyTorch has fused cells for devices other than the CPU. The gates are in its
 // order: input, forget, cell, output; reset, update, new.
 
@@ -157,9 +147,6 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl(
       "convolution_backward_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolutionBackward>());
-  m.impl(
-      "native_group_norm_backward",
-      torch::CppFunction::makeFromBoxedFunction<&groupNormBackward>());
   // These call a kernel past the dispatcher: from a table that XPU is not in,
   // or one for the CPU.
   for (const auto* name :
@@ -170,9 +157,6 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstmCellBackward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
   m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
-  // The CPU's kernel would draw from the CPU's generator; composed of others,
-  // its numbers come from the device's.
-  m.impl("native_dropout", &at::native::native_dropout_cpu);
 }
 // For tracing: PyTorch has none.
 TORCH_LIBRARY_IMPL(aten, Meta, m) {

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/HostCall.h>
@@ -7,7 +8,9 @@
 #include <ATen/xpu/detail/RecordWork.h>
 #include <torch/library.h>
 
+#include <array>
 #include <atomic>
+#include <tuple>
 #include <utility>
 
 // Operators that models call often on small tensors, where a boxed call would
@@ -80,14 +83,40 @@ struct Unboxed<Op, Tensor(Args...)> {
   }
 };
 
-template <class Op>
-void add(torch::Library& library) {
+template <class Op, typename Function = typename Op::schema>
+void add(torch::Library& library, Function* function = &Unboxed<Op>::call) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
       Op::name, Op::overload_name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
     const auto name = c10::toString(op.operator_name());
-    library.impl(name.c_str(), &Unboxed<Op>::call);
+    library.impl(name.c_str(), function);
   }
+}
+
+/// PyTorch makes the gradient and the input contiguous for its own devices, and
+/// the CPU's kernel relies on that.
+std::tuple<Tensor, Tensor, Tensor> groupNormBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& mean,
+    const Tensor& rstd,
+    const c10::optional<Tensor>& weight,
+    int64_t n,
+    int64_t c,
+    int64_t hxw,
+    int64_t group,
+    std::array<bool, 3> mask) {
+  return OnHost<at::_ops::native_group_norm_backward>::call(
+      grad.contiguous(),
+      input.contiguous(),
+      mean,
+      rstd,
+      weight,
+      n,
+      c,
+      hxw,
+      group,
+      mask);
 }
 
 } // namespace
@@ -102,6 +131,10 @@ void registerUnboxed(torch::Library& library) {
   add<at::_ops::relu>(library);
   add<at::_ops::mm>(library);
   add<at::_ops::addmm>(library);
+  // The CPU's kernel would draw from the CPU's generator; composed of others,
+  // its numbers come from the device's.
+  add<at::_ops::native_dropout>(library, &at::native::native_dropout_cpu);
+  add<at::_ops::native_group_norm_backward>(library, &groupNormBackward);
 }
 
 } // namespace detail

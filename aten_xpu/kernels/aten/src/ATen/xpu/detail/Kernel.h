@@ -92,15 +92,20 @@ struct KernelArgument {
   int size;
 };
 
+/// How many work-items are in a work-group when it is launched without a size.
+uint32_t groupSize(const Kernel& kernel);
+
 /// Launches at least `items` work-items on the stream, in whole work-groups: a
-/// kernel leaves those alone that are too many. The operator's name is for
-/// the profiler, and for the error while a graph is recorded that cannot have
-/// it.
+/// kernel leaves those alone that are too many. With a size of groups there are
+/// items / group_size of them, which are smaller where the device cannot have
+/// such ones. The operator's name is for the profiler, and for the error while
+/// a graph is recorded that cannot have it.
 void launchKernel(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,
     const std::string& op,
     uint64_t items,
-    c10::ArrayRef<KernelArgument> arguments);
+    c10::ArrayRef<KernelArgument> arguments,
+    uint32_t group_size = 0);
 
 } // namespace at::xpu::detail

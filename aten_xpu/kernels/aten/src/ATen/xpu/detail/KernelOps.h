@@ -4,6 +4,10 @@
 
 #include <string>
 
+#if __has_include(<ATen/ops/_foreach_lerp.h>)
+#define XPU_LATER_OPERATORS // than PyTorch 1.13's
+#endif
+
 namespace at::xpu::detail {
 
 /// The name that an operator is registered by.
@@ -13,11 +17,19 @@ std::string nameOf() {
   return Op::name + (overload.empty() ? std::string() : "." + overload);
 }
 
+/// Calls PyTorch's function for the CPU with tensors of XPU: of an operator
+/// whose function only calls others.
+template <class Op, typename... Args>
+auto callComposed(const Args&... args) {
+  return Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), args...);
+}
+
 // The operators of kernels/Pointwise.def.
 void registerPointwise(torch::Library& library);
 
 /// Has operators added with these when the first tensor is made, if a device of
-/// the mapping uses kernels. For initializers of static variables: true.
-bool addKernels(void (*add)(torch::Library& library));
+/// the mapping uses kernels, or always. For initializers of static variables:
+/// true.
+bool addKernels(void (*add)(torch::Library& library), bool always = false);
 
 } // namespace at::xpu::detail

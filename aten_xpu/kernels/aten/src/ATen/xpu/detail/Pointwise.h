@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <string>
 
 // The loops of kernels/Pointwise.sycl, for operators that have a line in
 // kernels/Pointwise.def, and for copies.
@@ -56,6 +57,11 @@ bool runPointwise(
 
 /// The set of types that a kernel takes.
 uint32_t pointwiseTypes(Pointwise kernel);
+
+/// The function of a kernel, in the source after that of the loops, and how
+/// many tensors it reads.
+std::string pointwiseFunction(Pointwise kernel);
+int pointwiseInputs(Pointwise kernel);
 
 /// Copies the second operand of an iterator to the first, and converts. Returns
 /// false without any effect if the types have no kernel.

@@ -31,21 +31,25 @@ struct ReduceDims {
 /// A reduction by the loop, see Note [Reductions].
 struct ReduceCall {
   const std::string& op; // for the profiler
-  const Kernel* elements; // the kernel that begins
-  const Kernel* states; // the one that goes on with what it has
-  DeviceIndex device;
-  void* first; // where results are written without gaps; may be null
-  void* second;
+  const Kernel* elements = nullptr; // the kernel that begins
+  const Kernel* states = nullptr; // the one that goes on with what it has
+  DeviceIndex device = 0;
+  void* first = nullptr; // where results are written without gaps, if at all
+  void* second = nullptr;
   c10::SmallVector<KernelArgument, 8> inputs; // of the kernel that begins
-  int64_t state_bytes; // no less than a state has
+  int64_t state_bytes = 0; // no less than a state has
   KernelArgument n; // see kernels/Reduce.def
   KernelArgument p;
   ReduceDims kept;
   ReduceDims reduced;
+  c10::SmallVector<KernelArgument, 4> both{}; // of both kernels, before n and p
 };
 
 /// Launches it on the current stream of the device. There is a result at least.
 void launchReduce(const ReduceCall& call);
+
+/// Null if there is no tensor.
+void* pointerOf(const Tensor& tensor);
 
 /// Where a result of the type is written without gaps: the tensor itself if it
 /// can be. What is another one is copied to it by the caller.

@@ -29,7 +29,12 @@ namespace at::xpu::detail {
 template <class Meta>
 class WithOutput final : public Meta {
  public:
-  enum class Kind { New, InPlace, Out };
+  enum class Kind {
+    New,
+    InPlace,
+    Out,
+    None, // of its shape, but with memory for one element
+  };
 
   /// Outputs are undefined for new ones.
   WithOutput(Kind kind, Tensor output, Tensor second = Tensor())
@@ -72,6 +77,10 @@ class WithOutput final : public Meta {
     if (kind_ == Kind::New) {
       output = strides.empty() ? at::empty(sizes, options)
                                : at::empty_strided(sizes, strides, options);
+      return;
+    }
+    if (kind_ == Kind::None) {
+      output = at::empty({}, options).expand(sizes);
       return;
     }
     const auto type = output.dtype();
@@ -130,6 +139,18 @@ inline OptionalScalarRef metaArgument(const c10::optional<Scalar>& number) {
 inline OptionalTensorRef metaArgument(const c10::optional<Tensor>& tensor) {
   return tensor && tensor->defined() ? OptionalTensorRef(*tensor)
                                      : OptionalTensorRef();
+}
+
+/// The tensor that may be there, or an undefined one.
+inline Tensor tensorOf(const c10::optional<Tensor>& tensor) {
+  return tensor && tensor->defined() ? *tensor : Tensor();
+}
+
+/// Whether kernels for one take the other.
+inline bool alike(const Tensor& tensor, const Tensor& other) {
+  return !tensor.defined() ||
+      (tensor.scalar_type() == other.scalar_type() &&
+       tensor.device() == other.device());
 }
 
 #undef XPU_NAMES

@@ -1,0 +1,383 @@
+#include <ATen/xpu/detail/Index.h>
+
+#include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Strides.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace at::xpu::detail {
+
+namespace {
+
+enum Kernels {
+  kTake,
+  kPut,
+  kAdd,
+  kCombine,
+  kPlaces,
+  kNonzero,
+  kTriangle,
+  kSequence
+};
+constexpr std::array<const char*, kSequence + 1> kIndexNames{
+    "index_take",
+    "index_put",
+    "index_add",
+    "index_combine",
+    "index_places",
+    "nonzero",
+    "triangle",
+    "sequence"};
+
+constexpr uint32_t kMoves = INTEGRAL; // types that stand for their size
+
+std::string indexSourceOf(int type) {
+  constexpr const char* kIndex =
+#include <ATen/xpu/kernels/Index.sycl>
+      ;
+  auto source = typedSource(type);
+  source += kMoves & (1 << type) ? "#define XPU_MOVES\n" : "";
+  source += type == i64 ? "#define XPU_PLACES\n" : "";
+  return source + kIndex;
+}
+
+const KernelFamily kIndexFamily("index", &indexSourceOf);
+
+const Kernel* findIndex(Kernels kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kIndexNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kIndexFamily[type], kIndexNames[kernel]);
+}
+
+Kernels kernelOf(IndexKernel kernel) {
+  return kernel == IndexKernel::Take ? kTake
+      : kernel == IndexKernel::Put   ? kPut
+      : kernel == IndexKernel::Add   ? kAdd
+                                     : kCombine;
+}
+
+/// The type whose elements are moved as those of another of the same size.
+std::optional<KernelType> movedType(ScalarType type) {
+  switch (c10::elementSize(type)) {
+    case 1:
+      return u8;
+    case 2:
+      return i16;
+    case 4:
+      return i32;
+    case 8:
+      return i64;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<KernelType> typeFor(
+    Kernels kernel,
+    ScalarType type,
+    DeviceIndex device) {
+  const bool moves = kernel == kTake || kernel == kPut || kernel == kTriangle;
+  return moves && !c10::isQIntType(type) ? movedType(type)
+                                         : kernelType(type, device);
+}
+
+/// Of a kernel that there is.
+KernelType needed(std::optional<KernelType> type) {
+  TORCH_INTERNAL_ASSERT(type);
+  return *type;
+}
+
+/// One launch for each part of the loop.
+struct IndexCall {
+  const IndexOp& op;
+  Kernels kernel;
+  KernelType type;
+  DeviceIndex device;
+  IndexRange range;
+  int64_t stride; // as the kernel takes it
+  uint32_t operation;
+  KernelArgument alpha;
+};
+
+/// Moves two elements at once where they are side by side and are found by the
+/// same index.
+bool widen(
+    IndexCall& call,
+    const Pointers& pointers,
+    DimVector& shape,
+    std::array<DimVector, kOperands>& strides) {
+  const auto size = int64_t(c10::elementSize(kKernelTypes[call.type].type));
+  const auto whole = [&](int64_t bytes) { return bytes % (2 * size) == 0; };
+  bool wide = (call.kernel == kTake || call.kernel == kPut) && size < 8 &&
+      !shape.empty() && shape[0] % 2 == 0 && strides[2][0] == 0 &&
+      whole(call.stride);
+  for (size_t k = 0; wide && k < 2; ++k) {
+    wide = strides[k][0] == size &&
+        whole(int64_t(reinterpret_cast<uintptr_t>(pointers[k]))) &&
+        std::all_of(strides[k].begin() + 1, strides[k].end(), whole);
+  }
+  if (wide) {
+    call.type = size == 1 ? i16 : size == 2 ? i32 : i64;
+    call.alpha = kernelNumber(1, call.type); // of the size that it takes
+    shape[0] /= 2;
+    strides[0][0] = strides[1][0] = 2 * size;
+  }
+  return wide;
+}
+
+void launchPart(IndexCall call, const TensorIteratorBase& iter) {
+  Pointers pointers{};
+  std::array<DimVector, kOperands> moves;
+  for (const auto k : c10::irange(iter.ntensors())) {
+    pointers[k] = static_cast<char*>(iter.data_ptr(k));
+    moves[k] = DimVector(iter.strides(k));
+  }
+  DimVector shape(iter.shape());
+  while (widen(call, pointers, shape, moves)) {
+  }
+  auto strides = noStrides(iter.ndim());
+  for (const auto k : c10::irange(iter.ntensors())) {
+    strides[k] = moves[k];
+  }
+  const auto& range = call.range;
+  const auto* const kernel = findIndex(call.kernel, call.type, call.device);
+  TORCH_CHECK(
+      kernel,
+      "A kernel of ",
+      call.op.name,
+      " cannot be had, but another could");
+  eachStrided(
+      pointers,
+      shape,
+      strides,
+      [&](const Pointers& moved,
+          uint32_t count,
+          c10::ArrayRef<KernelArgument> given) {
+        c10::SmallVector<KernelArgument, 32> arguments{
+            moved[0],
+            moved[1],
+            moved[2],
+            range.size,
+            call.stride,
+            range.from_end ? -range.size : int64_t(0),
+            kernelErrors(call.device),
+            call.op.code + uint32_t(range.dim),
+            call.operation,
+            call.alpha,
+            count};
+        arguments.append(given.begin(), given.end());
+        launchKernel(
+            *kernel,
+            c10::xpu::getCurrentXPUStream(call.device),
+            call.op.name,
+            count,
+            arguments);
+      });
+}
+
+void launchIndex(
+    const IndexCall& call,
+    const Tensor& to,
+    const Tensor& from,
+    const Tensor& index) {
+  auto iter = TensorIteratorConfig()
+                  .set_check_mem_overlap(false) // strides of 0
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_owned_output(to)
+                  .add_owned_input(from)
+                  .add_owned_input(index)
+                  .build();
+  if (iter.numel() == 0) {
+    return;
+  }
+  const c10::xpu::XPUGuard guard(call.device);
+  if (iter.can_use_32bit_indexing()) {
+    launchPart(call, iter);
+  } else {
+    for (auto& part : iter.with_32bit_indexing()) {
+      launchPart(call, part);
+    }
+  }
+}
+
+} // namespace
+
+bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {
+  const auto which = kernelOf(kernel);
+  const auto known = typeFor(which, type, device);
+  return known && findIndex(which, *known, device);
+}
+
+void runIndex(
+    const IndexOp& op,
+    IndexKernel kernel,
+    const Tensor& to,
+    const Tensor& from,
+    const Tensor& index,
+    const IndexRange& range,
+    const Scalar& alpha) {
+  const auto which = kernelOf(kernel);
+  const auto device = to.device().index();
+  const auto type = needed(typeFor(which, to.scalar_type(), device));
+  launchIndex(
+      {op,
+       which,
+       type,
+       device,
+       range,
+       range.stride * int64_t(to.element_size()),
+       uint32_t(std::max(0, int(kernel) - int(IndexKernel::Multiply))),
+       kernelNumber(alpha, type)},
+      to,
+      from,
+      index.to(kLong));
+}
+
+IndexRange rangeOfPlaces() {
+  return {std::numeric_limits<int64_t>::max(), 1};
+}
+
+Tensor indexPlaces(
+    const IndexOp& op,
+    ArrayRef<Tensor> indices,
+    ArrayRef<IndexRange> ranges) {
+  const auto result = at::empty(indices[0].sizes(), indices[0].options());
+  for (const auto i : c10::irange(indices.size())) {
+    launchIndex(
+        {op,
+         kPlaces,
+         i64,
+         result.device().index(),
+         ranges[i],
+         ranges[i].stride,
+         uint32_t(i > 0),
+         int64_t(0)},
+        result,
+        indices[i], // is not read
+        indices[i]);
+  }
+  return result;
+}
+
+bool mayDiffer(IndexKernel kernel, ScalarType type) {
+  const bool exact = kernel == IndexKernel::Maximum ||
+      kernel == IndexKernel::Minimum ||
+      (kernel != IndexKernel::Put &&
+       isIntegralType(type, /*includeBool=*/true));
+  return !exact && at::globalContext().deterministicAlgorithms();
+}
+
+Tensor withDim(const Tensor& tensor) {
+  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+}
+
+Tensor restrided(const Tensor& tensor, int64_t dim, IntArrayRef sizes) {
+  DimVector strides(tensor.strides());
+  strides[dim] = 0;
+  return tensor.as_strided(sizes, strides);
+}
+
+IndexRange rangeOf(const Tensor& tensor, int64_t dim, bool from_end) {
+  return {tensor.size(dim), tensor.stride(dim), from_end, dim};
+}
+
+Tensor numberOn(const Tensor& self, const Scalar& value) {
+  return at::full({}, value, self.options());
+}
+
+void beginWith(const Tensor& result, const Tensor& self) {
+  if (!result.is_same(self)) {
+    result.copy_(self);
+  }
+}
+
+void runNonzero(
+    const std::string& op,
+    const Tensor& column,
+    const Tensor& counts,
+    int64_t inner,
+    int64_t size) {
+  const auto device = counts.device().index();
+  const auto* const kernel = findIndex(kNonzero, i64, device);
+  TORCH_CHECK(kernel, "A kernel of ", op, " cannot be had, but another could");
+  launchKernel(
+      *kernel,
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      counts.numel(),
+      {column.data_ptr(),
+       counts.data_ptr(),
+       column.stride(0),
+       uint32_t(inner),
+       uint32_t(size),
+       uint32_t(counts.numel())});
+}
+
+bool runTriangle(
+    const std::string& op,
+    const Tensor& to,
+    const Tensor& from,
+    int64_t diagonal,
+    bool upper) {
+  const auto device = to.device().index();
+  const auto type = typeFor(kTriangle, to.scalar_type(), device);
+  const auto* const kernel =
+      type ? findIndex(kTriangle, *type, device) : nullptr;
+  if (!kernel || to.numel() > std::numeric_limits<int32_t>::max()) {
+    return false;
+  }
+  if (to.numel() > 0) {
+    launchKernel(
+        *kernel,
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        to.numel(),
+        {to.data_ptr(),
+         from.data_ptr(),
+         uint32_t(to.size(-2)),
+         uint32_t(to.size(-1)),
+         diagonal,
+         uint32_t(upper),
+         uint32_t(to.numel())});
+  }
+  return true;
+}
+
+bool hasSequences(const Tensor& tensor) {
+  const auto device = tensor.device().index();
+  const auto type = kernelType(tensor.scalar_type(), device);
+  return type && findIndex(kSequence, *type, device);
+}
+
+void runSequence(
+    const std::string& op,
+    const Tensor& to,
+    const Sequence& numbers) {
+  const auto device = to.device().index();
+  const auto type = needed(kernelType(to.scalar_type(), device));
+  const auto exact = type == f64 ? f64 : FLOATING & (1 << type) ? f32 : i64;
+  if (to.numel() > 0) {
+    launchKernel(
+        *findIndex(kSequence, type, device),
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        to.numel(),
+        {to.data_ptr(),
+         kernelNumber(numbers.start, exact),
+         kernelNumber(numbers.step, exact),
+         kernelNumber(numbers.last, exact),
+         uint32_t(numbers.middle),
+         uint32_t(to.numel())});
+  }
+}
+
+} // namespace at::xpu::detail

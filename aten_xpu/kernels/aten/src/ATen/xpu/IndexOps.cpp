@@ -1,0 +1,517 @@
+#include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/native/Resize.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <vector>
+
+// Operators with an index of one dimension, of elements, or of several
+// dimensions; kernels/Index.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+using Indices = c10::List<c10::optional<Tensor>>;
+
+// An index along one dimension.
+
+/// An index of one dimension, along `dim` of `dims`.
+Tensor alongDim(const Tensor& index, int64_t dim, int64_t dims) {
+  std::vector<int64_t> sizes(dims, 1);
+  sizes[dim] = index.numel();
+  return index.reshape(sizes);
+}
+
+/// The same sizes but in one dimension.
+bool sameSlices(const Tensor& a, const Tensor& b, int64_t dim) {
+  bool same = a.dim() == b.dim();
+  for (int64_t d = 0; same && d < a.dim(); ++d) {
+    same = d == dim || a.size(d) == b.size(d);
+  }
+  return same;
+}
+
+/// index_copy and index_add.
+template <IndexKernel kernel>
+struct IntoDim {
+  template <class Meta, typename... Alpha>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      int64_t dim,
+      const Tensor& index,
+      const Tensor& source,
+      const Alpha&... alpha) {
+    static const IndexOp name = kernel == IndexKernel::Add
+        ? IndexOp("index_add", IndexWords::Self, true)
+        : IndexOp("index_copy", IndexWords::Dimension, true);
+    const auto type = self.scalar_type();
+    if (!areOn(device, self, index, source) || mayDiffer(kernel, type) ||
+        !hasIndexKernel(kernel, type, device)) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(device);
+    const auto from = withDim(source);
+    const auto along = maybe_wrap_dim(dim, self.dim());
+    if (!sameSlices(withDim(self), from, along)) {
+      return false; // the host raises, or expands it
+    }
+    op.meta(self, dim, index, source, alpha...);
+    const auto& result = op.maybe_get_output(0);
+    beginWith(result, self);
+    const auto to = withDim(result);
+    runIndex(
+        name,
+        kernel,
+        restrided(to, along, from.sizes()),
+        from,
+        alongDim(index, along, to.dim()),
+        rangeOf(to, along),
+        alpha...);
+    return true;
+  }
+};
+
+bool indexFill(
+    const Tensor& self,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& value) {
+  static const IndexOp name("index_fill_", IndexWords::Dimension, true);
+  const auto to = withDim(self);
+  dim = maybe_wrap_dim(dim, to.dim());
+  DimVector sizes(to.sizes());
+  sizes[dim] = index.numel();
+  runIndex(
+      name,
+      IndexKernel::Put,
+      restrided(to, dim, sizes),
+      value,
+      alongDim(index, dim, to.dim()),
+      rangeOf(to, dim, /*from_end=*/true));
+  return true;
+}
+
+/// Whether the host has nothing to say.
+bool canFill(const Tensor& self, const Tensor& index) {
+  const auto device = kernelDevice(self);
+  return device && areOn(*device, self, index) &&
+      index.scalar_type() == kLong && index.dim() <= 1 &&
+      at::has_internal_overlap(self) == MemOverlap::No &&
+      hasIndexKernel(IndexKernel::Put, self.scalar_type(), *device);
+}
+
+Tensor& indexFillScalar(
+    Tensor& self,
+    int64_t dim,
+    const Tensor& index,
+    const Scalar& value) {
+  if (canFill(self, index) && (self.is_complex() || !value.isComplex())) {
+    const c10::xpu::XPUGuard guard(self.device());
+    at::assert_no_overlap(self, index);
+    indexFill(self, dim, index, numberOn(self, value));
+    return self;
+  }
+  return OnHost<at::_ops::index_fill__int_Scalar>::call(
+      self, dim, index, value);
+}
+
+Tensor& indexFillTensor(
+    Tensor& self,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& value) {
+  if (canFill(self, index) && value.dim() == 0 &&
+      value.device() == self.device() &&
+      value.scalar_type() == self.scalar_type()) {
+    const c10::xpu::XPUGuard guard(self.device());
+    at::assert_no_overlap(self, index);
+    indexFill(self, dim, index, value);
+    return self;
+  }
+  return OnHost<at::_ops::index_fill__int_Tensor>::call(
+      self, dim, index, value);
+}
+
+/// The sizes of index_select's result, if there is a kernel and the host has
+/// nothing to say.
+c10::optional<DimVector> selectedSizes(
+    const Tensor& self,
+    int64_t dim,
+    const Tensor& index) {
+  const auto device = kernelDevice(self);
+  const auto type = index.scalar_type();
+  if (!device || !areOn(*device, self, index) || index.dim() > 1 ||
+      (type != kLong && type != kInt) ||
+      (self.dim() == 0 && index.numel() != 1) ||
+      (self.numel() == 0 && index.numel() > 0) ||
+      !hasIndexKernel(IndexKernel::Take, self.scalar_type(), *device)) {
+    return c10::nullopt;
+  }
+  DimVector sizes(self.sizes());
+  dim = maybe_wrap_dim(dim, self.dim());
+  if (self.dim() > 0) {
+    sizes[dim] = index.numel();
+  }
+  return sizes;
+}
+
+void selectTo(
+    const Tensor& result,
+    const Tensor& self,
+    int64_t dim,
+    const Tensor& index) {
+  static const IndexOp name("index_select", IndexWords::Self, true);
+  const auto to = withDim(result);
+  const auto from = withDim(self);
+  dim = maybe_wrap_dim(dim, from.dim());
+  runIndex(
+      name,
+      IndexKernel::Take,
+      to,
+      restrided(from, dim, to.sizes()),
+      alongDim(index, dim, from.dim()),
+      rangeOf(from, dim));
+}
+
+Tensor indexSelect(const Tensor& self, int64_t dim, const Tensor& index) {
+  if (const auto sizes = selectedSizes(self, dim, index)) {
+    const c10::xpu::XPUGuard guard(self.device());
+    auto result = at::empty(*sizes, self.options());
+    selectTo(result, self, dim, index);
+    return result;
+  }
+  return OnHost<at::_ops::index_select>::call(self, dim, index);
+}
+
+Tensor& indexSelectOut(
+    const Tensor& self,
+    int64_t dim,
+    const Tensor& index,
+    Tensor& out) {
+  const auto sizes = selectedSizes(self, dim, index);
+  if (sizes && areOn(self.device().index(), out) &&
+      out.scalar_type() == self.scalar_type()) {
+    const c10::xpu::XPUGuard guard(self.device());
+    at::assert_no_internal_overlap(out);
+    at::assert_no_overlap(out, self);
+    at::assert_no_overlap(out, index);
+    at::native::resize_output(out, *sizes);
+    selectTo(out, self, dim, index);
+    return out;
+  }
+  return OnHost<at::_ops::index_select_out>::call(self, dim, index, out);
+}
+
+Tensor embeddingBackward(
+    const Tensor& grad,
+    const Tensor& indices,
+    int64_t num_weights,
+    int64_t padding_idx,
+    bool scale_grad_by_freq) {
+  static const IndexOp name("embedding_dense_backward", IndexWords::Self, true);
+  const auto device = kernelDevice(grad);
+  const auto type = indices.scalar_type();
+  if (!device || !areOn(*device, grad, indices) ||
+      (type != kLong && type != kInt) ||
+      mayDiffer(IndexKernel::Add, grad.scalar_type()) ||
+      !hasIndexKernel(IndexKernel::Add, grad.scalar_type(), *device)) {
+    return OnHost<at::_ops::embedding_dense_backward>::call(
+        grad, indices, num_weights, padding_idx, scale_grad_by_freq);
+  }
+  const c10::xpu::XPUGuard guard(*device);
+  const auto index = alongDim(indices, 0, 2);
+  const auto count = index.size(0);
+  auto rows = grad.reshape({count, grad.size(-1)});
+  const auto add = [&](const Tensor& to, const Tensor& from) {
+    runIndex(
+        name,
+        IndexKernel::Add,
+        restrided(to, 0, {count, to.size(1)}),
+        from,
+        index,
+        rangeOf(to, 0));
+  };
+  const auto result = at::zeros({num_weights, rows.size(1)}, grad.options());
+  if (scale_grad_by_freq) {
+    const auto options = grad.options().dtype(kFloat);
+    const auto counts = at::zeros({num_weights, 1}, options);
+    add(counts, at::ones({}, options));
+    rows = (rows / counts.index_select(0, index.view(count)))
+               .to(grad.scalar_type());
+  }
+  add(result, rows);
+  if (padding_idx >= 0 && padding_idx < num_weights) {
+    result.select(0, padding_idx).zero_();
+  }
+  return result;
+}
+
+// An index of the elements.
+
+Tensor& takeOut(const Tensor& self, const Tensor& index, Tensor& out) {
+  static const IndexOp name("take", IndexWords::Elements, true);
+  const auto device = kernelDevice(self);
+  if (device && areOn(*device, self, index, out) &&
+      index.scalar_type() == kLong && self.scalar_type() == out.scalar_type() &&
+      (self.numel() > 0 || index.numel() == 0) &&
+      hasIndexKernel(IndexKernel::Take, self.scalar_type(), *device)) {
+    const c10::xpu::XPUGuard guard(*device);
+    at::assert_no_internal_overlap(out);
+    at::assert_no_overlap(out, index);
+    at::assert_no_overlap(out, self);
+    at::native::resize_output(out, index.sizes());
+    runIndex(
+        name,
+        IndexKernel::Take,
+        out,
+        restrided(self.contiguous().view(-1), 0, {1}),
+        index,
+        {self.numel(), 1, /*from_end=*/true});
+    return out;
+  }
+  return OnHost<at::_ops::take_out>::call(self, index, out);
+}
+
+Tensor take(const Tensor& self, const Tensor& index) {
+  auto out = at::empty(index.sizes(), self.options());
+  return takeOut(self, index, out);
+}
+
+Tensor& put(
+    Tensor& self,
+    const Tensor& index,
+    const Tensor& source,
+    bool accumulate) {
+  static const IndexOp name("put_", IndexWords::Elements, true);
+  const auto device = kernelDevice(self);
+  const auto kernel = accumulate ? IndexKernel::Add : IndexKernel::Put;
+  if (device && areOn(*device, self, index, source) &&
+      index.scalar_type() == kLong &&
+      self.scalar_type() == source.scalar_type() &&
+      source.numel() == index.numel() &&
+      (self.numel() > 0 || index.numel() == 0) &&
+      !mayDiffer(kernel, self.scalar_type()) &&
+      hasIndexKernel(kernel, self.scalar_type(), *device)) {
+    const c10::xpu::XPUGuard guard(*device);
+    at::assert_no_internal_overlap(self);
+    at::assert_no_overlap(self, index);
+    at::assert_no_overlap(self, source);
+    const auto to = self.contiguous();
+    runIndex(
+        name,
+        kernel,
+        to.view(-1).as_strided(source.sizes(), DimVector(source.dim(), 0)),
+        source,
+        index.reshape(source.sizes()),
+        {self.numel(), 1, /*from_end=*/true});
+    if (!to.is_same(self)) {
+      self.copy_(to);
+    }
+    return self;
+  }
+  return OnHost<at::_ops::put_>::call(self, index, source, accumulate);
+}
+
+// Indices of several dimensions.
+
+/// What PyTorch's class of `index` makes of a tensor and its indices: the
+/// tensor without the dimensions that are indexed, and one index in their
+/// place.
+struct Indexed {
+  Tensor tensor;
+  Tensor index;
+  IndexRange range;
+};
+
+template <class Op, class Strides>
+Indexed indexedBy(
+    const IndexOp& name,
+    const WithOutput<Op>& op,
+    const Strides& indexed) {
+  Indexed result;
+  result.tensor = op.tensor(1);
+  const auto size = int64_t(result.tensor.element_size());
+  std::vector<Tensor> indices;
+  std::vector<IndexRange> ranges;
+  for (const auto i : c10::irange(indexed.sizes.size())) {
+    indices.push_back(op.tensor(int(i) + 2));
+    ranges.push_back(
+        {indexed.sizes[i], indexed.strides[i] / size, true, int64_t(i)});
+  }
+  const bool one = indices.size() == 1;
+  result.index = one ? indices[0] : indexPlaces(name, indices, ranges);
+  result.range = one ? ranges[0] : rangeOfPlaces();
+  return result;
+}
+
+const IndexOp& indexName() {
+  static const IndexOp name("index", IndexWords::Dimension, true);
+  return name;
+}
+
+/// Whether there is an index. Without one the host copies.
+bool hasIndex(const Indices& indices) {
+  for (const c10::optional<Tensor> index : indices) {
+    if (index && index->defined()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Index {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      const Indices& indices) {
+    if (!areOn(device, self) || !hasIndex(indices) ||
+        !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(device);
+    const auto found = op.meta(self, indices);
+    const auto& result = op.maybe_get_output(0);
+    if (result.numel() > 0) {
+      const auto from = indexedBy(indexName(), op, found);
+      runIndex(
+          indexName(),
+          IndexKernel::Take,
+          result,
+          from.tensor,
+          from.index,
+          from.range);
+    }
+    return true;
+  }
+};
+
+/// A number that is put where a mask says is filled in: nothing needs to know
+/// how often.
+bool putByMask(
+    const Tensor& self,
+    const Indices& indices,
+    const Tensor& value) {
+  Tensor mask;
+  int64_t before = 0;
+  for (const c10::optional<Tensor> index : indices) {
+    if (index && index->defined()) {
+      if (mask.defined() || index->scalar_type() != kBool) {
+        return false;
+      }
+      mask = *index;
+    } else {
+      before += mask.defined() ? 0 : 1;
+    }
+  }
+  if (value.dim() != 0 || !mask.defined() || mask.device() != self.device() ||
+      mask.dim() == 0 || before + mask.dim() > self.dim() ||
+      mask.sizes() != self.sizes().slice(before, mask.dim())) {
+    return false;
+  }
+  DimVector sizes(mask.sizes());
+  sizes.append(self.dim() - before - mask.dim(), 1);
+  Tensor(self).masked_fill_(mask.reshape(sizes), value);
+  return true;
+}
+
+Tensor& indexPut(
+    Tensor& self,
+    const Indices& indices,
+    const Tensor& values,
+    bool accumulate,
+    bool unsafe) {
+  const auto device = kernelDevice(self);
+  const auto kernel = accumulate ? IndexKernel::Add : IndexKernel::Put;
+  if (!device || !areOn(*device, self) || !hasIndex(indices) ||
+      (!values.is_xpu() && values.dim() > 0) ||
+      values.scalar_type() != self.scalar_type() ||
+      indices.size() > size_t(self.dim()) ||
+      at::has_internal_overlap(self) == MemOverlap::Yes ||
+      mayDiffer(kernel, self.scalar_type()) ||
+      !hasIndexKernel(kernel, self.scalar_type(), *device)) {
+    return OnHost<at::_ops::_index_put_impl_>::call(
+        self, indices, values, accumulate, unsafe);
+  }
+  const c10::xpu::XPUGuard guard(*device);
+  if (!accumulate && putByMask(self, indices, values)) {
+    return self;
+  }
+  const auto from = values.is_xpu() ? values : numberOn(self, values.item());
+  at::assert_no_overlap(self, from);
+  for (const c10::optional<Tensor> index : indices) {
+    if (index && index->defined()) {
+      at::assert_no_overlap(self, *index);
+    }
+  }
+  using Op = WithOutput<at::meta::structured_index_Tensor>;
+  Op op(Op::Kind::None, Tensor());
+  const auto found = op.meta(self, indices);
+  const auto& shape = op.tensor(1).sizes();
+  TORCH_CHECK(
+      at::is_expandable_to(from.sizes(), shape),
+      "shape mismatch: value tensor of shape ",
+      from.sizes(),
+      " cannot be broadcast to indexing result of shape ",
+      shape);
+  if (op.tensor(1).numel() > 0) {
+    const auto to = indexedBy(indexName(), op, found);
+    runIndex(indexName(), kernel, to.tensor, from, to.index, to.range);
+  }
+  return self;
+}
+
+void registerIndex(torch::Library& library) {
+#define XPU_ADD_INDEX(op, meta_class, ...)   \
+  library.impl(                              \
+      nameOf<at::_ops::op>().c_str(),        \
+      &StructuredCall<                       \
+          at::_ops::op,                      \
+          at::meta::structured_##meta_class, \
+          __VA_ARGS__>::call);
+#define XPU_ADD_ALL(op, op_, op_out, meta_class, ...) \
+  XPU_ADD_INDEX(op, meta_class, __VA_ARGS__)          \
+  XPU_ADD_INDEX(op_, meta_class, __VA_ARGS__)         \
+  XPU_ADD_INDEX(op_out, meta_class, __VA_ARGS__)
+  XPU_ADD_ALL(
+      index_add,
+      index_add_,
+      index_add_out,
+      index_add,
+      IntoDim<IndexKernel::Add>)
+  XPU_ADD_ALL(
+      index_copy,
+      index_copy_,
+      index_copy_out,
+      index_copy,
+      IntoDim<IndexKernel::Put>)
+  XPU_ADD_INDEX(index_Tensor, index_Tensor, Index)
+  XPU_ADD_INDEX(index_Tensor_out, index_Tensor, Index)
+#undef XPU_ADD_ALL
+#undef XPU_ADD_INDEX
+  library.impl("index_fill_.int_Scalar", &indexFillScalar);
+  library.impl("index_fill_.int_Tensor", &indexFillTensor);
+  library.impl("index_select", &indexSelect);
+  library.impl("index_select.out", &indexSelectOut);
+  library.impl("embedding_dense_backward", &embeddingBackward);
+  library.impl("take", &take);
+  library.impl("take.out", &takeOut);
+  library.impl("put_", &put);
+  library.impl("_index_put_impl_", &indexPut);
+}
+
+[[maybe_unused]] const bool kIndexAdded = addKernels(&registerIndex);
+
+} // namespace
+
+} // namespace at::xpu::detail

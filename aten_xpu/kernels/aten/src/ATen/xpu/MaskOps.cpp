@@ -1,0 +1,157 @@
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <limits>
+#include <tuple>
+
+// Operators that find the elements which a mask has: nonzero, masked_select,
+// masked_scatter_. The first two wait, since the size of the result depends on
+// the mask.
+
+namespace at::xpu::detail {
+
+namespace {
+
+/// How many elements are not 0 up to each, in the order of a tensor without
+/// gaps.
+Tensor countsOf(const Tensor& self) {
+  const auto zero = self.scalar_type() == kBool ? Scalar(false) : Scalar(0);
+  const auto mask = self.scalar_type() == kBool ? self : self.ne(zero);
+  return mask.reshape(-1).cumsum(0);
+}
+
+bool canCount(const Tensor& self) {
+  const auto device = kernelDevice(self);
+  return device && areOn(*device, self) &&
+      kernelType(self.scalar_type(), *device) &&
+      self.numel() <= std::numeric_limits<int32_t>::max() &&
+      hasIndexKernel(IndexKernel::Take, kLong, *device);
+}
+
+/// The places of the elements that are counted.
+Tensor placesOf(const std::string& op, const Tensor& counts) {
+  const auto total = counts.numel() == 0 ? 0 : counts[-1].item<int64_t>();
+  auto places = at::empty({total}, counts.options());
+  if (total > 0) {
+    runNonzero(op, places, counts, 1, counts.numel());
+  }
+  return places;
+}
+
+Tensor& nonzeroOut(const Tensor& self, Tensor& out) {
+  static const std::string name = "aten::nonzero";
+  if (!canCount(self) || !areOn(self.device().index(), out) ||
+      out.scalar_type() != kLong) {
+    return OnHost<at::_ops::nonzero_out>::call(self, out);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  const auto counts = countsOf(self);
+  const auto total = counts.numel() == 0 ? 0 : counts[-1].item<int64_t>();
+  const auto dims = self.dim();
+  if (at::native::resize_output(out, {total, dims})) {
+    out.as_strided_({total, dims}, {1, total}); // as PyTorch's
+  }
+  auto inner = self.numel();
+  for (int64_t d = 0; d < dims && total > 0; ++d) {
+    inner /= self.size(d);
+    runNonzero(name, out.select(1, d), counts, inner, self.size(d));
+  }
+  return out;
+}
+
+Tensor nonzero(const Tensor& self) {
+  auto out = at::empty({0}, self.options().dtype(kLong));
+  return nonzeroOut(self, out);
+}
+
+/// Both at once, as the host has nothing to say.
+bool canSelect(const Tensor& self, const Tensor& mask) {
+  return canCount(mask) && areOn(mask.device().index(), self) &&
+      mask.scalar_type() == kBool &&
+      at::are_expandable(self.sizes(), mask.sizes()) &&
+      hasIndexKernel(
+             IndexKernel::Take, self.scalar_type(), mask.device().index());
+}
+
+Tensor& maskedSelectOut(const Tensor& self, const Tensor& mask, Tensor& out) {
+  static const IndexOp name("masked_select", IndexWords::Elements, true);
+  if (!canSelect(self, mask) || !areOn(self.device().index(), out) ||
+      out.scalar_type() != self.scalar_type()) {
+    return OnHost<at::_ops::masked_select_out>::call(self, mask, out);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
+  const auto sizes = at::infer_size_dimvector(self.sizes(), mask.sizes());
+  const auto places = placesOf(name.name, countsOf(mask.expand(sizes)));
+  at::native::resize_output(out, places.sizes());
+  const auto from = self.expand(sizes).reshape(-1);
+  if (places.numel() > 0) {
+    runIndex(
+        name,
+        IndexKernel::Take,
+        out,
+        restrided(from, 0, places.sizes()),
+        places,
+        rangeOf(from, 0));
+  }
+  return out;
+}
+
+Tensor maskedSelect(const Tensor& self, const Tensor& mask) {
+  auto out = at::empty({0}, self.options());
+  return maskedSelectOut(self, mask, out);
+}
+
+Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
+  static const IndexOp name("masked_scatter_", IndexWords::Ones, false);
+  if (!canSelect(self, mask) || !areOn(self.device().index(), source) ||
+      source.scalar_type() != self.scalar_type() ||
+      (source.numel() == 0 && self.numel() > 0) ||
+      !at::is_expandable_to(mask.sizes(), self.sizes()) ||
+      at::has_internal_overlap(self) == MemOverlap::Yes) {
+    return OnHost<at::_ops::masked_scatter_>::call(self, mask, source);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  at::assert_no_partial_overlap(self, mask);
+  if (self.numel() == 0) {
+    return self;
+  }
+  const auto whole = mask.expand(self.sizes());
+  const auto counts = countsOf(whole).view(self.sizes());
+  const auto places = (counts - 1).masked_fill_(whole.logical_not(), 0);
+  const auto from = source.reshape(-1);
+  const auto values = at::empty(self.sizes(), self.options());
+  runIndex(
+      name,
+      IndexKernel::Take,
+      values,
+      from.as_strided(self.sizes(), DimVector(self.dim(), 0)),
+      places,
+      rangeOf(from, 0));
+  return self.copy_(at::where(whole, values, self));
+}
+
+void registerMasks(torch::Library& library) {
+  library.impl("nonzero", &nonzero);
+  library.impl("nonzero.out", &nonzeroOut);
+  library.impl("masked_select", &maskedSelect);
+  library.impl("masked_select.out", &maskedSelectOut);
+  library.impl("masked_scatter_", &maskedScatter);
+}
+
+[[maybe_unused]] const bool kMasksAdded = addKernels(&registerMasks);
+
+} // namespace
+
+} // namespace at::xpu::detail

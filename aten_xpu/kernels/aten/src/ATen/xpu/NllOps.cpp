@@ -1,0 +1,383 @@
+#include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/core/Reduction.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <array>
+#include <limits>
+#include <tuple>
+
+// The negative log likelihood, kernels/Nll.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+using OptionalTensor = c10::optional<Tensor>;
+
+enum NllKernel { kNllElements, kNllStates, kNllEach, kNllGrad };
+constexpr std::array<const char*, 4> kNllNames{
+    "nll_elements",
+    "nll_states",
+    "nll_each",
+    "nll_grad"};
+
+std::string nllSourceOf(int type) {
+  return typedSource(type) + reduceSource() +
+#include <ATen/xpu/kernels/Nll.sycl>
+      ;
+}
+
+const KernelFamily kNllFamily("nll", &nllSourceOf, FLOATING);
+
+const Kernel* findNll(int kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kNllNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kNllFamily[type], kNllNames[kernel]);
+}
+
+/// Whose classes are `inner` apart; if there are kernels for all.
+struct Likelihood {
+  KernelType type{};
+  DeviceIndex device = 0;
+  Tensor target;
+  Tensor weight;
+  int64_t ignore = 0;
+  int64_t classes = 1;
+  int64_t inner = 1;
+
+  static std::optional<Likelihood> of(
+      const Tensor& self,
+      const Tensor& target,
+      const Tensor& weight,
+      int64_t ignore) {
+    const auto device = kernelDevice(self);
+    const auto type =
+        device ? kernelType(self.scalar_type(), *device) : std::nullopt;
+    if (!type || !(FLOATING & (1 << *type)) || target.scalar_type() != kLong ||
+        target.device() != self.device() || !alike(weight, self) ||
+        self.numel() > std::numeric_limits<int32_t>::max() ||
+        !findNll(kNllEach, *type, *device)) {
+      return std::nullopt;
+    }
+    Likelihood result;
+    result.type = *type;
+    result.device = *device;
+    result.target = target.contiguous();
+    result.weight = weight.defined() ? weight.contiguous() : weight;
+    result.ignore = ignore;
+    const auto dim = self.dim() > 1 ? 1 : 0;
+    result.classes = self.size(dim);
+    for (auto d = dim + 1; d < self.dim(); ++d) {
+      result.inner *= self.size(d);
+    }
+    return result;
+  }
+
+  void launch(
+      const std::string& op,
+      NllKernel kernel,
+      int64_t count,
+      std::initializer_list<KernelArgument> arguments) const {
+    const auto* const found = findNll(kernel, type, device);
+    TORCH_CHECK(found, "A kernel of ", op, " cannot be had, but another could");
+    if (count > 0) {
+      launchKernel(
+          *found, c10::xpu::getCurrentXPUStream(device), op, count, arguments);
+    }
+  }
+
+  void forward(
+      const std::string& op,
+      const Tensor& output,
+      const Tensor& total,
+      const Tensor& self,
+      bool each,
+      bool mean) const {
+    const auto in = self.contiguous();
+    const auto kind = self.scalar_type();
+    const auto to = writable(output, kind);
+    const auto count = target.numel();
+    if (each) {
+      launch(
+          op,
+          kNllEach,
+          count,
+          {to.data_ptr(),
+           in.data_ptr(),
+           target.data_ptr(),
+           pointerOf(weight),
+           ignore,
+           uint32_t(classes),
+           uint32_t(inner),
+           uint32_t(count)});
+      total.zero_();
+    } else {
+      launchReduce(
+          {op,
+           findNll(kNllElements, type, device),
+           findNll(kNllStates, type, device),
+           device,
+           to.data_ptr(),
+           total.data_ptr(),
+           {in.data_ptr(),
+            target.data_ptr(),
+            pointerOf(weight),
+            ignore,
+            uint32_t(classes),
+            uint32_t(inner)},
+           /*state_bytes=*/16,
+           sumNumber(count, type),
+           sumNumber(mean ? 1 : 0, type),
+           ReduceDims{},
+           ReduceDims{count, 1}});
+    }
+    if (!to.is_same(output)) {
+      output.copy_(to);
+    }
+  }
+
+  void backward(
+      const std::string& op,
+      const Tensor& result,
+      const Tensor& grad_given,
+      const Tensor& total,
+      bool each,
+      bool mean) const {
+    const auto grad = grad_given.contiguous();
+    const auto to = writable(result, result.scalar_type());
+    launch(
+        op,
+        kNllGrad,
+        result.numel(),
+        {to.data_ptr(),
+         grad.data_ptr(),
+         target.data_ptr(),
+         pointerOf(weight),
+         mean && !each ? total.data_ptr() : nullptr,
+         ignore,
+         uint32_t(classes),
+         uint32_t(inner),
+         uint32_t(each),
+         uint32_t(result.numel())});
+    if (!to.is_same(result)) {
+      result.copy_(to);
+    }
+  }
+};
+
+const std::string& nameOfNll(bool backward) {
+  static const std::array<std::string, 2> names{
+      "aten::nll_loss_forward", "aten::nll_loss_backward"};
+  return names[backward];
+}
+
+using NllMeta = WithOutput<at::meta::structured_nll_loss_forward>;
+using NllBackwardMeta = WithOutput<at::meta::structured_nll_loss_backward>;
+
+/// False without any effect if there is no kernel.
+bool runNll(
+    NllMeta& op,
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& given,
+    int64_t reduction,
+    int64_t ignore) {
+  const auto weight = tensorOf(given);
+  const auto nll = Likelihood::of(self, target, weight, ignore);
+  if (!nll) {
+    return false;
+  }
+  const c10::xpu::XPUGuard guard(nll->device);
+  op.meta(self, target, metaArgument(given), reduction, ignore);
+  nll->forward(
+      nameOfNll(false),
+      op.maybe_get_output(0),
+      op.maybe_get_output(1),
+      self,
+      reduction == at::Reduction::None && self.dim() == 2,
+      reduction == at::Reduction::Mean);
+  return true;
+}
+
+std::tuple<Tensor, Tensor> nllLoss(
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore) {
+  NllMeta op(NllMeta::Kind::New, Tensor());
+  if (runNll(op, self, target, weight, reduction, ignore)) {
+    return {op.maybe_get_output(0), op.maybe_get_output(1)};
+  }
+  return OnHost<at::_ops::nll_loss_forward>::call(
+      self, target, weight, reduction, ignore);
+}
+
+std::tuple<Tensor&, Tensor&> nllLossOut(
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore,
+    Tensor& output,
+    Tensor& total) {
+  NllMeta op(NllMeta::Kind::Out, output, total);
+  if (output.is_xpu() && total.is_xpu() &&
+      runNll(op, self, target, weight, reduction, ignore)) {
+    return {output, total};
+  }
+  return OnHost<at::_ops::nll_loss_forward_output>::call(
+      self, target, weight, reduction, ignore, output, total);
+}
+
+bool runNllBackward(
+    NllBackwardMeta& op,
+    const Tensor& grad,
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& given,
+    int64_t reduction,
+    int64_t ignore,
+    const Tensor& total) {
+  const auto weight = tensorOf(given);
+  const auto nll = Likelihood::of(self, target, weight, ignore);
+  if (!nll || !alike(grad, self) || !alike(total, self)) {
+    return false;
+  }
+  const c10::xpu::XPUGuard guard(nll->device);
+  op.meta(grad, self, target, metaArgument(given), reduction, ignore, total);
+  nll->backward(
+      nameOfNll(true),
+      op.maybe_get_output(0),
+      grad,
+      total,
+      reduction == at::Reduction::None && self.dim() == 2,
+      reduction == at::Reduction::Mean);
+  return true;
+}
+
+Tensor nllLossBackward(
+    const Tensor& grad,
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore,
+    const Tensor& total) {
+  NllBackwardMeta op(NllBackwardMeta::Kind::New, Tensor());
+  if (runNllBackward(
+          op, grad, self, target, weight, reduction, ignore, total)) {
+    return op.maybe_get_output(0);
+  }
+  return OnHost<at::_ops::nll_loss_backward>::call(
+      grad, self, target, weight, reduction, ignore, total);
+}
+
+Tensor& nllLossBackwardOut(
+    const Tensor& grad,
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore,
+    const Tensor& total,
+    Tensor& result) {
+  NllBackwardMeta op(NllBackwardMeta::Kind::Out, result);
+  if (result.is_xpu() &&
+      runNllBackward(
+          op, grad, self, target, weight, reduction, ignore, total)) {
+    return result;
+  }
+  return OnHost<at::_ops::nll_loss_backward_grad_input>::call(
+      grad, self, target, weight, reduction, ignore, total, result);
+}
+
+/// Images. PyTorch has no meta class: what does not fit goes to the host, which
+/// raises.
+std::optional<Likelihood> likelihoodOfImages(
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& given,
+    int64_t ignore) {
+  const auto weight = tensorOf(given);
+  const bool fits = self.dim() == 4 && target.dim() == 3 &&
+      self.size(0) == target.size(0) && self.size(2) == target.size(1) &&
+      self.size(3) == target.size(2) &&
+      (!weight.defined() || weight.numel() == self.size(1));
+  return fits ? Likelihood::of(self, target, weight, ignore) : std::nullopt;
+}
+
+std::tuple<Tensor, Tensor> nllLoss2d(
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore) {
+  if (const auto nll = likelihoodOfImages(self, target, weight, ignore)) {
+    const c10::xpu::XPUGuard guard(nll->device);
+    const bool each = reduction == at::Reduction::None;
+    const auto output =
+        at::empty(each ? target.sizes() : IntArrayRef{}, self.options());
+    const auto total = at::empty({}, self.options());
+    nll->forward(
+        nameOfNll(false),
+        output,
+        total,
+        self,
+        each,
+        reduction == at::Reduction::Mean);
+    return {output, total};
+  }
+  return OnHost<at::_ops::nll_loss2d_forward>::call(
+      self, target, weight, reduction, ignore);
+}
+
+Tensor nllLoss2dBackward(
+    const Tensor& grad,
+    const Tensor& self,
+    const Tensor& target,
+    const OptionalTensor& weight,
+    int64_t reduction,
+    int64_t ignore,
+    const Tensor& total) {
+  const auto nll = likelihoodOfImages(self, target, weight, ignore);
+  const bool each = reduction == at::Reduction::None;
+  if (nll && alike(grad, self) && alike(total, self) &&
+      (each ? grad.sizes() == target.sizes() : grad.numel() == 1)) {
+    const c10::xpu::XPUGuard guard(nll->device);
+    auto result = at::empty(self.sizes(), self.options());
+    nll->backward(
+        nameOfNll(true),
+        result,
+        grad,
+        total,
+        each,
+        reduction == at::Reduction::Mean);
+    return result;
+  }
+  return OnHost<at::_ops::nll_loss2d_backward>::call(
+      grad, self, target, weight, reduction, ignore, total);
+}
+
+void registerNll(torch::Library& library) {
+  library.impl("nll_loss_forward", &nllLoss);
+  library.impl("nll_loss_forward.output", &nllLossOut);
+  library.impl("nll_loss_backward", &nllLossBackward);
+  library.impl("nll_loss_backward.grad_input", &nllLossBackwardOut);
+  library.impl("nll_loss2d_forward", &nllLoss2d);
+  library.impl("nll_loss2d_backward", &nllLoss2dBackward);
+}
+
+[[maybe_unused]] const bool kNllAdded = addKernels(&registerNll);
+
+} // namespace
+
+} // namespace at::xpu::detail

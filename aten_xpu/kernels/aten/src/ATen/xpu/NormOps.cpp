@@ -1,0 +1,513 @@
+#include <ATen/ATen.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <array>
+#include <limits>
+#include <tuple>
+
+// Group and batch norm, kernels/Norms.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+using OptionalTensor = c10::optional<Tensor>;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+enum NormKernel {
+  kStats, // and behind it that of states
+  kSums = kStats + 2,
+  kEach = kSums + 2,
+  kGradEach,
+};
+constexpr std::array<const char*, kGradEach + 1> kNormNames{
+    "norm_stats_elements",
+    "norm_stats_states",
+    "norm_sums_elements",
+    "norm_sums_states",
+    "norm_each",
+    "norm_grad_each"};
+
+std::string normSourceOf(int type) {
+  return typedSource(type) + reduceSource() +
+#include <ATen/xpu/kernels/Norms.sycl>
+      ;
+}
+
+const KernelFamily kNormFamily("norms", &normSourceOf, FLOATING);
+
+const Kernel* findNorm(int kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kNormNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kNormFamily[type], kNormNames[kernel]);
+}
+
+/// A tensor as kernels see it, see Note [Norms].
+struct Norm {
+  const std::string& op; // for the profiler
+  KernelType type;
+  DeviceIndex device;
+  int64_t images;
+  int64_t channels;
+  int64_t inner;
+  int64_t group = 0; // channels of one
+
+  static std::optional<Norm> of(
+      const std::string& op,
+      const Tensor& input,
+      int64_t images,
+      int64_t channels,
+      int64_t inner,
+      int64_t group = 0) {
+    const auto device = kernelDevice(input);
+    const auto type =
+        device ? kernelType(input.scalar_type(), *device) : std::nullopt;
+    const bool has = type && (FLOATING & (1 << *type)) && input.numel() > 0 &&
+        input.numel() <= std::numeric_limits<int32_t>::max() &&
+        findNorm(kEach, *type, *device);
+    return has ? std::make_optional(
+                     Norm{op, *type, *device, images, channels, inner, group})
+               : std::nullopt;
+  }
+
+  /// The type that is computed with.
+  ScalarType computed() const {
+    return type == f64 ? kDouble : kFloat;
+  }
+
+  int64_t count() const {
+    return images * channels * inner;
+  }
+  /// Elements of which one mean is.
+  int64_t size() const {
+    return group ? group * inner : images * inner;
+  }
+  /// How many means there are.
+  int64_t means() const {
+    return count() / size();
+  }
+
+  /// A new tensor of what is computed with.
+  Tensor numbers(IntArrayRef sizes, const Tensor& like) const {
+    return at::empty(sizes, like.options().dtype(computed()));
+  }
+
+  /// Whether a tensor of one number for each channel or mean can be used.
+  bool takes(const Tensor& tensor, int64_t numel) const {
+    return !tensor.defined() ||
+        (tensor.device() == Device(kXPU, device) && tensor.numel() == numel &&
+         at::isFloatingType(tensor.scalar_type()));
+  }
+
+  /// It as kernels read it.
+  Tensor given(const Tensor& tensor) const {
+    return tensor.defined() ? tensor.to(computed()).contiguous() : tensor;
+  }
+
+  const Kernel* get(int kernel) const {
+    const auto* const found = findNorm(kernel, type, device);
+    TORCH_CHECK(found, "A kernel of ", op, " cannot be had, but another could");
+    return found;
+  }
+
+  /// Over what is known together, or over channels.
+  void reduce(
+      int kernel,
+      bool by_channel,
+      const Tensor& first,
+      const Tensor& second,
+      c10::SmallVector<KernelArgument, 8> inputs,
+      c10::SmallVector<KernelArgument, 4> both,
+      const Scalar& p) const {
+    const auto image = channels * inner;
+    launchReduce(
+        {op,
+         get(kernel),
+         get(kernel + 1),
+         device,
+         pointerOf(first),
+         pointerOf(second),
+         std::move(inputs),
+         /*state_bytes=*/24,
+         sumNumber(by_channel ? images * inner : size(), type),
+         sumNumber(p, type),
+         by_channel ? ReduceDims{channels, inner} : ReduceDims{means(), size()},
+         by_channel ? ReduceDims{inner, 1, images, image}
+                    : ReduceDims{size(), 1},
+         std::move(both)});
+  }
+
+  void statistics(
+      const Tensor& in,
+      const Tensor& mean,
+      const Tensor& factor,
+      double eps,
+      const Tensor& running_mean = Tensor(),
+      const Tensor& running_variance = Tensor(),
+      double momentum = 0) const {
+    reduce(
+        kStats,
+        group == 0,
+        mean,
+        factor,
+        {in.data_ptr()},
+        {pointerOf(running_mean),
+         pointerOf(running_variance),
+         sumNumber(momentum, type)},
+        eps);
+  }
+
+  void sums(
+      const Tensor& grad,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& mean,
+      const Tensor& factor,
+      bool by_channel,
+      const Tensor& one,
+      const Tensor& other) const {
+    reduce(
+        kSums,
+        by_channel,
+        one,
+        other,
+        {grad.data_ptr(),
+         in.data_ptr(),
+         pointerOf(weight),
+         mean.data_ptr(),
+         factor.data_ptr(),
+         uint32_t(inner),
+         uint32_t(channels),
+         uint32_t(group)},
+        {},
+        0);
+  }
+
+  /// The kernel's own arguments, and then those that both have.
+  template <typename... Own>
+  void each(int kernel, const Own&... own) const {
+    launchKernel(
+        *get(kernel),
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        count(),
+        {own...,
+         uint32_t(inner),
+         uint32_t(channels),
+         uint32_t(group),
+         uint32_t(count())});
+  }
+};
+
+/// Gradients of weight and bias, as these have them.
+Tensor gradientLike(const Tensor& sum, const Tensor& weight, ScalarType type) {
+  return sum.to(weight.defined() ? weight.scalar_type() : type);
+}
+
+// Group norm
+
+Three groupNorm(
+    const Tensor& input,
+    const OptionalTensor& weight_given,
+    const OptionalTensor& bias_given,
+    int64_t n,
+    int64_t c,
+    int64_t hxw,
+    int64_t groups,
+    double eps) {
+  static const std::string name = "aten::native_group_norm";
+  const auto weight = tensorOf(weight_given);
+  const auto bias = tensorOf(bias_given);
+  const bool fits = groups > 0 && c % groups == 0 &&
+      input.numel() == n * c * hxw && input.is_contiguous();
+  const auto norm = fits ? Norm::of(name, input, n, c, hxw, c / groups)
+                         : std::nullopt; // the host raises
+  if (norm && norm->takes(weight, c) && norm->takes(bias, c)) {
+    const c10::xpu::XPUGuard guard(norm->device);
+    const auto result = at::empty(input.sizes(), input.options());
+    const auto mean = norm->numbers({n, groups}, input);
+    const auto factor = norm->numbers({n, groups}, input);
+    norm->statistics(input, mean, factor, eps);
+    const auto by = norm->given(weight);
+    const auto plus = norm->given(bias);
+    norm->each(
+        kEach,
+        result.data_ptr(),
+        input.data_ptr(),
+        pointerOf(by),
+        pointerOf(plus),
+        mean.data_ptr(),
+        factor.data_ptr());
+    return {result, mean, factor};
+  }
+  return OnHost<at::_ops::native_group_norm>::call(
+      input, weight_given, bias_given, n, c, hxw, groups, eps);
+}
+
+Three groupNormBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& mean_given,
+    const Tensor& factor_given,
+    const OptionalTensor& weight_given,
+    int64_t n,
+    int64_t c,
+    int64_t hxw,
+    int64_t groups,
+    std::array<bool, 3> mask) {
+  static const std::string name = "aten::native_group_norm_backward";
+  const auto weight = tensorOf(weight_given);
+  const bool fits = groups > 0 && c % groups == 0 &&
+      input.numel() == n * c * hxw && grad.sizes() == input.sizes() &&
+      grad.scalar_type() == input.scalar_type() &&
+      grad.device() == input.device();
+  const auto norm =
+      fits ? Norm::of(name, input, n, c, hxw, c / groups) : std::nullopt;
+  if (norm && norm->takes(weight, c) && norm->takes(mean_given, n * groups) &&
+      norm->takes(factor_given, n * groups)) {
+    const c10::xpu::XPUGuard guard(norm->device);
+    const auto a = grad.contiguous();
+    const auto b = input.contiguous();
+    const auto mean = norm->given(mean_given);
+    const auto factor = norm->given(factor_given);
+    const auto by = norm->given(weight);
+    Tensor result;
+    Tensor of_weight;
+    Tensor of_bias;
+    if (mask[0]) {
+      const auto one = norm->numbers({norm->means()}, input);
+      const auto other = norm->numbers({norm->means()}, input);
+      norm->sums(a, b, by, mean, factor, /*by_channel=*/false, one, other);
+      result = at::empty(input.sizes(), input.options());
+      norm->each(
+          kGradEach,
+          result.data_ptr(),
+          a.data_ptr(),
+          b.data_ptr(),
+          pointerOf(by),
+          mean.data_ptr(),
+          factor.data_ptr(),
+          one.data_ptr(),
+          other.data_ptr(),
+          sumNumber(norm->size(), norm->type));
+    }
+    if (mask[1] || mask[2]) {
+      of_bias = norm->numbers({c}, input);
+      of_weight = norm->numbers({c}, input);
+      norm->sums(
+          a,
+          b,
+          Tensor(),
+          mean,
+          factor,
+          /*by_channel=*/true,
+          of_bias,
+          of_weight);
+    }
+    const auto type = input.scalar_type();
+    return {
+        result,
+        mask[1] ? gradientLike(of_weight, weight, type) : Tensor(),
+        mask[2] ? gradientLike(of_bias, weight, type) : Tensor()};
+  }
+  return OnHost<at::_ops::native_group_norm_backward>::call(
+      grad.contiguous(), // as the CPU's kernel relies on
+      input.contiguous(),
+      mean_given,
+      factor_given,
+      weight_given,
+      n,
+      c,
+      hxw,
+      groups,
+      mask);
+}
+
+// Batch norm
+
+/// By the order in memory: channels last are read as they are.
+std::optional<Norm> batchNormOf(
+    const std::string& op,
+    const Tensor& input,
+    MemoryFormat format) {
+  if (input.dim() < 2 || input.numel() == 0) {
+    return std::nullopt;
+  }
+  const auto channels = input.size(1);
+  const auto rest = input.numel() / channels;
+  return format == MemoryFormat::Contiguous
+      ? Norm::of(op, input, input.size(0), channels, rest / input.size(0))
+      : Norm::of(op, input, rest, channels, 1);
+}
+
+/// A mean that moves on is written in the type that is computed with.
+void moveTo(const Tensor& running, const Tensor& moved) {
+  if (running.defined() && !running.is_same(moved)) {
+    running.copy_(moved);
+  }
+}
+
+Three batchNorm(
+    const Tensor& input,
+    const OptionalTensor& weight_given,
+    const OptionalTensor& bias_given,
+    const OptionalTensor& mean_given,
+    const OptionalTensor& variance_given,
+    bool training,
+    double momentum,
+    double eps) {
+  static const std::string name = "aten::native_batch_norm";
+  const auto weight = tensorOf(weight_given);
+  const auto bias = tensorOf(bias_given);
+  const auto running_mean = tensorOf(mean_given);
+  const auto running_variance = tensorOf(variance_given);
+  const auto format = input.suggest_memory_format();
+  const auto norm = batchNormOf(name, input, format);
+  const bool known = running_mean.defined() && running_variance.defined();
+  const auto c = norm ? norm->channels : 0;
+  if (norm && (training || known) && norm->takes(weight, c) &&
+      norm->takes(bias, c) && norm->takes(running_mean, c) &&
+      norm->takes(running_variance, c)) {
+    const c10::xpu::XPUGuard guard(norm->device);
+    const auto in = input.contiguous(format);
+    const auto result = at::empty_like(in, format);
+    const auto moved_mean = norm->given(running_mean);
+    const auto moved_variance = norm->given(running_variance);
+    Tensor mean = moved_mean;
+    Tensor factor;
+    if (training) {
+      mean = norm->numbers({c}, input);
+      factor = norm->numbers({c}, input);
+      norm->statistics(
+          in, mean, factor, eps, moved_mean, moved_variance, momentum);
+      moveTo(running_mean, moved_mean);
+      moveTo(running_variance, moved_variance);
+    } else {
+      factor = (moved_variance + eps).rsqrt_();
+    }
+    const auto by = norm->given(weight);
+    const auto plus = norm->given(bias);
+    norm->each(
+        kEach,
+        result.data_ptr(),
+        in.data_ptr(),
+        pointerOf(by),
+        pointerOf(plus),
+        mean.data_ptr(),
+        factor.data_ptr());
+    return training
+        ? Three{result, mean, factor}
+        : Three{result, norm->numbers({0}, input), norm->numbers({0}, input)};
+  }
+  return OnHost<at::_ops::native_batch_norm>::call(
+      input,
+      weight_given,
+      bias_given,
+      mean_given,
+      variance_given,
+      training,
+      momentum,
+      eps);
+}
+
+Three batchNormBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    const OptionalTensor& weight_given,
+    const OptionalTensor& running_mean_given,
+    const OptionalTensor& running_variance_given,
+    const OptionalTensor& mean_given,
+    const OptionalTensor& factor_given,
+    bool training,
+    double eps,
+    std::array<bool, 3> mask) {
+  static const std::string name = "aten::native_batch_norm_backward";
+  const auto weight = tensorOf(weight_given);
+  const auto mean_of =
+      training ? tensorOf(mean_given) : tensorOf(running_mean_given);
+  const auto factor_of =
+      training ? tensorOf(factor_given) : tensorOf(running_variance_given);
+  const auto format = input.suggest_memory_format();
+  const bool fits = grad.sizes() == input.sizes() &&
+      grad.scalar_type() == input.scalar_type() &&
+      grad.device() == input.device() && mean_of.defined() &&
+      factor_of.defined();
+  const auto norm = fits ? batchNormOf(name, input, format) : std::nullopt;
+  const auto c = norm ? norm->channels : 0;
+  if (norm && norm->takes(weight, c) && norm->takes(mean_of, c) &&
+      norm->takes(factor_of, c)) {
+    const c10::xpu::XPUGuard guard(norm->device);
+    const auto a = grad.contiguous(format);
+    const auto b = input.contiguous(format);
+    const auto mean = norm->given(mean_of);
+    const auto given = norm->given(factor_of);
+    const auto factor = training ? given : (given + eps).rsqrt_();
+    const auto by = norm->given(weight);
+    Tensor of_weight;
+    Tensor of_bias;
+    if (mask[1] || mask[2] || (mask[0] && training)) {
+      of_bias = norm->numbers({c}, input);
+      of_weight = norm->numbers({c}, input);
+      norm->sums(
+          a,
+          b,
+          Tensor(),
+          mean,
+          factor,
+          /*by_channel=*/true,
+          of_bias,
+          of_weight);
+    }
+    Tensor result;
+    if (mask[0]) {
+      result = at::empty_like(b, format);
+      norm->each(
+          kGradEach,
+          result.data_ptr(),
+          a.data_ptr(),
+          b.data_ptr(),
+          pointerOf(by),
+          mean.data_ptr(),
+          factor.data_ptr(),
+          training ? of_bias.data_ptr() : nullptr,
+          training ? of_weight.data_ptr() : nullptr,
+          sumNumber(norm->size(), norm->type));
+    }
+    const auto type = input.scalar_type();
+    return {
+        result,
+        mask[1] ? gradientLike(of_weight, weight, type) : Tensor(),
+        mask[2] ? gradientLike(of_bias, weight, type) : Tensor()};
+  }
+  return OnHost<at::_ops::native_batch_norm_backward>::call(
+      grad,
+      input,
+      weight_given,
+      running_mean_given,
+      running_variance_given,
+      mean_given,
+      factor_given,
+      training,
+      eps,
+      mask);
+}
+
+void registerNorms(torch::Library& library) {
+  library.impl("native_group_norm", &groupNorm);
+  library.impl("native_group_norm_backward", &groupNormBackward);
+  library.impl("native_batch_norm", &batchNorm);
+  library.impl("native_batch_norm_backward", &batchNormBackward);
+}
+
+[[maybe_unused]] const bool kNormsAdded = addKernels(&registerNorms);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,373 @@
+#include <ATen/xpu/detail/Random.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/XPUGeneratorImpl.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <c10/util/MathConstants.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+// Random numbers, by kernels/Random.sycl or by the same functions on the host,
+// see Note [Random numbers].
+
+namespace at::xpu::detail {
+
+namespace {
+
+namespace philox {
+
+using u32 = uint32_t;
+using u64 = uint64_t;
+using i64 = int64_t;
+using std::ceil;
+using std::exp;
+using std::fma;
+using std::log;
+using std::sqrt;
+
+template <typename V>
+V sinpi(V x) {
+  return static_cast<V>(std::sin(c10::pi<double> * x));
+}
+template <typename V>
+V cospi(V x) {
+  return static_cast<V>(std::cos(c10::pi<double> * x));
+}
+
+#define XPU_UNROLL
+#define XPU_CODE(...) __VA_ARGS__
+#include <ATen/xpu/kernels/Random.def>
+#undef XPU_UNROLL
+
+} // namespace philox
+
+static_assert(uint32_t(Distribution::Geometric) == philox::kGeometric);
+
+// Kernels
+
+enum RandomKernel { kNumbers, kIntegers, kDropout };
+constexpr std::array<const char*, 3> kRandomNames{
+    "numbers",
+    "integers",
+    "dropout"};
+
+std::string randomSourceOf(int type) {
+#define XPU_CODE(...) #__VA_ARGS__
+  static constexpr const char* kMaking =
+#include <ATen/xpu/kernels/Random.def>
+      ;
+  static constexpr const char* kSource =
+#include <ATen/xpu/kernels/Random.sycl>
+      ;
+  auto source = std::string(kSource);
+  source.replace(source.find("XPU_MAKING"), strlen("XPU_MAKING"), kMaking);
+  return typedSource(type) + source;
+}
+
+const KernelFamily kRandomFamily("random", &randomSourceOf);
+
+const Kernel* findRandom(
+    RandomKernel kernel,
+    KernelType type,
+    DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kRandomNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kRandomFamily[type], kRandomNames[kernel]);
+}
+
+/// The kernel for a tensor, if it has one.
+const Kernel* findRandom(RandomKernel kernel, const Tensor& tensor) {
+  constexpr int64_t kMost = int64_t(1) << 33; // four for each item
+  const auto device = kernelDevice(tensor);
+  const auto type =
+      device ? kernelType(tensor.scalar_type(), *device) : std::nullopt;
+  return type && tensor.numel() < kMost ? findRandom(kernel, *type, *device)
+                                        : nullptr;
+}
+
+/// Where a generator stands. What the pointers are at is in the device's
+/// memory: for a graph.
+struct PhiloxState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  const int64_t* seed_at = nullptr;
+  const int64_t* offset_at = nullptr;
+};
+
+/// Has the generator give what n elements need.
+PhiloxState takeFrom(
+    const c10::optional<Generator>& given,
+    DeviceIndex device,
+    int64_t n,
+    uint32_t in_group) {
+  auto* const generator = at::get_generator_or_default<XPUGeneratorImpl>(
+      given, getDefaultXPUGenerator(device));
+  const auto count = 4 * philox::roundsOf(n, in_group);
+  const std::lock_guard<std::mutex> lock(generator->mutex_);
+#if __has_include(<ATen/xpu/PhiloxXpuState.h>)
+  const auto state = generator->philox_xpu_state(count);
+  if (state.captured_) {
+    return {0, state.offset_intragraph_, state.seed_.ptr, state.offset_.ptr};
+  }
+  return {state.seed_.val, state.offset_.val};
+#else
+  const auto state = generator->philox_engine_inputs(count);
+  return {state.first, state.second};
+#endif
+}
+
+/// Writes n numbers to the memory of a tensor without gaps: those that
+/// `make(words, k)` gives.
+template <uint32_t in_group, typename Element, typename Make>
+void writeOnHost(
+    Element* out,
+    const PhiloxState& state,
+    int64_t n,
+    const Make& make) {
+  for (const auto group : c10::irange(philox::groupsOf(n, in_group))) {
+    philox::eachOfGroup<in_group>(
+        group,
+        state.seed,
+        state.offset,
+        n,
+        [&](uint64_t i, const philox::Words& words, uint32_t k) {
+          out[i] = make(words, k);
+        });
+  }
+}
+
+/// Calls `write` with a tensor without gaps on the host in place of this one.
+template <typename Write>
+void onHost(const std::string& op, const Tensor& out, const Write& write) {
+  c10::xpu::warn_or_error_on_sync();
+  HostCall call(out.device().index(), op.c_str());
+  const auto host = call.toHost(out, /*written=*/true);
+  const auto to = writable(host, host.scalar_type());
+  {
+    const RecordWork record(
+        RecordWork::By::Host,
+        op,
+        c10::xpu::getCurrentXPUStream(out.device().index()));
+    write(to);
+    if (!to.is_same(host)) {
+      host.copy_(to);
+    }
+  }
+  call.finish();
+}
+
+/// The arguments of kernels that all of them have, before their own.
+c10::SmallVector<KernelArgument, 12> argumentsOf(
+    std::initializer_list<KernelArgument> pointers,
+    const PhiloxState& state,
+    int64_t n) {
+  c10::SmallVector<KernelArgument, 12> arguments(pointers);
+  for (const auto& argument : std::initializer_list<KernelArgument>{
+           state.seed,
+           state.offset,
+           state.seed_at,
+           state.offset_at,
+           uint64_t(n)}) {
+    arguments.push_back(argument);
+  }
+  return arguments;
+}
+
+/// Launches a kernel that writes a tensor, which may have gaps.
+void launchRandom(
+    const Kernel& kernel,
+    const std::string& op,
+    const Tensor& out,
+    const PhiloxState& state,
+    uint32_t in_group,
+    std::initializer_list<KernelArgument> own) {
+  const auto to = writable(out, out.scalar_type());
+  auto arguments = argumentsOf({to.data_ptr()}, state, to.numel());
+  arguments.append(own.begin(), own.end());
+  launchKernel(
+      kernel,
+      c10::xpu::getCurrentXPUStream(out.device().index()),
+      op,
+      philox::groupsOf(to.numel(), in_group),
+      arguments);
+  if (!to.is_same(out)) {
+    out.copy_(to);
+  }
+}
+
+// Numbers of a distribution
+
+/// What is computed in double: of a floating type that no float has.
+bool inDouble(const Tensor& out) {
+  return out.scalar_type() == kDouble;
+}
+
+/// As a kernel stores it.
+template <typename T, typename From>
+T converted(From number) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return number != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<int64_t>(number));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return static_cast<double>(number);
+  } else {
+    return static_cast<T>(static_cast<float>(number));
+  }
+}
+
+template <typename T, typename V>
+void writeNumbers(
+    const Tensor& to,
+    const PhiloxState& state,
+    Distribution distribution,
+    const std::array<double, 3>& given) {
+  const auto a = static_cast<V>(given[0]);
+  const auto b = static_cast<V>(given[1]);
+  const auto c = static_cast<V>(given[2]);
+  writeOnHost<philox::kInGroup<V>>(
+      to.data_ptr<T>(),
+      state,
+      to.numel(),
+      [=](const philox::Words& words, uint32_t k) {
+        const auto x = converted<T>(
+            philox::number<V>(uint32_t(distribution), words, k, a, b, c));
+        return distribution == Distribution::Uniform && !(static_cast<V>(x) < b)
+            ? converted<T>(a)
+            : x;
+      });
+}
+
+} // namespace
+
+void drawNumbers(
+    const std::string& op,
+    const Tensor& out,
+    const c10::optional<Generator>& generator,
+    Distribution distribution,
+    const std::array<double, 3>& given) {
+  const auto n = out.numel();
+  if (n == 0) {
+    return;
+  }
+  const auto device = out.device().index();
+  const c10::xpu::XPUGuard guard(device);
+  const bool is_double = inDouble(out);
+  const auto in_group =
+      is_double ? philox::kInGroup<double> : philox::kInGroup<float>;
+  const auto state = takeFrom(generator, device, n, in_group);
+  if (const auto* const kernel = findRandom(kNumbers, out)) {
+    const auto number = [&](double x) {
+      return is_double ? KernelArgument(x) : static_cast<float>(x);
+    };
+    launchRandom(
+        *kernel,
+        op,
+        out,
+        state,
+        in_group,
+        {uint32_t(distribution),
+         number(given[0]),
+         number(given[1]),
+         number(given[2])});
+    return;
+  }
+  onHost(op, out, [&](const Tensor& to) {
+    AT_DISPATCH_ALL_TYPES_AND3(
+        kHalf, kBFloat16, kBool, to.scalar_type(), "random", [&] {
+          using V = std::
+              conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+          writeNumbers<scalar_t, V>(to, state, distribution, given);
+        });
+  });
+}
+
+void drawIntegers(
+    const Tensor& out,
+    const c10::optional<Generator>& generator,
+    bool is_long,
+    uint64_t range,
+    int64_t base) {
+  static const std::string op = "aten::random_";
+  const auto n = out.numel();
+  if (n == 0) {
+    return;
+  }
+  const auto device = out.device().index();
+  const c10::xpu::XPUGuard guard(device);
+  const auto in_group =
+      is_long ? philox::kInGroup<uint64_t> : philox::kInGroup<uint32_t>;
+  const auto state = takeFrom(generator, device, n, in_group);
+  if (const auto* const kernel = findRandom(kIntegers, out)) {
+    launchRandom(
+        *kernel, op, out, state, in_group, {uint32_t(is_long), range, base});
+    return;
+  }
+  onHost(op, out, [&](const Tensor& to) {
+    AT_DISPATCH_ALL_TYPES_AND3(
+        kHalf, kBFloat16, kBool, to.scalar_type(), "random_", [&] {
+          const auto make = [=](const philox::Words& words, uint32_t k) {
+            return converted<scalar_t>(
+                philox::integer(words, k, is_long, range, base));
+          };
+          auto* const data = to.data_ptr<scalar_t>();
+          if (is_long) {
+            writeOnHost<philox::kInGroup<uint64_t>>(data, state, n, make);
+          } else {
+            writeOnHost<philox::kInGroup<uint32_t>>(data, state, n, make);
+          }
+        });
+  });
+}
+
+std::optional<std::tuple<Tensor, Tensor>> drawDropout(
+    const Tensor& input,
+    double p) {
+  static const std::string op = "aten::native_dropout";
+  const auto n = input.numel();
+  const auto* const kernel = n > 0 ? findRandom(kDropout, input) : nullptr;
+  if (!kernel) {
+    return std::nullopt;
+  }
+  const auto device = input.device().index();
+  const c10::xpu::XPUGuard guard(device);
+  const auto result = at::empty_like(input);
+  const auto mask = at::empty_like(input, input.options().dtype(kBool));
+  const auto in = input.contiguous();
+  const auto to = writable(result, result.scalar_type());
+  const auto to_mask = writable(mask, kBool);
+  constexpr auto kOfFloat = philox::kInGroup<float>;
+  const double scale = p == 1 ? 0 : 1 / (1 - p);
+  auto arguments = argumentsOf(
+      {to.data_ptr(), to_mask.data_ptr(), in.data_ptr()},
+      takeFrom(c10::nullopt, device, n, kOfFloat),
+      n);
+  arguments.emplace_back(static_cast<float>(1 - p));
+  arguments.push_back(
+      inDouble(input) ? KernelArgument(scale) : static_cast<float>(scale));
+  launchKernel(
+      *kernel,
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      philox::groupsOf(n, kOfFloat),
+      arguments);
+  if (!to.is_same(result)) {
+    result.copy_(to);
+    mask.copy_(to_mask);
+  }
+  return std::make_tuple(result, mask);
+}
+
+} // namespace at::xpu::detail

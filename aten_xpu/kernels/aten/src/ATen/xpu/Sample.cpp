@@ -1,0 +1,145 @@
+#include <ATen/xpu/detail/Sample.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUStream.h>
+
+#include <limits>
+
+namespace at::xpu::detail {
+
+namespace {
+
+constexpr std::array<const char*, 3> kSampleNames{
+    "sample",
+    "max_pool",
+    "max_pool_back"};
+
+const char* sampleSource() {
+  return
+#include <ATen/xpu/kernels/Sample.sycl>
+      ;
+}
+
+std::string sampleSourceOf(int type) {
+  return typedSource(type) + sampleSource();
+}
+
+const KernelFamily kSampleFamily("sample", &sampleSourceOf, FLOATING);
+
+const Kernel* findSample(int kernel, KernelType type, DeviceIndex device) {
+  static std::
+      array<std::array<KernelSlot, kKernelTypes.size()>, kSampleNames.size()>
+          slots;
+  return loadKernel(
+      slots[kernel][type], device, kSampleFamily[type], kSampleNames[kernel]);
+}
+
+} // namespace
+
+Sampling samplingOf(
+    int dims,
+    SampleMode mode,
+    IntArrayRef in,
+    IntArrayRef out) {
+  Sampling sampling{mode, dims};
+  for (const auto i : c10::irange(dims)) {
+    sampling.axis(i).in = in[in.size() - dims + i];
+    sampling.axis(i).out = out[out.size() - dims + i];
+  }
+  return sampling;
+}
+
+void setWindows(
+    Sampling& sampling,
+    IntArrayRef size,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation) {
+  for (const auto i : c10::irange(sampling.dims)) {
+    auto& axis = sampling.axis(i);
+    axis.a = numberOf(size, i);
+    axis.b = numberOf(stride.empty() ? size : stride, i);
+    axis.c = numberOf(padding, i);
+    axis.d = numberOf(dilation, i);
+  }
+}
+
+bool runSampling(
+    const std::string& op,
+    SampleKernel kernel,
+    const Tensor& result,
+    const Tensor& given,
+    const Sampling& sampling,
+    bool back,
+    const Tensor& indices) {
+  constexpr auto kMost = std::numeric_limits<int32_t>::max();
+  const auto device = result.device().index();
+  const auto type = kernelType(result.scalar_type(), device);
+  const auto dims = result.dim();
+  if (!type || !(FLOATING & (1 << *type)) ||
+      given.scalar_type() != result.scalar_type() ||
+      given.device() != result.device() || given.dim() != dims ||
+      dims < sampling.dims || result.numel() > kMost || given.numel() > kMost ||
+      !findSample(kernel, *type, device)) {
+    return false;
+  }
+  if (result.numel() == 0) {
+    return true;
+  }
+  const auto format = dims == sampling.dims + 2 ? result.suggest_memory_format()
+                                                : MemoryFormat::Contiguous;
+  const auto inner = format == MemoryFormat::Contiguous ? 1 : result.size(1);
+  const auto from = given.contiguous(format);
+  const auto as_is = [&](const Tensor& tensor) {
+    return tensor.is_contiguous(format)
+        ? tensor
+        : at::empty(tensor.sizes(), tensor.options(), format);
+  };
+  const auto to = as_is(result);
+  const auto places = !indices.defined() ? Tensor()
+      : back                             ? indices.contiguous(format)
+                                         : as_is(indices);
+  c10::SmallVector<KernelArgument, 32> arguments{to.data_ptr()};
+  if (indices.defined()) {
+    arguments.emplace_back(places.data_ptr());
+  }
+  for (const auto& argument : std::initializer_list<KernelArgument>{
+           from.data_ptr(), uint32_t(to.numel()), uint32_t(inner)}) {
+    arguments.push_back(argument);
+  }
+  if (kernel == kSample) {
+    for (const auto number :
+         {uint32_t(sampling.mode), sampling.flags, uint32_t(back)}) {
+      arguments.emplace_back(number);
+    }
+    arguments.push_back(kernelNumber(sampling.factor, *type));
+  }
+  for (const auto& axis : sampling.axes) {
+    for (const auto number : {axis.in, axis.out, axis.a, axis.b, axis.c}) {
+      arguments.emplace_back(int32_t(number));
+    }
+  }
+  for (const auto& axis : sampling.axes) {
+    arguments.push_back(
+        kernel == kSample ? kernelNumber(axis.scale, *type)
+                          : KernelArgument(int32_t(axis.d)));
+  }
+  launchKernel(
+      *findSample(kernel, *type, device),
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      to.numel(),
+      arguments);
+  if (!to.is_same(result)) {
+    result.copy_(to);
+  }
+  if (!back && indices.defined() && !places.is_same(indices)) {
+    indices.copy_(places);
+  }
+  return true;
+}
+
+} // namespace at::xpu::detail

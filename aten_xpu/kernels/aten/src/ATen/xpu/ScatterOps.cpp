@@ -1,0 +1,214 @@
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <limits>
+#include <type_traits>
+
+// Operators with an index for each element, kernels/Index.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+struct Gather {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      int64_t dim,
+      const Tensor& index,
+      bool sparse_grad) {
+    static const IndexOp name("gather", IndexWords::Dimension, false);
+    if (!areOn(device, self, index) ||
+        !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(device);
+    op.meta(self, dim, index, sparse_grad);
+    if (index.numel() > 0) {
+      const auto from = withDim(self);
+      const auto places = withDim(index);
+      dim = maybe_wrap_dim(dim, from.dim());
+      runIndex(
+          name,
+          IndexKernel::Take,
+          withDim(op.maybe_get_output(0)),
+          restrided(from, dim, places.sizes()),
+          places,
+          rangeOf(from, dim));
+    }
+    return true;
+  }
+};
+
+/// By the names of both forms: scatter's and scatter_reduce's.
+c10::optional<IndexKernel> reductionOf(c10::string_view name) {
+  return name == "add" || name == "sum" || name == "mean"
+      ? c10::make_optional(IndexKernel::Add)
+      : name == "multiply" || name == "prod"
+      ? c10::make_optional(IndexKernel::Multiply)
+      : name == "amax" ? c10::make_optional(IndexKernel::Maximum)
+      : name == "amin" ? c10::make_optional(IndexKernel::Minimum)
+                       : c10::nullopt;
+}
+
+/// What a reduction begins with.
+Scalar identityOf(IndexKernel kernel, ScalarType type) {
+  if (kernel == IndexKernel::Add || kernel == IndexKernel::Multiply) {
+    return int64_t(kernel == IndexKernel::Multiply);
+  }
+  const bool least = kernel == IndexKernel::Maximum;
+  if (isFloatingType(type)) {
+    const auto infinity = std::numeric_limits<double>::infinity();
+    return least ? -infinity : infinity;
+  }
+  Scalar result;
+  AT_DISPATCH_INTEGRAL_TYPES_AND(kBool, type, "scatter_reduce", [&] {
+    using Limits = std::numeric_limits<scalar_t>;
+    result = least ? Limits::lowest() : Limits::max();
+  });
+  return result;
+}
+
+const IndexOp& scatterName() {
+  static const IndexOp name("scatter", IndexWords::Dimension, false);
+  return name;
+}
+
+void scatterTo(
+    IndexKernel kernel,
+    const Tensor& result,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& source) {
+  const auto to = withDim(result);
+  const auto places = withDim(index);
+  const auto sizes = places.sizes();
+  dim = maybe_wrap_dim(dim, to.dim());
+  runIndex(
+      scatterName(),
+      kernel,
+      restrided(to, dim, sizes),
+      source.dim() == 0 ? source.expand(sizes)
+                        : source.as_strided(sizes, source.strides()),
+      places,
+      rangeOf(to, dim));
+}
+
+/// The mean of what was added, by how much was.
+void divideByCount(
+    const Tensor& result,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& source,
+    bool include_self) {
+  auto count = include_self ? at::ones_like(result) : at::zeros_like(result);
+  scatterTo(IndexKernel::Add, count, dim, index, at::ones_like(source));
+  count.masked_fill_(count == 0, 1);
+  result.div_(count);
+}
+
+struct Scatter {
+  /// reduce: how, for some operators, and whether what there is counts
+  template <class Meta, typename Source, typename... Reduce>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      int64_t dim,
+      const Tensor& index,
+      const Source& source,
+      const Reduce&... reduce) {
+    constexpr bool puts = sizeof...(Reduce) == 0 &&
+        !std::is_same_v<Meta, at::meta::structured_scatter_add>;
+    c10::string_view name = puts ? "" : "add";
+    bool include_self = true;
+    (look(reduce, name, include_self), ...);
+    const auto kernel = puts ? IndexKernel::Put : reductionOf(name);
+    const auto type = self.scalar_type();
+    const bool mean = name == "mean";
+    const bool fills = puts && std::is_same_v<Source, Scalar>;
+    if (!kernel || !areOn(device, self, index) || !isOn(device, source) ||
+        (mean && !isFloatingType(type)) ||
+        (!fills && mayDiffer(*kernel, type)) ||
+        !hasIndexKernel(*kernel, type, device) ||
+        !hasIndexKernel(IndexKernel::Put, type, device)) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(device);
+    op.meta(self, dim, index, source, reduce...);
+    const auto& result = op.maybe_get_output(0);
+    beginWith(result, self);
+    if (index.numel() == 0) {
+      return true;
+    }
+    const auto from = tensorOf(source, self);
+    if (!include_self) {
+      const auto first = numberOn(self, identityOf(*kernel, type));
+      scatterTo(IndexKernel::Put, result, dim, index, first);
+    }
+    scatterTo(*kernel, result, dim, index, from);
+    if (mean) {
+      divideByCount(result, dim, index, from, include_self);
+    }
+    return true;
+  }
+
+ private:
+  static void look(c10::string_view given, c10::string_view& name, bool&) {
+    name = given;
+  }
+  static void look(bool given, c10::string_view&, bool& include_self) {
+    include_self = given;
+  }
+  static bool isOn(DeviceIndex device, const Tensor& source) {
+    return areOn(device, source);
+  }
+  static bool isOn(DeviceIndex /*device*/, const Scalar& /*source*/) {
+    return true;
+  }
+  static Tensor tensorOf(const Tensor& source, const Tensor& /*self*/) {
+    return source;
+  }
+  static Tensor tensorOf(const Scalar& source, const Tensor& self) {
+    return numberOn(self, source);
+  }
+};
+
+void registerScatter(torch::Library& library) {
+#define XPU_ADD_INDEX(op, meta_class, how)                                    \
+  library.impl(                                                               \
+      nameOf<at::_ops::op>().c_str(),                                         \
+      &StructuredCall<at::_ops::op, at::meta::structured_##meta_class, how>:: \
+          call);
+#define XPU_ADD_SCATTER(op, op_, op_out) \
+  XPU_ADD_INDEX(op, op, Scatter)         \
+  XPU_ADD_INDEX(op_, op, Scatter)        \
+  XPU_ADD_INDEX(op_out, op, Scatter)
+#define XPU_ADD_FORM(form) \
+  XPU_ADD_SCATTER(scatter_##form, scatter__##form, scatter_##form##_out)
+  XPU_ADD_INDEX(gather, gather, Gather)
+  XPU_ADD_INDEX(gather_out, gather, Gather)
+  XPU_ADD_FORM(src)
+  XPU_ADD_FORM(value)
+  XPU_ADD_FORM(reduce)
+  XPU_ADD_FORM(value_reduce)
+  XPU_ADD_SCATTER(scatter_add, scatter_add_, scatter_add_out)
+  XPU_ADD_SCATTER(
+      scatter_reduce_two, scatter_reduce__two, scatter_reduce_two_out)
+#undef XPU_ADD_FORM
+#undef XPU_ADD_SCATTER
+#undef XPU_ADD_INDEX
+}
+
+[[maybe_unused]] const bool kScatterAdded = addKernels(&registerScatter);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,314 @@
+#include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/Pointwise.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+// Operators that move or make elements by their place: flip, roll, tril, triu,
+// arange, range, linspace, logspace, eye, diag.
+
+namespace at::xpu::detail {
+
+namespace {
+
+/// A copy whose result moves backwards in the dimensions that are flipped.
+Tensor flip(const Tensor& self, IntArrayRef dims) {
+  const auto device = kernelDevice(self);
+  if (!device) {
+    return OnHost<at::_ops::flip>::call(self, dims);
+  }
+  const c10::xpu::XPUGuard guard(*device);
+  const auto flipped = at::dim_list_to_bitset(dims, self.dim());
+  auto result = at::empty_like(self, MemoryFormat::Preserve);
+  if (self.numel() == 0) {
+    return result;
+  }
+  // Dimensions that are flipped have strides of 0 in it.
+  DimVector strides(self.strides());
+  for (const auto d : c10::irange(self.dim())) {
+    strides[d] = flipped[d] && self.size(d) > 1 ? 0 : strides[d];
+  }
+  const auto flips = self.as_strided(self.sizes(), strides);
+  auto iter = TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_owned_output(result)
+                  .add_owned_input(self)
+                  .add_owned_input(flips)
+                  .build();
+  auto* data = static_cast<char*>(iter.data_ptr(0));
+  DimVector moves(iter.strides(0));
+  for (const auto d : c10::irange(iter.ndim())) {
+    if (iter.strides(2)[d] == 0 && iter.strides(1)[d] != 0) {
+      data += moves[d] * (iter.shape()[d] - 1);
+      moves[d] = -moves[d];
+    }
+  }
+  iter._unsafe_set_arg_strides(0, moves);
+  iter._unsafe_set_arg_data(0, data);
+  return runCopy(iter) ? result : OnHost<at::_ops::flip>::call(self, dims);
+}
+
+Tensor rollOne(const Tensor& self, int64_t shift, int64_t dim) {
+  const auto size = self.size(dim);
+  const auto first = ((size - shift) % size + size) % size;
+  return at::cat(
+      {self.narrow(dim, first, size - first), self.narrow(dim, 0, first)}, dim);
+}
+
+Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
+  const bool whole = dims.empty() && shifts.size() == 1;
+  if (!kernelDevice(self) || shifts.empty() || self.numel() == 0 ||
+      (!whole && dims.size() != shifts.size())) {
+    return OnHost<at::_ops::roll>::call(self, shifts, dims);
+  }
+  if (whole) {
+    return rollOne(self.contiguous().view(-1), shifts[0], 0).view(self.sizes());
+  }
+  auto result = self;
+  for (const auto i : c10::irange(dims.size())) {
+    result = rollOne(result, shifts[i], dims[i]);
+  }
+  return result;
+}
+
+template <bool upper>
+struct Triangle {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      int64_t diagonal) {
+    static const std::string name = upper ? "aten::triu" : "aten::tril";
+    if (!areOn(device, self) || self.dim() < 2) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(device);
+    op.meta(self, diagonal);
+    const auto& result = op.maybe_get_output(0);
+    const auto from = self.contiguous();
+    const auto to = result.is_contiguous()
+        ? result
+        : at::empty(result.sizes(), result.options());
+    if (!runTriangle(name, to, from, diagonal, upper)) {
+      return false;
+    }
+    if (!to.is_same(result)) {
+      result.copy_(to);
+    }
+    return true;
+  }
+};
+
+/// Writes a sequence to a tensor that has this size or none. False if the host
+/// has to say something, or there is no kernel.
+bool writeSequence(
+    const std::string& op,
+    Tensor& out,
+    double size,
+    const Sequence& numbers) {
+  if (!(size >= 0) || size > double(std::numeric_limits<int32_t>::max()) ||
+      (out.numel() != int64_t(size) && out.numel() != 0) ||
+      !kernelDevice(out) || !hasSequences(out)) {
+    return false;
+  }
+  const c10::xpu::XPUGuard guard(out.device());
+  if (out.numel() != int64_t(size)) {
+    out.resize_({int64_t(size)});
+  }
+  const auto to =
+      out.is_contiguous() ? out : at::empty_like(out, MemoryFormat::Contiguous);
+  runSequence(op, to, numbers);
+  if (!to.is_same(out)) {
+    out.copy_(to);
+  }
+  return true;
+}
+
+/// How many steps there are to the end, or NaN. PyTorch computes with double,
+/// or if the type of the result is int64 with that.
+double stepsTo(
+    const Scalar& start,
+    const Scalar& end,
+    const Scalar& step,
+    ScalarType type) {
+  const auto invalid = std::numeric_limits<double>::quiet_NaN();
+  if (start.isComplex() || end.isComplex() || step.isComplex()) {
+    return invalid;
+  }
+  const double from = start.toDouble();
+  const double to = end.toDouble();
+  const double by = step.toDouble();
+  if (!std::isfinite(from) || !std::isfinite(to) || !(by > 0 || by < 0) ||
+      (by > 0 ? to < from : to > from)) {
+    return invalid;
+  }
+  if (type == kLong) {
+    const auto whole = step.toLong();
+    return whole == 0 ? invalid
+                      : double(end.toLong() - start.toLong()) / double(whole);
+  }
+  return (to - from) / by;
+}
+
+Tensor& arangeOut(
+    const Scalar& start,
+    const Scalar& end,
+    const Scalar& step,
+    Tensor& out) {
+  static const std::string name = "aten::arange";
+  const auto size = std::ceil(stepsTo(start, end, step, out.scalar_type()));
+  return writeSequence(name, out, size, {start, step, 0, int64_t(size)})
+      ? out
+      : OnHost<at::_ops::arange_start_out>::call(start, end, step, out);
+}
+
+Tensor& rangeOut(
+    const Scalar& start,
+    const Scalar& end,
+    const Scalar& step,
+    Tensor& out) {
+  static const std::string name = "aten::range";
+  const auto size = std::floor(stepsTo(start, end, step, kDouble)) + 1;
+  return writeSequence(name, out, size, {start, step, 0, int64_t(size)})
+      ? out
+      : OnHost<at::_ops::range_out>::call(start, end, step, out);
+}
+
+bool writeLinspace(
+    const std::string& op,
+    const Scalar& start,
+    const Scalar& end,
+    int64_t steps,
+    Tensor& out) {
+  if (!out.is_floating_point() || steps < 0 || start.isComplex() ||
+      end.isComplex()) {
+    return false;
+  }
+  const double from = start.toDouble();
+  const double to = end.toDouble();
+  const double step = steps > 1 ? (to - from) / double(steps - 1) : 0;
+  return writeSequence(
+      op, out, double(steps), {from, step, to, steps == 1 ? 1 : steps / 2});
+}
+
+Tensor& linspaceOut(
+    const Scalar& start,
+    const Scalar& end,
+    int64_t steps,
+    Tensor& out) {
+  static const std::string name = "aten::linspace";
+  return writeLinspace(name, start, end, steps, out)
+      ? out
+      : OnHost<at::_ops::linspace_out>::call(start, end, steps, out);
+}
+
+Tensor& logspaceOut(
+    const Scalar& start,
+    const Scalar& end,
+    int64_t steps,
+    double base,
+    Tensor& out) {
+  static const std::string name = "aten::logspace";
+  const bool is_double = out.scalar_type() == kDouble;
+  if (out.is_floating_point() && out.is_xpu() &&
+      (out.numel() == steps || out.numel() == 0)) {
+    auto exponents =
+        at::empty({0}, out.options().dtype(is_double ? kDouble : kFloat));
+    if (writeLinspace(name, start, end, steps, exponents)) {
+      const c10::xpu::XPUGuard guard(out.device());
+      if (out.numel() != steps) {
+        out.resize_({steps});
+      }
+      out.copy_(at::pow(base, exponents).view(out.sizes()));
+      return out;
+    }
+  }
+  return OnHost<at::_ops::logspace_out>::call(start, end, steps, base, out);
+}
+
+Tensor& eyeOfSizes(int64_t n, int64_t m, Tensor& out) {
+  if (kernelDevice(out) && n >= 0 && m >= 0) {
+    const c10::xpu::XPUGuard guard(out.device());
+    out.resize_({n, m});
+    out.zero_();
+    out.diagonal().fill_(1);
+    return out;
+  }
+  return OnHost<at::_ops::eye_m_out>::call(n, m, out);
+}
+
+Tensor& eyeOut(int64_t n, Tensor& out) {
+  return eyeOfSizes(n, n, out);
+}
+
+#if __has_include(<ATen/NamedTensorUtils.h>)
+// Later releases make it of other operators.
+Tensor& diagOut(const Tensor& self, int64_t diagonal, Tensor& out) {
+  if (!kernelDevice(self, out) || !areOn(self.device().index(), out) ||
+      self.dim() < 1 || self.dim() > 2 ||
+      self.scalar_type() != out.scalar_type()) {
+    return OnHost<at::_ops::diag_out>::call(self, diagonal, out);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  if (self.dim() == 2) {
+    const auto from = self.diagonal(diagonal);
+    out.resize_(from.sizes());
+    return out.copy_(from);
+  }
+  const auto size = self.numel() + std::abs(diagonal);
+  out.resize_({size, size});
+  out.zero_();
+  out.diagonal(diagonal).copy_(self);
+  return out;
+}
+#endif
+
+void registerSequences(torch::Library& library) {
+  // By numbers, which later releases have symbols for.
+#define XPU_ADD_TRIANGLE(op, name, upper, ...) \
+  library.impl(                                \
+      nameOf<at::_ops::op>().c_str(),          \
+      &StructuredCall<                         \
+          at::_ops::op,                        \
+          at::meta::structured_##name,         \
+          Triangle<upper>,                     \
+          __VA_ARGS__>::call);
+#define XPU_ADD_TRIANGLES(name, upper)                                \
+  XPU_ADD_TRIANGLE(name, name, upper, Tensor(const Tensor&, int64_t)) \
+  XPU_ADD_TRIANGLE(name##_, name, upper, Tensor&(Tensor&, int64_t))   \
+  XPU_ADD_TRIANGLE(                                                   \
+      name##_out, name, upper, Tensor&(const Tensor&, int64_t, Tensor&))
+  XPU_ADD_TRIANGLES(tril, false)
+  XPU_ADD_TRIANGLES(triu, true)
+#undef XPU_ADD_TRIANGLES
+#undef XPU_ADD_TRIANGLE
+  library.impl("flip", &flip);
+  library.impl("roll", &roll);
+  library.impl("arange.start_out", &arangeOut);
+  library.impl("range.out", &rangeOut);
+  library.impl("linspace.out", &linspaceOut);
+  library.impl("logspace.out", &logspaceOut);
+#if __has_include(<ATen/NamedTensorUtils.h>)
+  library.impl("diag.out", &diagOut);
+#endif
+  library.impl("eye.out", &eyeOut);
+  library.impl("eye.m_out", &eyeOfSizes);
+}
+
+[[maybe_unused]] const bool kSequencesAdded = addKernels(&registerSequences);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+namespace at::xpu::detail {
+
+// Note [Errors of kernels]
+// ~~~~~~~~~~~~~~~~~~~~~~~~
+// A kernel that finds an index which is out of range writes nothing there and
+// reads nothing, and writes down the index, the size and a code: `report` of
+// kernels/Common.sycl, in memory of the host that each device has for it. The
+// first one counts until it is raised: where the device, one of its streams or
+// an event is synchronized, or where the host reads a result.
+
+/// How the CPU says it.
+enum class IndexWords {
+  Dimension, // index 5 is out of bounds for dimension 0 with size 5
+  Self, // index out of range in self
+  Ones, // Number of elements of source < number of ones in mask
+  Elements, // out of range: tried to access index 5 on a tensor of 5 elements.
+};
+
+/// What is raised for an operator: an IndexError, or else a RuntimeError.
+struct IndexError {
+  std::string op;
+  IndexWords words;
+  bool is_index_error;
+};
+
+/// The code of an error, for a static variable. A kernel gets it with the
+/// number of the dimension added.
+uint32_t errorCode(IndexError error);
+
+/// The memory for a kernel on the device.
+uint64_t* kernelErrors(DeviceIndex device);
+
+} // namespace at::xpu::detail

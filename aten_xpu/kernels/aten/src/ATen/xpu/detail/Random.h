@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+
+// Random numbers, by kernels of a device or by the host: the same ones, see
+// Note [Random numbers] in kernels/Random.def.
+
+namespace at::xpu::detail {
+
+/// As in kernels/Random.def, with their numbers there.
+enum class Distribution : uint32_t {
+  Uniform,
+  Bernoulli,
+  Normal,
+  LogNormal,
+  Exponential,
+  Cauchy,
+  Geometric
+};
+
+/// Writes numbers to a tensor of any strides, from the generator or the
+/// device's own. Its type is double, float, half, bfloat16, bool or an integer.
+/// The name is for the profiler.
+void drawNumbers(
+    const std::string& op,
+    const Tensor& out,
+    const c10::optional<Generator>& generator,
+    Distribution distribution,
+    const std::array<double, 3>& given);
+
+/// The same with integers of [base, base + range), or with a range of 0 of all
+/// 64 bits. `is_long` has each made of 64 bits, else of 32.
+void drawIntegers(
+    const Tensor& out,
+    const c10::optional<Generator>& generator,
+    bool is_long,
+    uint64_t range,
+    int64_t base);
+
+/// What is left of the elements, divided by the probability of that, and which
+/// they are; nothing if there is no kernel.
+std::optional<std::tuple<Tensor, Tensor>> drawDropout(
+    const Tensor& input,
+    double p);
+
+} // namespace at::xpu::detail

@@ -179,12 +179,11 @@ void TensorTable::launchGroups(
   if (groups == 0) {
     return;
   }
-  TORCH_CHECK(kernel, "A kernel of ", op, " cannot be had, but another could");
   c10::SmallVector<KernelArgument, 20> arguments{
       words_.data_ptr(), tensors_, chunk_};
   arguments.append(more.begin(), more.end());
   launchKernel(
-      *kernel,
+      requireKernel(kernel, op),
       c10::xpu::getCurrentXPUStream(device_),
       op,
       uint64_t(groups) * kItemsOfChunk,

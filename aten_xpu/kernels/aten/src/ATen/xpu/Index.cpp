@@ -47,15 +47,7 @@ std::string indexSourceOf(int type) {
   return source + kIndex;
 }
 
-const KernelFamily kIndexFamily("index", &indexSourceOf);
-
-const Kernel* findIndex(Kernels kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kIndexNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kIndexFamily[type], kIndexNames[kernel]);
-}
+const NamedKernels kIndexKernels("index", &indexSourceOf, kIndexNames);
 
 Kernels kernelOf(IndexKernel kernel) {
   return kernel == IndexKernel::Take ? kTake
@@ -148,12 +140,8 @@ void launchPart(IndexCall call, const TensorIteratorBase& iter) {
     strides[k] = moves[k];
   }
   const auto& range = call.range;
-  const auto* const kernel = findIndex(call.kernel, call.type, call.device);
-  TORCH_CHECK(
-      kernel,
-      "A kernel of ",
-      call.op.name,
-      " cannot be had, but another could");
+  const auto& kernel = requireKernel(
+      kIndexKernels.find(call.kernel, call.type, call.device), call.op.name);
   eachStrided(
       pointers,
       shape,
@@ -175,7 +163,7 @@ void launchPart(IndexCall call, const TensorIteratorBase& iter) {
             count};
         arguments.append(given.begin(), given.end());
         launchKernel(
-            *kernel,
+            kernel,
             c10::xpu::getCurrentXPUStream(call.device),
             call.op.name,
             count,
@@ -214,7 +202,7 @@ void launchIndex(
 bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {
   const auto which = kernelOf(kernel);
   const auto known = typeFor(which, type, device);
-  return known && findIndex(which, *known, device);
+  return known && kIndexKernels.find(which, *known, device);
 }
 
 void runIndex(
@@ -294,12 +282,6 @@ Tensor numberOn(const Tensor& self, const Scalar& value) {
   return at::full({}, value, self.options());
 }
 
-void beginWith(const Tensor& result, const Tensor& self) {
-  if (!result.is_same(self)) {
-    result.copy_(self);
-  }
-}
-
 void runNonzero(
     const std::string& op,
     const Tensor& column,
@@ -307,10 +289,8 @@ void runNonzero(
     int64_t inner,
     int64_t size) {
   const auto device = counts.device().index();
-  const auto* const kernel = findIndex(kNonzero, i64, device);
-  TORCH_CHECK(kernel, "A kernel of ", op, " cannot be had, but another could");
   launchKernel(
-      *kernel,
+      requireKernel(kIndexKernels.find(kNonzero, i64, device), op),
       c10::xpu::getCurrentXPUStream(device),
       op,
       counts.numel(),
@@ -331,7 +311,7 @@ bool runTriangle(
   const auto device = to.device().index();
   const auto type = typeFor(kTriangle, to.scalar_type(), device);
   const auto* const kernel =
-      type ? findIndex(kTriangle, *type, device) : nullptr;
+      type ? kIndexKernels.find(kTriangle, *type, device) : nullptr;
   if (!kernel || to.numel() > std::numeric_limits<int32_t>::max()) {
     return false;
   }
@@ -355,7 +335,7 @@ bool runTriangle(
 bool hasSequences(const Tensor& tensor) {
   const auto device = tensor.device().index();
   const auto type = kernelType(tensor.scalar_type(), device);
-  return type && findIndex(kSequence, *type, device);
+  return type && kIndexKernels.find(kSequence, *type, device);
 }
 
 void runSequence(
@@ -367,7 +347,7 @@ void runSequence(
   const auto exact = type == f64 ? f64 : FLOATING & (1 << type) ? f32 : i64;
   if (to.numel() > 0) {
     launchKernel(
-        *findIndex(kSequence, type, device),
+        *kIndexKernels.find(kSequence, type, device),
         c10::xpu::getCurrentXPUStream(device),
         op,
         to.numel(),

@@ -66,7 +66,7 @@ struct IntoDim {
     }
     op.meta(self, dim, index, source, alpha...);
     const auto& result = op.maybe_get_output(0);
-    beginWith(result, self);
+    copyUnlessSame(result, self);
     const auto to = withDim(result);
     runIndex(
         name,
@@ -313,9 +313,7 @@ Tensor& put(
         source,
         index.reshape(source.sizes()),
         {self.numel(), 1, /*from_end=*/true});
-    if (!to.is_same(self)) {
-      self.copy_(to);
-    }
+    copyUnlessSame(self, to);
     return self;
   }
   return OnHost<at::_ops::put_>::call(self, index, source, accumulate);

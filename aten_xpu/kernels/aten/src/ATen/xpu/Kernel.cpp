@@ -322,6 +322,11 @@ const Kernel* loadKernel(
   return kernel == &kNoKernel ? nullptr : kernel;
 }
 
+const Kernel& requireKernel(const Kernel* kernel, const std::string& op) {
+  TORCH_CHECK(kernel, "A kernel of ", op, " cannot be had, but another could");
+  return *kernel;
+}
+
 bool loadKernels(const KernelUnit& unit, DeviceIndex device) {
   return !imagesOfUnit(c10::xpu::get_raw_device(device), unit).empty();
 }

@@ -30,7 +30,7 @@ bool loadByName(const std::string& name, int64_t device) {
       return loadKernels(*unit, static_cast<DeviceIndex>(device));
     }
   }
-  TORCH_CHECK_VALUE(false, "There is no unit of kernels '", name, "'");
+  TORCH_CHECK_VALUE(false, "No unit of kernels is named '", name, "'");
 }
 
 /// Keeps the images of a source in a folder, as the cache does.

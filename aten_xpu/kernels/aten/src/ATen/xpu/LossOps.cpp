@@ -36,6 +36,12 @@ struct Huber : TensorIteratorBase {
   }
 };
 
+/// Writes the mean or the sum of the losses of elements.
+void reduceLoss(Tensor result, const Tensor& each, int64_t reduction) {
+  reduction == at::Reduction::Mean ? at::mean_out(result, each, IntArrayRef{})
+                                   : at::sum_out(result, each, IntArrayRef{});
+}
+
 // Losses of single elements, which are reduced or not.
 
 template <
@@ -68,10 +74,7 @@ struct Loss<
     if (!runPointwise(iter, kernel, {Scalar(numbers)...})) {
       return false;
     }
-    auto result = op.maybe_get_output(0);
-    reduction == at::Reduction::Mean
-        ? at::mean_out(result, iter.output(), IntArrayRef{})
-        : at::sum_out(result, iter.output(), IntArrayRef{});
+    reduceLoss(op.maybe_get_output(0), iter.output(), reduction);
     return true;
   }
 
@@ -205,7 +208,7 @@ Tensor mseLossBackward(
   return at::mse_loss_backward_out(result, grad, self, target, reduction);
 }
 
-// Binary cross entropy. What is no probability makes NaN.
+// Binary cross entropy. A value outside [0, 1] makes NaN.
 
 bool isCrossEntropy(
     const Tensor& self,
@@ -232,9 +235,7 @@ bool crossEntropyTo(
     to.mul_(weight);
   }
   if (!each) {
-    auto result = loss;
-    reduction == at::Reduction::Mean ? at::mean_out(result, to, IntArrayRef{})
-                                     : at::sum_out(result, to, IntArrayRef{});
+    reduceLoss(loss, to, reduction);
   }
   return true;
 }

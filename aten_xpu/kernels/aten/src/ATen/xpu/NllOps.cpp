@@ -33,15 +33,7 @@ std::string nllSourceOf(int type) {
       ;
 }
 
-const KernelFamily kNllFamily("nll", &nllSourceOf, FLOATING);
-
-const Kernel* findNll(int kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kNllNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kNllFamily[type], kNllNames[kernel]);
-}
+const NamedKernels kNllKernels("nll", &nllSourceOf, kNllNames, FLOATING);
 
 /// Whose classes are `inner` apart; if there are kernels for all.
 struct Likelihood {
@@ -64,7 +56,7 @@ struct Likelihood {
     if (!type || !(FLOATING & (1 << *type)) || target.scalar_type() != kLong ||
         target.device() != self.device() || !alike(weight, self) ||
         self.numel() > std::numeric_limits<int32_t>::max() ||
-        !findNll(kNllEach, *type, *device)) {
+        !kNllKernels.find(kNllEach, *type, *device)) {
       return std::nullopt;
     }
     Likelihood result;
@@ -86,11 +78,11 @@ struct Likelihood {
       NllKernel kernel,
       int64_t count,
       std::initializer_list<KernelArgument> arguments) const {
-    const auto* const found = findNll(kernel, type, device);
-    TORCH_CHECK(found, "A kernel of ", op, " cannot be had, but another could");
+    const auto& found =
+        requireKernel(kNllKernels.find(kernel, type, device), op);
     if (count > 0) {
       launchKernel(
-          *found, c10::xpu::getCurrentXPUStream(device), op, count, arguments);
+          found, c10::xpu::getCurrentXPUStream(device), op, count, arguments);
     }
   }
 
@@ -122,8 +114,8 @@ struct Likelihood {
     } else {
       launchReduce(
           {op,
-           findNll(kNllElements, type, device),
-           findNll(kNllStates, type, device),
+           kNllKernels.find(kNllElements, type, device),
+           kNllKernels.find(kNllStates, type, device),
            device,
            to.data_ptr(),
            total.data_ptr(),
@@ -139,9 +131,7 @@ struct Likelihood {
            ReduceDims{},
            ReduceDims{count, 1}});
     }
-    if (!to.is_same(output)) {
-      output.copy_(to);
-    }
+    copyUnlessSame(output, to);
   }
 
   void backward(
@@ -167,9 +157,7 @@ struct Likelihood {
          uint32_t(inner),
          uint32_t(each),
          uint32_t(result.numel())});
-    if (!to.is_same(result)) {
-      result.copy_(to);
-    }
+    copyUnlessSame(result, to);
   }
 };
 
@@ -182,7 +170,7 @@ const std::string& nameOfNll(bool backward) {
 using NllMeta = WithOutput<at::meta::structured_nll_loss_forward>;
 using NllBackwardMeta = WithOutput<at::meta::structured_nll_loss_backward>;
 
-/// False without any effect if there is no kernel.
+/// Returns false, and changes nothing, if no kernel fits.
 bool runNll(
     NllMeta& op,
     const Tensor& self,

@@ -39,15 +39,7 @@ std::string normSourceOf(int type) {
       ;
 }
 
-const KernelFamily kNormFamily("norms", &normSourceOf, FLOATING);
-
-const Kernel* findNorm(int kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kNormNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kNormFamily[type], kNormNames[kernel]);
-}
+const NamedKernels kNormKernels("norms", &normSourceOf, kNormNames, FLOATING);
 
 /// A tensor as kernels see it, see Note [Norms].
 struct Norm {
@@ -71,7 +63,7 @@ struct Norm {
         device ? kernelType(input.scalar_type(), *device) : std::nullopt;
     const bool has = type && (FLOATING & (1 << *type)) && input.numel() > 0 &&
         input.numel() <= std::numeric_limits<int32_t>::max() &&
-        findNorm(kEach, *type, *device);
+        kNormKernels.find(kEach, *type, *device);
     return has ? std::make_optional(
                      Norm{op, *type, *device, images, channels, inner, group})
                : std::nullopt;
@@ -111,10 +103,8 @@ struct Norm {
     return tensor.defined() ? tensor.to(computed()).contiguous() : tensor;
   }
 
-  const Kernel* get(int kernel) const {
-    const auto* const found = findNorm(kernel, type, device);
-    TORCH_CHECK(found, "A kernel of ", op, " cannot be had, but another could");
-    return found;
+  const Kernel& get(int kernel) const {
+    return requireKernel(kNormKernels.find(kernel, type, device), op);
   }
 
   /// Over what is known together, or over channels.
@@ -129,8 +119,8 @@ struct Norm {
     const auto image = channels * inner;
     launchReduce(
         {op,
-         get(kernel),
-         get(kernel + 1),
+         &get(kernel),
+         &get(kernel + 1),
          device,
          pointerOf(first),
          pointerOf(second),
@@ -190,11 +180,23 @@ struct Norm {
         0);
   }
 
+  /// Over channels: the gradients of bias and weight, as they are computed.
+  std::pair<Tensor, Tensor> channelSums(
+      const Tensor& grad,
+      const Tensor& in,
+      const Tensor& mean,
+      const Tensor& factor) const {
+    const auto one = numbers({channels}, in);
+    const auto other = numbers({channels}, in);
+    sums(grad, in, Tensor(), mean, factor, /*by_channel=*/true, one, other);
+    return {one, other};
+  }
+
   /// The kernel's own arguments, and then those that both have.
   template <typename... Own>
   void each(int kernel, const Own&... own) const {
     launchKernel(
-        *get(kernel),
+        get(kernel),
         c10::xpu::getCurrentXPUStream(device),
         op,
         count(),
@@ -206,9 +208,19 @@ struct Norm {
   }
 };
 
-/// Gradients of weight and bias, as these have them.
-Tensor gradientLike(const Tensor& sum, const Tensor& weight, ScalarType type) {
-  return sum.to(weight.defined() ? weight.scalar_type() : type);
+/// With those of weight and bias in the type that these have.
+Three gradients(
+    const Tensor& result,
+    const Tensor& of_weight,
+    const Tensor& of_bias,
+    const Tensor& weight,
+    const Tensor& input,
+    const std::array<bool, 3>& mask) {
+  const auto as_weight = [&](bool wanted, const Tensor& sum) {
+    return wanted ? sum.to((weight.defined() ? weight : input).scalar_type())
+                  : Tensor();
+  };
+  return {result, as_weight(mask[1], of_weight), as_weight(mask[2], of_bias)};
 }
 
 // Group norm
@@ -299,23 +311,9 @@ Three groupNormBackward(
           sumNumber(norm->size(), norm->type));
     }
     if (mask[1] || mask[2]) {
-      of_bias = norm->numbers({c}, input);
-      of_weight = norm->numbers({c}, input);
-      norm->sums(
-          a,
-          b,
-          Tensor(),
-          mean,
-          factor,
-          /*by_channel=*/true,
-          of_bias,
-          of_weight);
+      std::tie(of_bias, of_weight) = norm->channelSums(a, b, mean, factor);
     }
-    const auto type = input.scalar_type();
-    return {
-        result,
-        mask[1] ? gradientLike(of_weight, weight, type) : Tensor(),
-        mask[2] ? gradientLike(of_bias, weight, type) : Tensor()};
+    return gradients(result, of_weight, of_bias, weight, input, mask);
   }
   return OnHost<at::_ops::native_group_norm_backward>::call(
       grad.contiguous(), // as the CPU's kernel relies on
@@ -345,13 +343,6 @@ std::optional<Norm> batchNormOf(
   return format == MemoryFormat::Contiguous
       ? Norm::of(op, input, input.size(0), channels, rest / input.size(0))
       : Norm::of(op, input, rest, channels, 1);
-}
-
-/// A mean that moves on is written in the type that is computed with.
-void moveTo(const Tensor& running, const Tensor& moved) {
-  if (running.defined() && !running.is_same(moved)) {
-    running.copy_(moved);
-  }
 }
 
 Three batchNorm(
@@ -387,8 +378,9 @@ Three batchNorm(
       factor = norm->numbers({c}, input);
       norm->statistics(
           in, mean, factor, eps, moved_mean, moved_variance, momentum);
-      moveTo(running_mean, moved_mean);
-      moveTo(running_variance, moved_variance);
+      // They are written in the type that is computed with.
+      copyUnlessSame(running_mean, moved_mean);
+      copyUnlessSame(running_variance, moved_variance);
     } else {
       factor = (moved_variance + eps).rsqrt_();
     }
@@ -453,17 +445,7 @@ Three batchNormBackward(
     Tensor of_weight;
     Tensor of_bias;
     if (mask[1] || mask[2] || (mask[0] && training)) {
-      of_bias = norm->numbers({c}, input);
-      of_weight = norm->numbers({c}, input);
-      norm->sums(
-          a,
-          b,
-          Tensor(),
-          mean,
-          factor,
-          /*by_channel=*/true,
-          of_bias,
-          of_weight);
+      std::tie(of_bias, of_weight) = norm->channelSums(a, b, mean, factor);
     }
     Tensor result;
     if (mask[0]) {
@@ -480,11 +462,7 @@ Three batchNormBackward(
           training ? of_weight.data_ptr() : nullptr,
           sumNumber(norm->size(), norm->type));
     }
-    const auto type = input.scalar_type();
-    return {
-        result,
-        mask[1] ? gradientLike(of_weight, weight, type) : Tensor(),
-        mask[2] ? gradientLike(of_bias, weight, type) : Tensor()};
+    return gradients(result, of_weight, of_bias, weight, input, mask);
   }
   return OnHost<at::_ops::native_batch_norm_backward>::call(
       grad,

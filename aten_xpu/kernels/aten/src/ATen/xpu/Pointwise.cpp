@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Strides.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
@@ -274,9 +275,7 @@ bool runConverted(
   if (!runTyped(converted, kernel, types, numbers)) {
     return false;
   }
-  if (!to.is_same(result)) {
-    result.copy_(to);
-  }
+  copyUnlessSame(result, to);
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/xpu/detail/KernelTypes.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/MathConstants.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -74,18 +75,7 @@ std::string randomSourceOf(int type) {
   return typedSource(type) + source;
 }
 
-const KernelFamily kRandomFamily("random", &randomSourceOf);
-
-const Kernel* findRandom(
-    RandomKernel kernel,
-    KernelType type,
-    DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kRandomNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kRandomFamily[type], kRandomNames[kernel]);
-}
+const NamedKernels kRandomKernels("random", &randomSourceOf, kRandomNames);
 
 /// The kernel for a tensor, if it has one.
 const Kernel* findRandom(RandomKernel kernel, const Tensor& tensor) {
@@ -93,8 +83,9 @@ const Kernel* findRandom(RandomKernel kernel, const Tensor& tensor) {
   const auto device = kernelDevice(tensor);
   const auto type =
       device ? kernelType(tensor.scalar_type(), *device) : std::nullopt;
-  return type && tensor.numel() < kMost ? findRandom(kernel, *type, *device)
-                                        : nullptr;
+  return type && tensor.numel() < kMost
+      ? kRandomKernels.find(kernel, *type, *device)
+      : nullptr;
 }
 
 /// Where a generator stands. What the pointers are at is in the device's
@@ -161,9 +152,7 @@ void onHost(const std::string& op, const Tensor& out, const Write& write) {
         op,
         c10::xpu::getCurrentXPUStream(out.device().index()));
     write(to);
-    if (!to.is_same(host)) {
-      host.copy_(to);
-    }
+    copyUnlessSame(host, to);
   }
   call.finish();
 }
@@ -202,9 +191,7 @@ void launchRandom(
       op,
       philox::groupsOf(to.numel(), in_group),
       arguments);
-  if (!to.is_same(out)) {
-    out.copy_(to);
-  }
+  copyUnlessSame(out, to);
 }
 
 // Numbers of a distribution

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
@@ -154,16 +155,19 @@ KernelArgument sumNumber(const Scalar& number, KernelType type) {
   return kernelNumber(number, type == f64 ? f64 : floating ? f32 : i64);
 }
 
+int64_t itemsWanted(DeviceIndex device) {
+  return kItemsOfUnit *
+      c10::xpu::get_device_properties(device).max_compute_units;
+}
+
 void launchReduce(const ReduceCall& call) {
   constexpr int64_t kFew = 64; // elements of an item by itself
   constexpr int64_t kFewTogether = 8; // of one in a group
-  constexpr int64_t kItemsOfUnit = 1024;
   constexpr int64_t kLeast = 32; // items of a group
   constexpr int64_t kMost = 1024;
   const auto results = call.kept.inner * call.kept.outer;
   const auto stream = c10::xpu::getCurrentXPUStream(call.device);
-  const int64_t wanted = kItemsOfUnit *
-      c10::xpu::get_device_properties(call.device).max_compute_units;
+  const auto wanted = itemsWanted(call.device);
   const auto options =
       at::TensorOptions(Device(DeviceType::XPU, call.device)).dtype(kByte);
   auto kept = call.kept;
@@ -214,11 +218,8 @@ void launchReduce(const ReduceCall& call) {
              uint64_t(reduced.outer_stride)}) {
       arguments.push_back(argument);
     }
-    const auto* const kernel = states.defined() ? call.states : call.elements;
-    TORCH_CHECK(
-        kernel, "A kernel of ", call.op, " cannot be had, but another could");
     launchKernel(
-        *kernel,
+        requireKernel(states.defined() ? call.states : call.elements, call.op),
         stream,
         call.op,
         results * slices * group,
@@ -291,12 +292,8 @@ bool runReduction(
        sumNumber(p, *type),
        *kept,
        *reduced});
-  if (!to_first.is_same(first)) {
-    first.copy_(to_first);
-  }
-  if (!to_second.is_same(second)) {
-    second.copy_(to_second);
-  }
+  copyUnlessSame(first, to_first);
+  copyUnlessSame(second, to_second);
   return true;
 }
 

@@ -45,7 +45,7 @@ DimSet dimsOf(
 }
 
 // Each says how an operator is computed, from its results and its arguments.
-// False without any effect if it cannot be.
+// Each returns false, and changes nothing, if no kernel fits.
 
 /// In the type of the result; integers and bool in int64 as they are.
 template <Reduction reduction>

@@ -7,7 +7,6 @@
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <array>
@@ -63,15 +62,7 @@ std::string rowsSourceOf(int type) {
   return typedSource(type) + reduceSource() + rowsSource();
 }
 
-const KernelFamily kRowsFamily("rows", &rowsSourceOf, FLOATING);
-
-const Kernel* findRows(int kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kRowsNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kRowsFamily[type], kRowsNames[kernel]);
-}
+const NamedKernels kRowsKernels("rows", &rowsSourceOf, kRowsNames, FLOATING);
 
 /// Rows in a tensor without gaps. The elements of one are `inner` apart.
 struct Rows {
@@ -95,10 +86,8 @@ Tensor numbersOf(const Rows& rows, const Tensor& like) {
 
 /// A kernel that is there where others of the type are.
 const Kernel& kernelOf(const Rows& rows, int kernel) {
-  const auto* const found = findRows(kernel, rows.type, rows.device);
-  TORCH_CHECK(
-      found, "A kernel of ", rows.op, " cannot be had, but another could");
-  return *found;
+  return requireKernel(
+      kRowsKernels.find(kernel, rows.type, rows.device), rows.op);
 }
 
 /// A reduction of rows or columns of `a` and `b`.
@@ -158,9 +147,7 @@ void launchRow(
     c10::ArrayRef<KernelArgument> arguments) {
   constexpr int64_t kElements = 16; // that an item has, if there are enough
   constexpr int64_t kMost = 1024; // items of a group
-  constexpr int64_t kItemsOfUnit = 1024;
-  const int64_t wanted = kItemsOfUnit *
-      c10::xpu::get_device_properties(rows.device).max_compute_units;
+  const auto wanted = itemsWanted(rows.device);
   const auto enough = rows.outer * 256 < wanted ? kMost : 256;
   int64_t group = 32;
   while (group < enough && rows.size >= 2 * group * kElements) {
@@ -175,19 +162,13 @@ void launchRow(
       group);
 }
 
-void copyUnlessSame(const Tensor& result, const Tensor& from) {
-  if (!from.is_same(result)) {
-    result.copy_(from);
-  }
-}
-
 /// The type of the kernels for a tensor; nothing if there are none.
 std::optional<KernelType> rowsType(const Tensor& self) {
   const auto device = self.device().index();
   const auto type = kernelType(self.scalar_type(), device);
   return type && (FLOATING & (1 << *type)) &&
           self.numel() <= std::numeric_limits<int32_t>::max() &&
-          findRows(kSoftmaxEach, *type, device)
+          kRowsKernels.find(kSoftmaxEach, *type, device)
       ? type
       : std::nullopt;
 }
@@ -373,10 +354,6 @@ Tensor definedOr(const OptionalTensor& tensor) {
   return tensor && tensor->defined() ? tensor->contiguous() : Tensor();
 }
 
-const void* pointerTo(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr() : nullptr;
-}
-
 std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const Tensor& input,
     IntArrayRef shape,
@@ -409,8 +386,8 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
            mean.data_ptr(),
            factor.data_ptr(),
            x.data_ptr(),
-           pointerTo(weight),
-           pointerTo(bias),
+           pointerOf(weight),
+           pointerOf(bias),
            uint32_t(size),
            sumNumber(eps, *type)});
       return {y, mean, factor};
@@ -467,7 +444,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
             {grads[0].data_ptr(),
              a.data_ptr(),
              b.data_ptr(),
-             pointerTo(weight),
+             pointerOf(weight),
              mean.data_ptr(),
              factor.data_ptr(),
              uint32_t(size)});

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUStream.h>
 
@@ -27,15 +28,11 @@ std::string sampleSourceOf(int type) {
   return typedSource(type) + sampleSource();
 }
 
-const KernelFamily kSampleFamily("sample", &sampleSourceOf, FLOATING);
-
-const Kernel* findSample(int kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kSampleNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kSampleFamily[type], kSampleNames[kernel]);
-}
+const NamedKernels kSampleKernels(
+    "sample",
+    &sampleSourceOf,
+    kSampleNames,
+    FLOATING);
 
 } // namespace
 
@@ -83,7 +80,7 @@ bool runSampling(
       given.scalar_type() != result.scalar_type() ||
       given.device() != result.device() || given.dim() != dims ||
       dims < sampling.dims || result.numel() > kMost || given.numel() > kMost ||
-      !findSample(kernel, *type, device)) {
+      !kSampleKernels.find(kernel, *type, device)) {
     return false;
   }
   if (result.numel() == 0) {
@@ -128,16 +125,14 @@ bool runSampling(
                           : KernelArgument(int32_t(axis.d)));
   }
   launchKernel(
-      *findSample(kernel, *type, device),
+      *kSampleKernels.find(kernel, *type, device),
       c10::xpu::getCurrentXPUStream(device),
       op,
       to.numel(),
       arguments);
-  if (!to.is_same(result)) {
-    result.copy_(to);
-  }
-  if (!back && indices.defined() && !places.is_same(indices)) {
-    indices.copy_(places);
+  copyUnlessSame(result, to);
+  if (!back && indices.defined()) {
+    copyUnlessSame(indices, places);
   }
   return true;
 }

@@ -7,7 +7,6 @@
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
@@ -36,15 +35,7 @@ std::string scanSourceOf(int type) {
   return typedSource(type) + reduceSource() + scanSource();
 }
 
-const KernelFamily kScanFamily("scan", &scanSourceOf);
-
-const Kernel* findScan(int kernel, KernelType type, DeviceIndex device) {
-  static std::
-      array<std::array<KernelSlot, kKernelTypes.size()>, kScanNames.size()>
-          slots;
-  return loadKernel(
-      slots[kernel][type], device, kScanFamily[type], kScanNames[kernel]);
-}
+const NamedKernels kScanKernels("scan", &scanSourceOf, kScanNames);
 
 struct Scan {
   KernelType type{};
@@ -60,10 +51,8 @@ void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
   constexpr int64_t kTogether = 64; // elements of a row, from which on
   constexpr int64_t kOfItem = 4; // elements, as in the source
   constexpr int64_t kMostInGroup = 256;
-  constexpr int64_t kItemsOfUnit = 1024;
   static const std::string name = "aten::cumsum";
-  const auto items = kItemsOfUnit *
-      c10::xpu::get_device_properties(scan.device).max_compute_units;
+  const auto items = itemsWanted(scan.device);
   const auto stream = c10::xpu::getCurrentXPUStream(scan.device);
   const bool together = scan.inner == 1 && scan.size >= kTogether;
   int64_t group = together ? 32 : 1;
@@ -80,17 +69,17 @@ void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
   const auto chunks = (scan.size + chunk - 1) / chunk;
   const auto launch = [&](int kernel,
                           std::initializer_list<KernelArgument> pointers) {
-    const auto* const found =
-        findScan(kernel + (scan.of_sums ? 2 : 0), scan.type, scan.device);
-    TORCH_CHECK(
-        found, "A kernel of ", name, " cannot be had, but another could");
+    const auto& found = requireKernel(
+        kScanKernels.find(
+            kernel + (scan.of_sums ? 2 : 0), scan.type, scan.device),
+        name);
     c10::SmallVector<KernelArgument, 9> arguments(pointers);
     for (const auto number :
          {scan.rows, scan.size, scan.inner, chunk, chunks, int64_t(together)}) {
       arguments.emplace_back(uint32_t(number));
     }
     launchKernel(
-        *found,
+        found,
         stream,
         name,
         scan.rows * chunks * group,
@@ -122,7 +111,7 @@ bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
   const auto input = (asked == natural ? self : self.to(asked)).contiguous();
   const auto type = kernelType(input.scalar_type(), device);
   if (!type || self.numel() > std::numeric_limits<int32_t>::max() ||
-      !findScan(1, *type, device)) {
+      !kScanKernels.find(1, *type, device)) {
     return false;
   }
   if (self.numel() == 0) {
@@ -137,9 +126,7 @@ bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
   const auto written = FLOATING & (1 << *type) ? input.scalar_type() : kLong;
   const auto to = writable(result, written);
   scanTo(to, input, scan);
-  if (!to.is_same(result)) {
-    result.copy_(to);
-  }
+  copyUnlessSame(result, to);
   return true;
 }
 

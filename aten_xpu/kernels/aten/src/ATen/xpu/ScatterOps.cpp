@@ -144,7 +144,7 @@ struct Scatter {
     const c10::xpu::XPUGuard guard(device);
     op.meta(self, dim, index, source, reduce...);
     const auto& result = op.maybe_get_output(0);
-    beginWith(result, self);
+    copyUnlessSame(result, self);
     if (index.numel() == 0) {
       return true;
     }

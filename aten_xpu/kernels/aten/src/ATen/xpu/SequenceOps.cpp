@@ -104,15 +104,13 @@ struct Triangle {
     if (!runTriangle(name, to, from, diagonal, upper)) {
       return false;
     }
-    if (!to.is_same(result)) {
-      result.copy_(to);
-    }
+    copyUnlessSame(result, to);
     return true;
   }
 };
 
-/// Writes a sequence to a tensor that has this size or none. False if the host
-/// has to say something, or there is no kernel.
+/// Writes a sequence to a tensor that has this size or none. Returns false if
+/// no kernel fits, or if the host has to warn or raise.
 bool writeSequence(
     const std::string& op,
     Tensor& out,
@@ -130,9 +128,7 @@ bool writeSequence(
   const auto to =
       out.is_contiguous() ? out : at::empty_like(out, MemoryFormat::Contiguous);
   runSequence(op, to, numbers);
-  if (!to.is_same(out)) {
-    out.copy_(to);
-  }
+  copyUnlessSame(out, to);
   return true;
 }
 

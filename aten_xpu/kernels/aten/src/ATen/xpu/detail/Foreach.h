@@ -79,8 +79,8 @@ class TensorTable {
 
 /// The type of the kernels for lists of as many tensors on one device, where
 /// those with the same number are alike: in sizes, layout, and type.
-/// Nothing if there are no kernels for them, or if a table cannot be uploaded
-/// now. `other` is the type of the last list, if it is another.
+/// Empty if no kernel takes them, or if a table cannot be uploaded now. `other`
+/// is the type of the last list, if it is another.
 std::optional<KernelType> foreachType(
     ArrayRef<TensorList> lists,
     std::optional<ScalarType> other = std::nullopt);

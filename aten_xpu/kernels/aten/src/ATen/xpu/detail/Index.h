@@ -90,9 +90,6 @@ IndexRange rangeOf(const Tensor& tensor, int64_t dim, bool from_end = false);
 /// A number of the tensor's type on its device.
 Tensor numberOn(const Tensor& self, const Scalar& value);
 
-/// Begins a result that is changed from `self`.
-void beginWith(const Tensor& result, const Tensor& self);
-
 /// Writes the number of each element that is counted, or the part of it that
 /// belongs to a dimension of `size` with `inner` elements. `counts` has the
 /// sums of ones and zeros, from the first on.
@@ -103,8 +100,8 @@ void runNonzero(
     int64_t inner,
     int64_t size);
 
-/// Writes the triangle of matrices without gaps; `to` may be `from`. False if
-/// there is no kernel.
+/// Writes the triangle of matrices without gaps; `to` may be `from`. Returns
+/// false if no kernel fits.
 bool runTriangle(
     const std::string& op,
     const Tensor& to,

@@ -74,6 +74,10 @@ const Kernel* findKernel(
   return found == &kNoKernel ? nullptr : found;
 }
 
+/// The kernel of an operator of which another one was found; raises if this one
+/// was not.
+const Kernel& requireKernel(const Kernel* kernel, const std::string& op);
+
 /// Whether all kernels of the unit can be had for the device; compiles them
 /// if they were not.
 bool loadKernels(const KernelUnit& unit, DeviceIndex device);

@@ -59,6 +59,30 @@ class KernelFamily {
   std::array<KernelUnit, kKernelTypes.size()> units_;
 };
 
+/// A family whose kernels have names, and are asked for by number.
+template <size_t count>
+class NamedKernels {
+ public:
+  NamedKernels(
+      const char* family,
+      std::string (*source)(int type),
+      const std::array<const char*, count>& names,
+      uint32_t types = ALL)
+      : family_(family, source, types), names_(names) {}
+
+  /// Null if the device cannot have it, see loadKernel.
+  const Kernel* find(size_t kernel, KernelType type, DeviceIndex device) const {
+    return loadKernel(
+        slots_[kernel][type], device, family_[type], names_[kernel]);
+  }
+
+ private:
+  KernelFamily family_;
+  std::array<const char*, count> names_;
+  mutable std::array<std::array<KernelSlot, kKernelTypes.size()>, count>
+      slots_{};
+};
+
 /// The units of all families.
 std::vector<const KernelUnit*> kernelUnits();
 

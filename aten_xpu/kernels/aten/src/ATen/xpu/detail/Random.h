@@ -44,8 +44,8 @@ void drawIntegers(
     uint64_t range,
     int64_t base);
 
-/// What is left of the elements, divided by the probability of that, and which
-/// they are; nothing if there is no kernel.
+/// The elements that are kept, divided by the probability of that, and a mask
+/// of them. Empty if no kernel fits.
 std::optional<std::tuple<Tensor, Tensor>> drawDropout(
     const Tensor& input,
     double p);

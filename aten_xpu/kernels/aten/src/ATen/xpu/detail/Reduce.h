@@ -45,10 +45,15 @@ struct ReduceCall {
   c10::SmallVector<KernelArgument, 4> both{}; // of both kernels, before n and p
 };
 
+constexpr int64_t kItemsOfUnit = 1024;
+
+/// How many work-items keep the device busy.
+int64_t itemsWanted(DeviceIndex device);
+
 /// Launches it on the current stream of the device. There is a result at least.
 void launchReduce(const ReduceCall& call);
 
-/// Null if there is no tensor.
+/// Null for an undefined tensor.
 void* pointerOf(const Tensor& tensor);
 
 /// Where a result of the type is written without gaps: the tensor itself if it
@@ -60,8 +65,8 @@ KernelArgument sumNumber(const Scalar& number, KernelType type);
 
 /// Runs a reduction of the table over some dimensions of a tensor, whose type
 /// is the kernel's. `first` and `second` have the size of what is left, with
-/// sizes of 1 or without; one of them may be undefined. Returns false, and does
-/// nothing, if there is no kernel.
+/// sizes of 1 or without; one of them may be undefined. Returns false, and
+/// changes nothing, if no kernel fits.
 bool runReduction(
     Reduction reduction,
     const Tensor& self,

@@ -67,9 +67,9 @@ void setWindows(
     IntArrayRef padding,
     IntArrayRef dilation = 1);
 
-/// A launch for each element of the result; false without any effect if there
-/// is no kernel. The argument has as many dimensions. The indices of max_pool
-/// are written, or read if `back`, for the gradient.
+/// Launches an item for each element of the result. Returns false, and changes
+/// nothing, if no kernel fits. The argument has as many dimensions. The indices
+/// of max_pool are written, or read if `back`, for the gradient.
 bool runSampling(
     const std::string& op,
     SampleKernel kernel,

@@ -146,6 +146,13 @@ inline Tensor tensorOf(const c10::optional<Tensor>& tensor) {
   return tensor && tensor->defined() ? *tensor : Tensor();
 }
 
+/// Gives a result what was written to another tensor in its place, if it was.
+inline void copyUnlessSame(const Tensor& result, const Tensor& from) {
+  if (!from.is_same(result)) {
+    result.copy_(from);
+  }
+}
+
 /// Whether kernels for one take the other.
 inline bool alike(const Tensor& tensor, const Tensor& other) {
   return !tensor.defined() ||

@@ -27,8 +27,8 @@ inline IntArrayRef plainArgument(const c10::SymIntArrayRef& sizes) {
 }
 
 /// An operator with one result or two, and its variant with out=. How::run
-/// takes the results and the arguments, and returns false without any effect if
-/// there is no kernel.
+/// takes the results and the arguments. It returns false, and changes nothing,
+/// if no kernel fits.
 template <
     class Op,
     class OutOp,

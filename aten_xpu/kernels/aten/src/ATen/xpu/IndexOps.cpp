@@ -58,7 +58,6 @@ struct IntoDim {
         !hasIndexKernel(kernel, type, device)) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(device);
     const auto from = withDim(source);
     const auto along = maybe_wrap_dim(dim, self.dim());
     if (!sameSlices(withDim(self), from, along)) {
@@ -377,7 +376,6 @@ struct Index {
         !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(device);
     const auto found = op.meta(self, indices);
     const auto& result = op.maybe_get_output(0);
     if (result.numel() > 0) {
@@ -470,33 +468,23 @@ Tensor& indexPut(
 }
 
 void registerIndex(torch::Library& library) {
-#define XPU_ADD_INDEX(op, meta_class, ...)   \
-  library.impl(                              \
-      nameOf<at::_ops::op>().c_str(),        \
-      &StructuredCall<                       \
-          at::_ops::op,                      \
-          at::meta::structured_##meta_class, \
-          __VA_ARGS__>::call);
-#define XPU_ADD_ALL(op, op_, op_out, meta_class, ...) \
-  XPU_ADD_INDEX(op, meta_class, __VA_ARGS__)          \
-  XPU_ADD_INDEX(op_, meta_class, __VA_ARGS__)         \
-  XPU_ADD_INDEX(op_out, meta_class, __VA_ARGS__)
-  XPU_ADD_ALL(
-      index_add,
-      index_add_,
-      index_add_out,
-      index_add,
-      IntoDim<IndexKernel::Add>)
-  XPU_ADD_ALL(
-      index_copy,
-      index_copy_,
-      index_copy_out,
-      index_copy,
-      IntoDim<IndexKernel::Put>)
-  XPU_ADD_INDEX(index_Tensor, index_Tensor, Index)
-  XPU_ADD_INDEX(index_Tensor_out, index_Tensor, Index)
-#undef XPU_ADD_ALL
-#undef XPU_ADD_INDEX
+  addStructured<
+      at::meta::structured_index_add,
+      IntoDim<IndexKernel::Add>,
+      at::_ops::index_add,
+      at::_ops::index_add_,
+      at::_ops::index_add_out>(library);
+  addStructured<
+      at::meta::structured_index_copy,
+      IntoDim<IndexKernel::Put>,
+      at::_ops::index_copy,
+      at::_ops::index_copy_,
+      at::_ops::index_copy_out>(library);
+  addStructured<
+      at::meta::structured_index_Tensor,
+      Index,
+      at::_ops::index_Tensor,
+      at::_ops::index_Tensor_out>(library);
   library.impl("index_fill_.int_Scalar", &indexFillScalar);
   library.impl("index_fill_.int_Tensor", &indexFillTensor);
   library.impl("index_select", &indexSelect);

@@ -1,10 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/core/Reduction.h>
-#include <ATen/xpu/Fallback.h>
-#include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <tuple>
@@ -42,29 +40,17 @@ void reduceLoss(Tensor result, const Tensor& each, int64_t reduction) {
                                    : at::sum_out(result, each, IntArrayRef{});
 }
 
-// Losses of single elements, which are reduced or not.
-
-template <
-    class Op,
-    class OutOp,
-    class Meta,
-    Pointwise kernel,
-    class Schema = typename Op::schema>
-struct Loss;
-
-template <class Op, class OutOp, class Meta, Pointwise kernel, class... Numbers>
-struct Loss<
-    Op,
-    OutOp,
-    Meta,
-    kernel,
-    Tensor(const Tensor&, const Tensor&, int64_t, Numbers...)> {
+/// Of single elements, which is reduced or not.
+template <Pointwise kernel>
+struct Loss {
+  template <class Meta, typename... Numbers>
   static bool run(
       WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
       const Tensor& self,
       const Tensor& target,
       int64_t reduction,
-      Numbers... numbers) {
+      const Numbers&... numbers) {
     op.meta(self, target, reduction, numbers...);
     if (reduction == at::Reduction::None) {
       return runPointwise(op, kernel, {Scalar(numbers)...});
@@ -77,46 +63,7 @@ struct Loss<
     reduceLoss(op.maybe_get_output(0), iter.output(), reduction);
     return true;
   }
-
-  static Tensor call(
-      const Tensor& self,
-      const Tensor& target,
-      int64_t reduction,
-      Numbers... numbers) {
-    if (const auto device = kernelDevice(self, target)) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      if (run(op, self, target, reduction, numbers...)) {
-        return op.maybe_get_output(0);
-      }
-    }
-    return OnHost<Op>::call(self, target, reduction, numbers...);
-  }
-
-  static Tensor& out(
-      const Tensor& self,
-      const Tensor& target,
-      int64_t reduction,
-      Numbers... numbers,
-      Tensor& out) {
-    const auto device = kernelDevice(self, target);
-    if (device && out.is_xpu()) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      if (run(op, self, target, reduction, numbers...)) {
-        return out;
-      }
-    }
-    return OnHost<OutOp>::call(self, target, reduction, numbers..., out);
-  }
 };
-
-template <class Op, class OutOp, class Meta, Pointwise kernel>
-void addLoss(torch::Library& library) {
-  using Both = Loss<Op, OutOp, Meta, kernel>;
-  library.impl(nameOf<Op>().c_str(), &Both::call);
-  library.impl(nameOf<OutOp>().c_str(), &Both::out);
-}
 
 /// Of a gradient. What comes first among the tensors is `a` of the kernel.
 bool runGradient(
@@ -316,7 +263,11 @@ void addLossBackward(torch::Library& library) {
 
 void registerLosses(torch::Library& library) {
 #define XPU_ADD_LOSS(name, meta) \
-  addLoss<at::_ops::name, at::_ops::name##_out, meta, Pointwise::name>(library);
+  addStructured<                 \
+      meta,                      \
+      Loss<Pointwise::name>,     \
+      at::_ops::name,            \
+      at::_ops::name##_out>(library);
   XPU_ADD_LOSS(mse_loss, at::meta::structured_mse_loss)
   XPU_ADD_LOSS(smooth_l1_loss, at::meta::structured_smooth_l1_loss)
   XPU_ADD_LOSS(huber_loss, Huber)

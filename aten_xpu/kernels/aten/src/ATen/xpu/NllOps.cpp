@@ -5,7 +5,7 @@
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Reduce.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <array>
@@ -167,126 +167,57 @@ const std::string& nameOfNll(bool backward) {
   return names[backward];
 }
 
-using NllMeta = WithOutput<at::meta::structured_nll_loss_forward>;
-using NllBackwardMeta = WithOutput<at::meta::structured_nll_loss_backward>;
-
-/// Returns false, and changes nothing, if no kernel fits.
-bool runNll(
-    NllMeta& op,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction,
-    int64_t ignore) {
-  const auto weight = tensorOf(given);
-  const auto nll = Likelihood::of(self, target, weight, ignore);
-  if (!nll) {
-    return false;
+struct Nll {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Tensor& target,
+      const OptionalTensor& weight,
+      int64_t reduction,
+      int64_t ignore) {
+    const auto nll = Likelihood::of(self, target, tensorOf(weight), ignore);
+    if (!nll) {
+      return false;
+    }
+    op.meta(self, target, metaArgument(weight), reduction, ignore);
+    nll->forward(
+        nameOfNll(false),
+        op.maybe_get_output(0),
+        op.maybe_get_output(1),
+        self,
+        reduction == at::Reduction::None && self.dim() == 2,
+        reduction == at::Reduction::Mean);
+    return true;
   }
-  const c10::xpu::XPUGuard guard(nll->device);
-  op.meta(self, target, metaArgument(given), reduction, ignore);
-  nll->forward(
-      nameOfNll(false),
-      op.maybe_get_output(0),
-      op.maybe_get_output(1),
-      self,
-      reduction == at::Reduction::None && self.dim() == 2,
-      reduction == at::Reduction::Mean);
-  return true;
-}
 
-std::tuple<Tensor, Tensor> nllLoss(
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& weight,
-    int64_t reduction,
-    int64_t ignore) {
-  NllMeta op(NllMeta::Kind::New, Tensor());
-  if (runNll(op, self, target, weight, reduction, ignore)) {
-    return {op.maybe_get_output(0), op.maybe_get_output(1)};
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& grad,
+      const Tensor& self,
+      const Tensor& target,
+      const OptionalTensor& weight,
+      int64_t reduction,
+      int64_t ignore,
+      const Tensor& total) {
+    const auto nll = Likelihood::of(self, target, tensorOf(weight), ignore);
+    if (!nll || !alike(grad, self) || !alike(total, self)) {
+      return false;
+    }
+    op.meta(grad, self, target, metaArgument(weight), reduction, ignore, total);
+    nll->backward(
+        nameOfNll(true),
+        op.maybe_get_output(0),
+        grad,
+        total,
+        reduction == at::Reduction::None && self.dim() == 2,
+        reduction == at::Reduction::Mean);
+    return true;
   }
-  return OnHost<at::_ops::nll_loss_forward>::call(
-      self, target, weight, reduction, ignore);
-}
-
-std::tuple<Tensor&, Tensor&> nllLossOut(
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& weight,
-    int64_t reduction,
-    int64_t ignore,
-    Tensor& output,
-    Tensor& total) {
-  NllMeta op(NllMeta::Kind::Out, output, total);
-  if (output.is_xpu() && total.is_xpu() &&
-      runNll(op, self, target, weight, reduction, ignore)) {
-    return {output, total};
-  }
-  return OnHost<at::_ops::nll_loss_forward_output>::call(
-      self, target, weight, reduction, ignore, output, total);
-}
-
-bool runNllBackward(
-    NllBackwardMeta& op,
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction,
-    int64_t ignore,
-    const Tensor& total) {
-  const auto weight = tensorOf(given);
-  const auto nll = Likelihood::of(self, target, weight, ignore);
-  if (!nll || !alike(grad, self) || !alike(total, self)) {
-    return false;
-  }
-  const c10::xpu::XPUGuard guard(nll->device);
-  op.meta(grad, self, target, metaArgument(given), reduction, ignore, total);
-  nll->backward(
-      nameOfNll(true),
-      op.maybe_get_output(0),
-      grad,
-      total,
-      reduction == at::Reduction::None && self.dim() == 2,
-      reduction == at::Reduction::Mean);
-  return true;
-}
-
-Tensor nllLossBackward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& weight,
-    int64_t reduction,
-    int64_t ignore,
-    const Tensor& total) {
-  NllBackwardMeta op(NllBackwardMeta::Kind::New, Tensor());
-  if (runNllBackward(
-          op, grad, self, target, weight, reduction, ignore, total)) {
-    return op.maybe_get_output(0);
-  }
-  return OnHost<at::_ops::nll_loss_backward>::call(
-      grad, self, target, weight, reduction, ignore, total);
-}
-
-Tensor& nllLossBackwardOut(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& weight,
-    int64_t reduction,
-    int64_t ignore,
-    const Tensor& total,
-    Tensor& result) {
-  NllBackwardMeta op(NllBackwardMeta::Kind::Out, result);
-  if (result.is_xpu() &&
-      runNllBackward(
-          op, grad, self, target, weight, reduction, ignore, total)) {
-    return result;
-  }
-  return OnHost<at::_ops::nll_loss_backward_grad_input>::call(
-      grad, self, target, weight, reduction, ignore, total, result);
-}
+};
 
 /// Images. PyTorch has no meta class: what does not fit goes to the host, which
 /// raises.
@@ -356,10 +287,16 @@ Tensor nllLoss2dBackward(
 }
 
 void registerNll(torch::Library& library) {
-  library.impl("nll_loss_forward", &nllLoss);
-  library.impl("nll_loss_forward.output", &nllLossOut);
-  library.impl("nll_loss_backward", &nllLossBackward);
-  library.impl("nll_loss_backward.grad_input", &nllLossBackwardOut);
+  addStructured<
+      at::meta::structured_nll_loss_forward,
+      Nll,
+      at::_ops::nll_loss_forward,
+      at::_ops::nll_loss_forward_output>(library);
+  addStructured<
+      at::meta::structured_nll_loss_backward,
+      Nll,
+      at::_ops::nll_loss_backward,
+      at::_ops::nll_loss_backward_grad_input>(library);
   library.impl("nll_loss2d_forward", &nllLoss2d);
   library.impl("nll_loss2d_backward", &nllLoss2dBackward);
 }

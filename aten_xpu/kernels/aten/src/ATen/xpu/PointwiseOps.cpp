@@ -150,9 +150,8 @@ struct ByKernel {
   template <class Meta, typename... Args>
   static bool run(
       WithOutput<Meta>& op,
-      DeviceIndex device,
+      DeviceIndex /*device*/,
       const Args&... args) {
-    const c10::xpu::XPUGuard guard(device);
     op.meta(metaArgument(args)...);
     Numbers numbers;
     (numbers.look(args), ...);
@@ -168,8 +167,7 @@ std::vector<std::string>& pointwiseTable() {
 
 template <class Op, class Meta, class Kernel>
 void addPointwise(torch::Library& library) {
-  library.impl(
-      nameOf<Op>().c_str(), &StructuredCall<Op, Meta, ByKernel<Kernel>>::call);
+  addStructured<Meta, ByKernel<Kernel>, Op>(library);
   auto& line = pointwiseTable().emplace_back(nameOf<Op>());
   for (const auto i : c10::irange(kKernelTypes.size())) {
     if (pointwiseTypes(Kernel::first) & (1 << i)) {
@@ -234,6 +232,7 @@ void addComposed(torch::Library& library) {
 /// The buffer is for the CPU's kernel of the gradient alone.
 std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
   if (const auto device = kernelDevice(self)) {
+    const c10::xpu::XPUGuard guard(*device);
     WithOutput<Plain> op(WithOutput<Plain>::Kind::New, Tensor());
     if (ByKernel<Always<Pointwise::log_sigmoid>>::run(op, *device, self)) {
       return {op.maybe_get_output(0), at::empty({0}, self.options())};

@@ -4,7 +4,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Reduce.h>
-#include <ATen/xpu/detail/StructuredOperator.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <cmath>
@@ -243,10 +243,10 @@ void addVariance(torch::Library& library) {
 void registerReduce(torch::Library& library) {
 #define XPU_ADD_REDUCTION(op, op_out, meta_class, ...) \
   addStructured<                                       \
-      at::_ops::op,                                    \
-      at::_ops::op_out,                                \
       at::meta::structured_##meta_class,               \
-      __VA_ARGS__>(library);
+      WithResults<__VA_ARGS__>,                        \
+      at::_ops::op,                                    \
+      at::_ops::op_out>(library);
   XPU_ADD_REDUCTION(
       sum_dim_IntList,
       sum_IntList_out,

@@ -5,7 +5,7 @@
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Reduce.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
@@ -275,74 +275,45 @@ bool runSoftmaxBackward(
   return true;
 }
 
-/// Leaves to the host what it can do: it makes no float of half.
-template <class Op, class OutOp, class Meta, bool log>
-struct Softmax {
-  static Tensor call(const Tensor& self, int64_t dim, bool half_to_float) {
-    if (const auto device = kernelDevice(self)) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(self, dim, half_to_float);
-      if (runSoftmax<log>(op.maybe_get_output(0), self, dim)) {
-        return op.maybe_get_output(0);
-      }
-    }
-    return OnHost<Op>::call(half_to_float ? self.to(kFloat) : self, dim, false);
-  }
+// The host can make no float of half.
 
-  static Tensor& out(
+template <bool log>
+struct Softmax {
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
       const Tensor& self,
       int64_t dim,
-      bool half_to_float,
-      Tensor& out) {
-    const auto device = kernelDevice(self);
-    if (device && out.is_xpu()) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      op.meta(self, dim, half_to_float);
-      if (runSoftmax<log>(out, self, dim)) {
-        return out;
-      }
+      bool half_to_float) {
+    if (runSoftmax<log>(result, self, dim)) {
+      return true;
     }
-    return OnHost<OutOp>::call(
-        half_to_float ? self.to(kFloat) : self, dim, false, out);
+    if (half_to_float) {
+      const auto given = self.to(kFloat);
+      result.copy_(
+          log ? at::_log_softmax(given, dim, false)
+              : at::_softmax(given, dim, false));
+    }
+    return half_to_float;
   }
-};
 
-template <class Op, class OutOp, class Meta, bool log>
-struct SoftmaxBackward {
-  static Tensor call(
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
       const Tensor& grad,
       const Tensor& output,
       int64_t dim,
       ScalarType type) {
-    if (const auto device = kernelDevice(grad, output)) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::New, Tensor());
-      op.meta(grad, output, dim, type);
-      if (runSoftmaxBackward<log>(op.maybe_get_output(0), grad, output, dim)) {
-        return op.maybe_get_output(0);
-      }
+    if (runSoftmaxBackward<log>(result, grad, output, dim)) {
+      return true;
     }
-    return OnHost<Op>::call(grad, output, dim, grad.scalar_type()).to(type);
-  }
-
-  static Tensor& out(
-      const Tensor& grad,
-      const Tensor& output,
-      int64_t dim,
-      ScalarType type,
-      Tensor& out) {
-    const auto device = kernelDevice(grad, output);
-    if (device && out.is_xpu()) {
-      const c10::xpu::XPUGuard guard(*device);
-      WithOutput<Meta> op(WithOutput<Meta>::Kind::Out, out);
-      op.meta(grad, output, dim, type);
-      if (runSoftmaxBackward<log>(out, grad, output, dim)) {
-        return out;
-      }
+    const auto its = grad.scalar_type();
+    if (type != its) {
+      result.copy_(
+          log ? at::_log_softmax_backward_data(grad, output, dim, its)
+              : at::_softmax_backward_data(grad, output, dim, its));
     }
-    return OnHost<OutOp>::call(grad, output, dim, type, out);
+    return type != its;
   }
 };
 
@@ -464,21 +435,17 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
 }
 
 void registerRows(torch::Library& library) {
-#define XPU_ADD_SOFTMAX(name, log)                             \
-  using name##Call = Softmax<                                  \
-      at::_ops::name,                                          \
-      at::_ops::name##_out,                                    \
-      at::meta::structured_##name,                             \
-      log>;                                                    \
-  library.impl(#name, &name##Call::call);                      \
-  library.impl(#name ".out", &name##Call::out);                \
-  using name##Backward = SoftmaxBackward<                      \
-      at::_ops::name##_backward_data,                          \
-      at::_ops::name##_backward_data_out,                      \
-      at::meta::structured_##name##_backward_data,             \
-      log>;                                                    \
-  library.impl(#name "_backward_data", &name##Backward::call); \
-  library.impl(#name "_backward_data.out", &name##Backward::out);
+#define XPU_ADD_SOFTMAX(name, log)                 \
+  addStructured<                                   \
+      at::meta::structured_##name,                 \
+      WithResults<Softmax<log>>,                   \
+      at::_ops::name,                              \
+      at::_ops::name##_out>(library);              \
+  addStructured<                                   \
+      at::meta::structured_##name##_backward_data, \
+      WithResults<Softmax<log>>,                   \
+      at::_ops::name##_backward_data,              \
+      at::_ops::name##_backward_data_out>(library);
   XPU_ADD_SOFTMAX(_softmax, false)
   XPU_ADD_SOFTMAX(_log_softmax, true)
 #undef XPU_ADD_SOFTMAX

@@ -2,7 +2,7 @@
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/native/Pool.h>
 #include <ATen/xpu/detail/Sample.h>
-#include <ATen/xpu/detail/StructuredOperator.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
@@ -507,10 +507,10 @@ void addOfOther(torch::Library& library) {
 void registerSample(torch::Library& library) {
 #define XPU_ADD_SAMPLE(op, op_out, ...) \
   addStructured<                        \
-      at::_ops::op,                     \
-      at::_ops::op_out,                 \
       at::meta::structured_##op,        \
-      __VA_ARGS__>(library);
+      WithResults<__VA_ARGS__>,         \
+      at::_ops::op,                     \
+      at::_ops::op_out>(library);
 #define XPU_ADD_BOTH(op, ...)               \
   XPU_ADD_SAMPLE(op, op##_out, __VA_ARGS__) \
   XPU_ADD_SAMPLE(op##_backward, op##_backward_grad_input, __VA_ARGS__)

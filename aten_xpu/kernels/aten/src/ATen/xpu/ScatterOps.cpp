@@ -29,7 +29,6 @@ struct Gather {
         !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(device);
     op.meta(self, dim, index, sparse_grad);
     if (index.numel() > 0) {
       const auto from = withDim(self);
@@ -141,7 +140,6 @@ struct Scatter {
         !hasIndexKernel(IndexKernel::Put, type, device)) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(device);
     op.meta(self, dim, index, source, reduce...);
     const auto& result = op.maybe_get_output(0);
     copyUnlessSame(result, self);
@@ -182,19 +180,20 @@ struct Scatter {
 };
 
 void registerScatter(torch::Library& library) {
-#define XPU_ADD_INDEX(op, meta_class, how)                                    \
-  library.impl(                                                               \
-      nameOf<at::_ops::op>().c_str(),                                         \
-      &StructuredCall<at::_ops::op, at::meta::structured_##meta_class, how>:: \
-          call);
 #define XPU_ADD_SCATTER(op, op_, op_out) \
-  XPU_ADD_INDEX(op, op, Scatter)         \
-  XPU_ADD_INDEX(op_, op, Scatter)        \
-  XPU_ADD_INDEX(op_out, op, Scatter)
+  addStructured<                         \
+      at::meta::structured_##op,         \
+      Scatter,                           \
+      at::_ops::op,                      \
+      at::_ops::op_,                     \
+      at::_ops::op_out>(library);
 #define XPU_ADD_FORM(form) \
   XPU_ADD_SCATTER(scatter_##form, scatter__##form, scatter_##form##_out)
-  XPU_ADD_INDEX(gather, gather, Gather)
-  XPU_ADD_INDEX(gather_out, gather, Gather)
+  addStructured<
+      at::meta::structured_gather,
+      Gather,
+      at::_ops::gather,
+      at::_ops::gather_out>(library);
   XPU_ADD_FORM(src)
   XPU_ADD_FORM(value)
   XPU_ADD_FORM(reduce)
@@ -204,7 +203,6 @@ void registerScatter(torch::Library& library) {
       scatter_reduce_two, scatter_reduce__two, scatter_reduce_two_out)
 #undef XPU_ADD_FORM
 #undef XPU_ADD_SCATTER
-#undef XPU_ADD_INDEX
 }
 
 [[maybe_unused]] const bool kScatterAdded = addKernels(&registerScatter);

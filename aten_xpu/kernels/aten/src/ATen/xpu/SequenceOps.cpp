@@ -94,7 +94,6 @@ struct Triangle {
     if (!areOn(device, self) || self.dim() < 2) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(device);
     op.meta(self, diagonal);
     const auto& result = op.maybe_get_output(0);
     const auto from = self.contiguous();
@@ -272,23 +271,15 @@ Tensor& diagOut(const Tensor& self, int64_t diagonal, Tensor& out) {
 #endif
 
 void registerSequences(torch::Library& library) {
-  // By numbers, which later releases have symbols for.
-#define XPU_ADD_TRIANGLE(op, name, upper, ...) \
-  library.impl(                                \
-      nameOf<at::_ops::op>().c_str(),          \
-      &StructuredCall<                         \
-          at::_ops::op,                        \
-          at::meta::structured_##name,         \
-          Triangle<upper>,                     \
-          __VA_ARGS__>::call);
-#define XPU_ADD_TRIANGLES(name, upper)                                \
-  XPU_ADD_TRIANGLE(name, name, upper, Tensor(const Tensor&, int64_t)) \
-  XPU_ADD_TRIANGLE(name##_, name, upper, Tensor&(Tensor&, int64_t))   \
-  XPU_ADD_TRIANGLE(                                                   \
-      name##_out, name, upper, Tensor&(const Tensor&, int64_t, Tensor&))
-  XPU_ADD_TRIANGLES(tril, false)
-  XPU_ADD_TRIANGLES(triu, true)
-#undef XPU_ADD_TRIANGLES
+#define XPU_ADD_TRIANGLE(name, upper) \
+  addStructured<                      \
+      at::meta::structured_##name,    \
+      Triangle<upper>,                \
+      at::_ops::name,                 \
+      at::_ops::name##_,              \
+      at::_ops::name##_out>(library);
+  XPU_ADD_TRIANGLE(tril, false)
+  XPU_ADD_TRIANGLE(triu, true)
 #undef XPU_ADD_TRIANGLE
   library.impl("flip", &flip);
   library.impl("roll", &roll);

@@ -24,7 +24,7 @@
 // PhiloxXpuState, and adds what the kernels before it in the graph draw. A
 // replay writes the generator's present seed and offset there first, and steps
 // the generator on by what the whole graph draws. The memory is a generator's
-// own, and is there once a kernel has asked for it.
+// own, and none of the graph's: work of the graph may use that before.
 
 namespace at {
 
@@ -99,10 +99,16 @@ void XPUGraphImpl::capture_begin(MempoolId_t pool, GraphCaptureMode /*mode*/) {
       !isRecording(queue),
       c10::str("The stream ", stream, " records another XPUGraph"));
   register_generator_state(detail::getDefaultXPUGenerator(device));
+  const auto options = TensorOptions(Device(kXPU, device)).dtype(kLong);
   for (const auto& [state, increment] : captured_generator_states_) {
     TORCH_CHECK(
         !state->capturing_,
         "A generator of this XPUGraph is in use by another");
+    // Of the graph's memory, a replay would write over what was set before it.
+    if (!state->seed_extragraph_.defined()) {
+      state->seed_extragraph_ = at::empty({1}, options);
+      state->offset_extragraph_ = at::empty({1}, options);
+    }
   }
   auto graph = std::make_unique<xpuGraph_t>(
       C10_XPU_CHECK(xpuGraph_t(queue.get_context(), queue.get_device())));
@@ -298,11 +304,6 @@ PhiloxXpuState XPUGeneratorImpl::philox_xpu_state(uint64_t increment) {
   if (!state_->capturing_) {
     const auto [seed, offset] = philox_engine_inputs(increment);
     return {seed, offset};
-  }
-  if (!state_->seed_extragraph_.defined()) {
-    const auto options = TensorOptions(device()).dtype(kLong);
-    state_->seed_extragraph_ = at::empty({1}, options);
-    state_->offset_extragraph_ = at::empty({1}, options);
   }
   const auto offset = state_->offset_intragraph_;
   state_->increase(increment);

@@ -28,6 +28,7 @@ NEW = {
     "tensor/layouts",
     "kernels/launch",
     "kernels/package",
+    "kernels/formulas",
     "kernels/pointwise",
     "kernels/operators",
     "kernels/reductions",
@@ -41,6 +42,12 @@ NEW = {
     "kernels/random",
     "kernels/losses",
     "kernels/norms",
+    "kernels/grid",
+    "kernels/sort",
+    "kernels/composed",
+    "kernels/search",
+    "kernels/functions",
+    "kernels/jiterator",
 }
 
 

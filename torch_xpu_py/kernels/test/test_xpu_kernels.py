@@ -99,7 +99,8 @@ class Operator:
 
     def __init__(self, line):
         self.name, *types = line.split()
-        self.dtypes = [DTYPES[one] for one in types if has(DTYPES[one])]
+        self.is_special = "special" in types
+        self.dtypes = [DTYPES[one] for one in types if one in DTYPES and has(DTYPES[one])]
         base, _, overload = self.name.partition("::")[2].partition(".")
         self.call = getattr(getattr(torch.ops.aten, base), overload or "default")
         self.is_in_place = base.endswith("_")
@@ -125,6 +126,10 @@ class Operator:
                 values.append([number, None] if "Optional" in kind else [number])
             elif kind == "bool":
                 values.append([False, True])
+            elif "int" in kind:
+                values.append([0, 1, 2, 3])
+            elif "float" in kind:
+                values.append([None, 0.25])
             else:
                 names = {"approximate": ["none", "tanh"], "rounding_mode": [None, "floor", "trunc"]}
                 values.append(names[argument.name])
@@ -146,6 +151,8 @@ class Operator:
                     x = x.masked_fill(x != x, 1)
                 elif "shift" in self.name and name == "other":
                     x = x.abs() % 8
+                elif ("fmod" in self.name or "remainder" in self.name) and name == "other":
+                    x = x if dtype.is_floating_point else x.masked_fill(x == 0, 3)
                 result.append(x)
         return result
 
@@ -155,6 +162,11 @@ class Operator:
         keyword_only = {x.name: y for x, y in zip(self.arguments, args) if x.kwarg_only}
         args = [y for x, y in zip(self.arguments, args) if not x.kwarg_only]
         return function(*args, **keyword_only, **kwargs)
+
+
+def operators():
+    torch.empty(1, device="xpu")  # registers them
+    return [Operator(line) for line in torch.ops.torch_xpu._pointwise_table()]
 
 
 def some(dtypes, i):
@@ -337,8 +349,7 @@ class TestProcesses(Processes):
 @unittest.skipIf(not ON, "TORCH_XPU_KERNELS is not 1")
 class TestKernels(TestCase):
     def operators(self):
-        torch.empty(1, device="xpu")  # registers them
-        return [Operator(line) for line in torch.ops.torch_xpu._pointwise_table()]
+        return [op for op in operators() if not op.is_special]
 
     def compare(self, got, expected, msg):
         self.assertEqual(got.device.type, "xpu", msg=msg)
@@ -1049,33 +1060,98 @@ class TestKernelReductions(TestCase):
             with self.assertRaisesRegex(RuntimeError, "same device|to have device"):
                 function()
 
-    def test_cumsum(self):
+    SCANS = {
+        "cumsum": lambda x, dim: x.cumsum(dim),
+        "cumprod": lambda x, dim: x.cumprod(dim),
+        "cummax": lambda x, dim: x.cummax(dim),
+        "cummin": lambda x, dim: x.cummin(dim),
+        "logcumsumexp": lambda x, dim: x.logcumsumexp(dim),
+    }
+
+    def test_scans(self):
         for shape, dtype in self.cases(self.ROWS, DTYPES.values()):
-            for x in self.layouts(self.input(shape, dtype)):
-                for dim in {0, -1, x.dim() // 2} if x.dim() else {0}:
-                    if dtype not in (torch.half, torch.bfloat16) or x.numel() < 3000:
-                        self.check(lambda x: x.cumsum(dim), x)
+            x = self.input(shape, dtype)
+            if dtype in NARROW and x.numel() > 3000:
+                continue
+            ones = torch.tensor([1.0, 3.0] if dtype == torch.uint8 else [1.0, -1.0])
+            factors = ones[(x * 2).long() % 2].to(dtype)
+            same = (x * 2).round().to(dtype) if dtype.is_floating_point else x
+            for name, function in self.SCANS.items():
+                given = {"cumprod": factors, "cummax": same, "cummin": same}.get(name, x)
+                if name == "logcumsumexp" and not dtype.is_floating_point:
+                    continue
+                for i, y in enumerate(self.layouts(given)):
+                    for dim in {0, -1, x.dim() // 2} if x.dim() else {0}:
+                        if name == "cumsum" or i < 2:
+                            self.check(function, y, dim)
         self.no_fallbacks()
+
+    def test_scans_of_special_numbers(self):
+        inf, nan = float("inf"), float("nan")
+        rows = [[1, 2, -inf], [-inf] * 3, [inf, 1, 2], [inf, inf, 0], [1, nan, nan], [-inf, inf, 1]]
+        x = torch.tensor(rows + [[800, 801, 802], [0, -0.0, 0]])
+        for y in (x, x.repeat(1, 40)):  # by an item, and by a group
+            for function, dim in itertools.product(self.SCANS.values(), (0, 1)):
+                self.compare(function(y.xpu(), dim), function(y, dim))
+        self.no_fallbacks()
+
+    def test_scans_to_outputs(self):
         x = torch.rand(6, 500)
+        flipped = lambda x: torch.empty_like(x).t().contiguous().t()  # noqa: E731
         for function in (
             lambda x: x.cumsum(1, dtype=torch.double),
             lambda x: x.int().cumsum(0, dtype=torch.int),
             lambda x: x.clone().cumsum_(1),
             lambda x: x.t().clone().t().cumsum_(1),
             lambda x: x[:0].cumsum(0),
-            lambda x: torch.cumsum(x, 1, out=torch.empty_like(x).t().contiguous().t()),
+            lambda x: torch.cumsum(x, 1, out=flipped(x)),
+            lambda x: x.clone().cumprod_(1),
+            lambda x: x.int().cumprod(1, dtype=torch.double),
+            lambda x: torch.cumprod(x, 0, out=flipped(x)),
+            lambda x: torch.cummax(x, 1, out=(flipped(x), flipped(x).long())),
+            lambda x: torch.cummin(x, 0, out=(x[:0].clone(), x[:0].long())),
+            lambda x: torch.logcumsumexp(x, 1, out=flipped(x)),
+            lambda x: torch.logcumsumexp(x[:0], 1),
         ):
             self.compare(function(x.xpu()), function(x))
         self.no_fallbacks()
-        first = x.xpu().flatten().cumsum(0)
-        self.assertEqual(x.xpu().flatten().cumsum(0), first, rtol=0, atol=0)
-        for function in (lambda x: x.cumsum(2), lambda x: x.int().cumsum_(0, dtype=torch.long)):
+        long = torch.rand(100003).xpu()
+        for name in ("cumsum", "cumprod", "logcumsumexp"):
+            first = self.SCANS[name](long, 0)
+            self.assertEqual(self.SCANS[name](long, 0), first, rtol=0, atol=0)
+        for function in (
+            lambda x: x.cumsum(2),
+            lambda x: x.int().cumsum_(0, dtype=torch.long),
+            lambda x: x.cumprod(-3),
+            lambda x: x.cummax(2),
+            lambda x: x.logcumsumexp(2),
+        ):
             texts = []
             for device in ("cpu", "xpu"):
                 with self.assertRaises((RuntimeError, IndexError)) as raised:
                     function(x.to(device))
                 texts.append(str(raised.exception).splitlines()[0])
             self.assertEqual(*texts)
+
+    def test_gradients_of_scans(self):
+        torch.manual_seed(0)
+        x = torch.rand(4, 70) + 0.5
+        with_zeros = x.clone()
+        with_zeros[1, 3] = with_zeros[2, 5] = with_zeros[2, 60] = 0
+        for name, function in self.SCANS.items():
+            torch._C._xpu_resetFallbackStatistics()
+            for dim in (0, 1):
+
+                def values(x):
+                    result = function(x, dim)
+                    return result[0] if isinstance(result, tuple) else result
+
+                self.check_gradients(values, x, msg=name)
+                if name == "cumprod":
+                    self.check_gradients(values, with_zeros, msg="cumprod of zeros")
+            # PyTorch asks whether there is a zero
+            asked = {"aten::_local_scalar_dense"} if name == "cumprod" else set()
+            self.assertLessEqual(set(fallbacks()), asked)
 
     def test_cat(self):
         x, y = torch.randn(4, 5), torch.randn(4, 3)

@@ -59,6 +59,43 @@ def normal(seed, offset, i, double=False):
     return math.sqrt(-2 * math.log(length)) * (math.cos if k % 2 else math.sin)(2 * math.pi * angle)
 
 
+def uniforms(seed, offset, i):
+    """Those of an element that takes as many as it happens to."""
+    for counter in itertools.count(offset // 4):
+        for word in philox(seed, i << 64 | counter):
+            yield (word + 0.5) * 2**-32
+
+
+def poisson(draws, mean):
+    """By products of uniform numbers, for small means."""
+    k, product = -1, 1.0
+    while product >= math.exp(-mean):
+        product *= next(draws)
+        k += 1
+    return k
+
+
+def binomial(draws, count, p):
+    k, at = 0, 0
+    while True:
+        at += math.ceil(math.log(next(draws)) / math.log1p(-p))
+        if at > count:
+            return k
+        k += 1
+
+
+def gamma(draws, shape):
+    """By Marsaglia and Tsang."""
+    scale = next(draws) ** (1 / shape) if shape < 1 else 1
+    d = shape + (shape < 1) - 1 / 3
+    while True:
+        length = math.sqrt(-2 * math.log(next(draws)))
+        x = length * math.cos(2 * math.pi * next(draws))
+        cube = (1 + x / math.sqrt(9 * d)) ** 3
+        if cube > 0 and math.log(next(draws)) < x * x / 2 + d * (1 - cube + math.log(cube)):
+            return scale * d * cube
+
+
 def has(dtype):
     return dtype != torch.double or bool(torch.xpu.get_device_properties(0).has_fp64)
 
@@ -95,6 +132,7 @@ class TestKernelRandom(TestCase):
     def tearDown(self):
         fallbacks = torch._C._xpu_fallbackStatistics()
         drawn = ("uniform", "normal", "bernoulli", "random_", "exponential", "cauchy", "geometric")
+        drawn += ("poisson", "binomial", "gamma", "dirichlet")
         drawn += ("dropout", "mul", "lt") if ON else ()
         self.assertEqual([x for x in fallbacks if any(y in x for y in drawn)], [])
         super().tearDown()
@@ -226,6 +264,92 @@ class TestKernelRandom(TestCase):
         torch.bernoulli(p.xpu().expand(999, 5), out=out)
         self.assertEqual(out.shape, (999, 5))
 
+    def test_samples(self):
+        """What each element says the distribution of, against Python's."""
+        for at in (0, 12):
+            draws = lambda i, at=at: uniforms(self.SEED, at, i)  # noqa: E731
+            x = self.draw(lambda: torch.poisson(torch.full((99,), 3.0, device="xpu")), at=at)
+            self.assertEqual(x.tolist(), [poisson(draws(i), 3) for i in range(99)])
+            n, p = torch.full((9, 11), 20.0).xpu(), torch.full((9, 11), 0.25).xpu()
+            x = self.draw(lambda: torch.binomial(n, p), at=at).flatten()
+            self.assertEqual(x.tolist(), [binomial(draws(i), 20, 0.25) for i in range(99)])
+            x = self.draw(lambda: torch.binomial(n, 1 - p), at=at).flatten()
+            self.assertEqual(x.tolist(), [20 - binomial(draws(i), 20, 0.25) for i in range(99)])
+            for shape in (0.5, 4.0):
+                a = torch.full((99,), shape, device="xpu")
+                x = self.draw(lambda: torch._standard_gamma(a), at=at)
+                expected = torch.tensor([gamma(draws(i), shape) for i in range(99)])
+                self.assertEqual(x, expected, rtol=1e-4, atol=1e-6)
+        torch.xpu.manual_seed(3)
+        before = offset()
+        torch.poisson(torch.ones(3, device="xpu"))
+        self.assertEqual(offset() - before, 512)
+        torch.poisson(torch.ones(0, device="xpu"))
+        self.assertEqual(offset() - before, 512)
+        for function in (torch.poisson, torch._standard_gamma):
+            t = torch.rand(30, 40, device="xpu").t()
+            expected = self.draw(lambda: function(t.contiguous()))
+            self.assertEqual(self.draw(lambda: function(t)), expected)
+            g = torch.Generator("xpu").manual_seed(self.SEED)
+            self.assertEqual(function(t, generator=g).cpu(), expected)
+
+    def test_moments_of_samples(self):
+        n = 40000
+        for i, dtype in enumerate(x for x in REAL if has(x)):
+            full = lambda x: torch.full((n,), x, dtype=dtype, device="xpu")  # noqa: E731
+            for mean in (0.5, 9.5, 10.0, 250.0)[i % 2 :: 2]:
+                x = self.draw(lambda: torch.poisson(full(mean)))
+                self.moments(x, mean, math.sqrt(mean))
+            for count, p in ((7, 0.5), (40, 0.125), (100, 0.375), (200, 0.75))[i % 2 :: 2]:
+                x = self.draw(lambda: torch.binomial(full(count), full(p)))
+                self.moments(x, count * p, math.sqrt(count * p * (1 - p)))
+                self.assertTrue(((x >= 0) & (x <= count)).all().item())
+            shape = (0.125, 3.5)[i % 2]
+            x = self.draw(lambda: torch._standard_gamma(full(shape)))
+            self.moments(x, shape, math.sqrt(shape))
+            self.assertGreater(x.min().item(), 0)
+            a = torch.tensor([0.001, 0.002, 0.001], dtype=dtype, device="xpu").expand(5000, 3)
+            x = self.draw(lambda: torch._sample_dirichlet(a)).double()
+            self.assertEqual(x.sum(1), torch.ones(5000), atol=0.02, rtol=0, exact_dtype=False)
+            mean = torch.tensor([0.25, 0.5, 0.25]).double()
+            self.assertEqual(x.mean(0), mean, atol=0.03, rtol=0)
+        x = self.draw(lambda: torch.poisson(torch.full((n,), 3e6, device="xpu")))
+        self.moments(x, 3e6, math.sqrt(3e6))
+        nan = float("nan")
+        x = torch.tensor([0, -1, nan], device="xpu")
+        self.assertEqual(torch.poisson(x).tolist(), [0, nan, nan])
+        one = torch.ones(4, device="xpu")
+        p = torch.tensor([0, 1, 2, nan], device="xpu")
+        self.assertEqual(torch.binomial(5 * one, p).tolist(), [0, 5, 5, nan])
+
+    def test_rrelu(self):
+        x = torch.randn(40, 50)
+        x[0, 0] = float("nan")
+
+        def draw(training=True, in_place=False):
+            y = x.xpu()
+            z = F.rrelu(y, 0.125, 0.25, training, in_place)
+            self.assertEqual(z is y, in_place)
+            return z
+
+        for function in (draw, lambda: draw(in_place=True)):
+            got = self.draw(function)
+            self.assertEqual(got[x > 0], x[x > 0])
+            slope = (got / x)[x < 0]
+            self.assertGreaterEqual(slope.min().item(), 0.125 - 1e-6)
+            self.assertLess(slope.max().item(), 0.25 + 1e-6)
+            self.assertGreater(slope.std().item(), 0.02)
+            self.assertTrue(got[0, 0].isnan().item())
+        self.assertEqual(draw(training=False).cpu(), F.rrelu(x, 0.125, 0.25))
+        leaf = x.xpu().requires_grad_()
+        y = F.rrelu(leaf, 0.125, 0.25, True)
+        y.sum().backward()
+        used = x != x.new_tensor(float("nan"))
+        used[0, 0] = False
+        self.assertEqual((leaf.grad * leaf).detach().cpu()[used], y.detach().cpu()[used])
+        # where it is not training, and of what the host does in its place
+        torch._C._xpu_resetFallbackStatistics()
+
     def test_ends(self):
         """`to` is never drawn, by rounding neither."""
         for dtype in REAL:
@@ -327,7 +451,7 @@ class TestKernelRandom(TestCase):
         self.assertNotEqual(F.dropout(x), second)
 
     @unittest.skipIf(not (ON and LATER), "a graph records kernels, with later releases")
-    @unittest.skipIf(CPU or ON_CUDA, "there torch.xpu.graph raises")
+    @unittest.skipIf(CPU, "there torch.xpu.graph raises")
     def test_graph(self):
         """Each replay draws other numbers: those that eager calls would."""
         x, y = empty(700), torch.ones(500, device="xpu")
@@ -350,6 +474,43 @@ class TestKernelRandom(TestCase):
             got = draw()
             self.assertEqual([x.cpu(), *(each.cpu() for each in got)], expected)
         self.assertNotEqual(*replayed)
+
+    @unittest.skipIf(not (ON and LATER), "a graph records kernels, with later releases")
+    @unittest.skipIf(CPU, "there torch.xpu.graph raises")
+    def test_graph_of_a_training_step(self):
+        """Of two layers with dropout. Their products are of elements, by kernels of here."""
+        torch.manual_seed(0)
+        given = [torch.randn(size).to("xpu") for size in ((32, 16), (32,), (4, 32), (4,))]
+        x, target = torch.randn(8, 16).to("xpu"), torch.randn(8, 4).to("xpu")
+        weights = [each.clone().requires_grad_() for each in given]
+
+        def step():
+            first, bias, second, other = weights
+            hidden = F.dropout(torch.relu((x.unsqueeze(1) * first).sum(-1) + bias))
+            loss = F.mse_loss((hidden.unsqueeze(1) * second).sum(-1) + other, target)
+            with torch.no_grad():
+                for weight, grad in zip(weights, torch.autograd.grad(loss, weights)):
+                    weight.sub_(grad, alpha=1e-4)
+            return loss.detach()
+
+        def train(step):
+            with torch.no_grad():
+                torch._foreach_copy_(weights, given)
+            torch.xpu.manual_seed(3)
+            losses = [step().item() for _ in range(4)]
+            return losses, [each.detach().cpu() for each in weights]
+
+        expected = train(step)
+        graph = torch.xpu.XPUGraph()
+        with torch.xpu.graph(graph):
+            loss = step()
+
+        def replay():
+            graph.replay()
+            return loss
+
+        self.assertEqual(train(replay), expected)
+        self.assertEqual(len(set(expected[0])), 4)
 
     def dropout(self, x, p):
         x = x.detach().requires_grad_()

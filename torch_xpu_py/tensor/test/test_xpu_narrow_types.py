@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import random
 import re
 import unittest
 import warnings
@@ -81,6 +82,12 @@ class Probe(TorchDispatchMode):
         return convert(func(*args, **kwargs), self.wide, self.narrow)
 
 
+def chosen(entries):
+    """All; copied, where nothing is found that is not listed, those that TEST_SEED chooses."""
+    chooser = random.Random(os.environ.get("TEST_SEED", "0"))
+    return chooser.sample(entries, len(entries) // 4) if COPIED else entries
+
+
 def samples_of(op, wide):
     if wide not in op.dtypes or op.name.startswith(("jiterator", "sparse.")):
         return
@@ -156,7 +163,7 @@ class TestNarrowTypes(TestCase):
         probe = Probe(narrow, wide)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for op in op_db:
+            for op in chosen(op_db):
                 for sample in samples_of(op, wide):
                     first, args, kwargs = convert(sample, wide, narrow)
                     run(lambda: op(first, *args, **kwargs), probe)

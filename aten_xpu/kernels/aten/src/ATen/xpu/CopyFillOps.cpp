@@ -134,6 +134,12 @@ Tensor& fill_(Tensor& self, const Scalar& value) {
       : OnHost<at::_ops::fill__Scalar>::call(self, value);
 }
 
+Tensor& fillTensor(Tensor& self, const Tensor& value) {
+  return value.dim() == 0 && value.device() == self.device()
+      ? self.copy_(value)
+      : OnHost<at::_ops::fill__Tensor>::call(self, value);
+}
+
 Tensor& zero_(Tensor& self) {
   return fillOnDevice(self, 0) ? self : OnHost<at::_ops::zero_>::call(self);
 }
@@ -169,6 +175,7 @@ void registerKernels(torch::Library& library) {
   }
   if (kernels) {
     kernelHooks().copy = &copyOnDevice;
+    library.impl("fill_.Tensor", &fillTensor);
     registerPointwise(library);
   }
   for (const auto& added : addedKernels()) {

@@ -15,7 +15,7 @@ namespace at::xpu::detail {
 
 namespace {
 
-enum Kernels {
+enum IndexKernels {
   kTake,
   kPut,
   kAdd,
@@ -41,7 +41,7 @@ std::string indexSourceOf(int type) {
   constexpr const char* kIndex =
 #include <ATen/xpu/kernels/Index.sycl>
       ;
-  auto source = typedSource(type);
+  auto source = typedSource(type) + atomicSource();
   source += kMoves & (1 << type) ? "#define XPU_MOVES\n" : "";
   source += type == i64 ? "#define XPU_PLACES\n" : "";
   return source + kIndex;
@@ -49,7 +49,7 @@ std::string indexSourceOf(int type) {
 
 const NamedKernels kIndexKernels("index", &indexSourceOf, kIndexNames);
 
-Kernels kernelOf(IndexKernel kernel) {
+IndexKernels kernelOf(IndexKernel kernel) {
   return kernel == IndexKernel::Take ? kTake
       : kernel == IndexKernel::Put   ? kPut
       : kernel == IndexKernel::Add   ? kAdd
@@ -73,7 +73,7 @@ std::optional<KernelType> movedType(ScalarType type) {
 }
 
 std::optional<KernelType> typeFor(
-    Kernels kernel,
+    IndexKernels kernel,
     ScalarType type,
     DeviceIndex device) {
   const bool moves = kernel == kTake || kernel == kPut || kernel == kTriangle;
@@ -90,7 +90,7 @@ KernelType needed(std::optional<KernelType> type) {
 /// One launch for each part of the loop.
 struct IndexCall {
   const IndexOp& op;
-  Kernels kernel;
+  IndexKernels kernel;
   KernelType type;
   DeviceIndex device;
   IndexRange range;
@@ -198,6 +198,12 @@ void launchIndex(
 }
 
 } // namespace
+
+const char* atomicSource() {
+  return
+#include <ATen/xpu/kernels/Atomic.sycl>
+      ;
+}
 
 bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {
   const auto which = kernelOf(kernel);

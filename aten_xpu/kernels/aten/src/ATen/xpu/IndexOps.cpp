@@ -268,12 +268,15 @@ Tensor& takeOut(const Tensor& self, const Tensor& index, Tensor& out) {
     at::assert_no_overlap(out, index);
     at::assert_no_overlap(out, self);
     at::native::resize_output(out, index.sizes());
+    if (index.numel() == 0) {
+      return out;
+    }
     runIndex(
         name,
         IndexKernel::Take,
-        out,
+        withDim(out),
         restrided(self.contiguous().view(-1), 0, {1}),
-        index,
+        withDim(index),
         {self.numel(), 1, /*from_end=*/true});
     return out;
   }
@@ -304,13 +307,17 @@ Tensor& put(
     at::assert_no_internal_overlap(self);
     at::assert_no_overlap(self, index);
     at::assert_no_overlap(self, source);
+    if (index.numel() == 0) {
+      return self;
+    }
     const auto to = self.contiguous();
+    const auto from = withDim(source);
     runIndex(
         name,
         kernel,
-        to.view(-1).as_strided(source.sizes(), DimVector(source.dim(), 0)),
-        source,
-        index.reshape(source.sizes()),
+        to.view(-1).as_strided(from.sizes(), DimVector(from.dim(), 0)),
+        from,
+        index.reshape(from.sizes()),
         {self.numel(), 1, /*from_end=*/true});
     copyUnlessSame(self, to);
     return self;

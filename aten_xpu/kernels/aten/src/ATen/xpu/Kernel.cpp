@@ -13,6 +13,8 @@
 #include <c10/xpu/impl/XPUNative.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
+#include <sycl/backend.hpp>
+#include <sycl/interop_handle.hpp>
 #include <sycl/kernel_bundle.hpp>
 
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace at::xpu::detail {
 
@@ -60,8 +63,8 @@ void warnOf(const std::string& unit, const std::string& words) {
 
 std::vector<KernelImage> compileOrLoad(
     const sycl::device& device,
-    const KernelUnit& unit) {
-  const auto source = unit.source(unit.which);
+    const std::string& name,
+    const std::string& source) {
   const auto key = imagesKey(takesPtx(device), source);
   if (auto kept = loadKernels(key)) {
     return std::move(*kept);
@@ -72,7 +75,7 @@ std::vector<KernelImage> compileOrLoad(
       std::chrono::steady_clock::now() - begin;
   static std::atomic<bool> told{false};
   if (took.count() > 2 && !told.exchange(true)) {
-    std::cerr << "torch.xpu: compiled kernels of " << unit.name << " in "
+    std::cerr << "torch.xpu: compiled kernels of " << name << " in "
               << took.count() << " s; "
               << (kernelCacheFolder().empty()
                       ? "they are not kept, since TORCH_XPU_KERNEL_CACHE is 0"
@@ -103,7 +106,8 @@ const std::map<std::string, std::string>& imagesOfUnit(
   }
   std::call_once(images->once, [&] {
     try {
-      for (auto& image : compileOrLoad(device, unit)) {
+      for (auto& image :
+           compileOrLoad(device, unit.name, unit.source(unit.which))) {
         images->codes.emplace(std::move(image.kernel), std::move(image.code));
       }
     } catch (const std::exception& error) {
@@ -178,6 +182,14 @@ std::unique_ptr<const Kernel> loadSpirv(
   return kernel;
 }
 
+std::unique_ptr<const Kernel> loadImage(
+    const sycl::device& device,
+    const std::string& name,
+    const std::string& code) {
+  return takesPtx(device) ? loadPtx(device, name, code)
+                          : loadSpirv(device, name, code);
+}
+
 const Kernel* load(
     DeviceIndex index,
     const KernelUnit& unit,
@@ -195,10 +207,8 @@ const Kernel* load(
         "The image of kernel ",
         full_name,
         " is missing");
-    auto kernel = takesPtx(device)
-        ? loadPtx(device, full_name, found->second)
-        : loadSpirv(device, full_name, found->second);
-    return kernel.release(); // for as long as the process lives
+    // For as long as the process lives.
+    return loadImage(device, full_name, found->second).release();
   } catch (const std::exception& error) {
     warnOf(unit.name + "-" + name, error.what());
     return &kNoKernel;
@@ -243,18 +253,25 @@ void* cudaStream(c10::xpu::XPUStream stream) {
   return known.native;
 }
 
+constexpr size_t kMostArguments = 32;
+using ArgumentPlaces = std::array<const void*, kMostArguments>;
+
+/// Where a kernel of CUDA finds its arguments.
+ArgumentPlaces placesOf(c10::ArrayRef<KernelArgument> arguments) {
+  ArgumentPlaces places{};
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMostArguments);
+  for (const auto i : c10::irange(arguments.size())) {
+    places[i] = &arguments[i].bits;
+  }
+  return places;
+}
+
 void launchCuda(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,
     uint32_t groups,
     uint32_t group_size,
     c10::ArrayRef<KernelArgument> arguments) {
-  constexpr size_t kMostArguments = 32;
-  std::array<const void*, kMostArguments> values{};
-  TORCH_INTERNAL_ASSERT(arguments.size() <= kMostArguments);
-  for (const auto i : c10::irange(arguments.size())) {
-    values[i] = &arguments[i].bits;
-  }
   using Launch = int (*)(
       void*,
       unsigned,
@@ -269,6 +286,7 @@ void launchCuda(
       void**);
   static const auto launch =
       reinterpret_cast<Launch>(c10::xpu::impl::cudaFunction("cuLaunchKernel"));
+  auto places = placesOf(arguments);
   void* const native = cudaStream(stream);
   enterContext(kernel.context);
   const int result = launch(
@@ -281,9 +299,55 @@ void launchCuda(
       1,
       /*shared bytes=*/0,
       native,
-      values.data(),
+      places.data(),
       nullptr);
   TORCH_CHECK(result == 0, "cuLaunchKernel returned ", result);
+}
+
+/// Makes the launch a node of the graph that the stream records. SYCL calls
+/// the function when it makes the graph of CUDA.
+void recordCuda(
+    sycl::handler& handler,
+    const Kernel& kernel,
+    uint32_t groups,
+    uint32_t group_size,
+    const std::vector<KernelArgument>& arguments) {
+  struct Node { // CUDA_KERNEL_NODE_PARAMS_v2
+    void* function;
+    std::array<unsigned, 3> groups;
+    std::array<unsigned, 3> group_size;
+    unsigned shared_bytes;
+    const void** arguments;
+    void** extra;
+    void* kernel;
+    void* context;
+  };
+  using Add = int (*)(void**, CUgraph, const void*, size_t, const Node*);
+  static const auto add = reinterpret_cast<Add>(
+      c10::xpu::impl::cudaFunction("cuGraphAddKernelNode_v2"));
+  handler.ext_codeplay_enqueue_native_command([=, &kernel](
+                                                  const sycl::interop_handle&
+                                                      handle) {
+    auto places = placesOf(arguments);
+    const Node node{
+        kernel.function,
+        {groups, 1, 1},
+        {group_size, 1, 1},
+        /*shared_bytes=*/0,
+        places.data(),
+        nullptr,
+        nullptr,
+        nullptr};
+    void* added = nullptr;
+    enterContext(kernel.context);
+    const int result = add(
+        &added,
+        handle.ext_codeplay_get_native_graph<sycl::backend::ext_oneapi_cuda>(),
+        nullptr,
+        0,
+        &node);
+    TORCH_CHECK(result == 0, "cuGraphAddKernelNode returned ", result);
+  });
 }
 
 } // namespace
@@ -327,6 +391,41 @@ const Kernel& requireKernel(const Kernel* kernel, const std::string& op) {
   return *kernel;
 }
 
+const Kernel& compileKernel(
+    KernelSlot& slot,
+    DeviceIndex index,
+    const std::string& name,
+    const std::string& source) {
+  auto& place = slot.kernels[index];
+  static std::mutex mutex; // it is compiled once
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto* const kernel = place.load(std::memory_order_acquire)) {
+    return *kernel;
+  }
+  const auto& device = c10::xpu::get_raw_device(index);
+  try {
+    const auto images = compileOrLoad(device, name, source);
+    TORCH_CHECK(images.size() == 1, "It has ", images.size(), " kernels");
+    place.store(
+        loadImage(device, images[0].kernel, images[0].code).release(),
+        std::memory_order_release);
+  } catch (const std::exception& error) {
+    const auto* const words = error.what();
+    const auto log = storeLog(name, words);
+    TORCH_CHECK(
+        false,
+        "The function '",
+        name,
+        "' cannot be compiled. ",
+        log ? "What the compiler says is in " + *log : std::string(words),
+        takesPtx(device)
+            ? ". For an NVIDIA device the compiler needs files of other "
+              "packages: see 'Kernels' in docs/tensors.md of xpu-stack"
+            : "");
+  }
+  return *place.load(std::memory_order_acquire);
+}
+
 bool loadKernels(const KernelUnit& unit, DeviceIndex device) {
   return !imagesOfUnit(c10::xpu::get_raw_device(device), unit).empty();
 }
@@ -346,21 +445,20 @@ void launchKernel(
                                    : groupSize(kernel);
   const auto by = group_size ? group_size : in_group;
   const auto groups = uint32_t((items + by - 1) / by);
-  if (kernel.queued) {
-    const auto& queued = *kernel.queued;
+  const bool records =
+      !kernel.queued && c10::xpu::impl::isRecording(stream); // on NVIDIA
+  if (kernel.queued || records) {
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
       return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
-        submit(handler, queued, groups, in_group, arguments);
+        if (records) {
+          recordCuda(handler, kernel, groups, in_group, arguments.vec());
+        } else {
+          submit(handler, *kernel.queued, groups, in_group, arguments);
+        }
       }));
     });
     return;
   }
-  TORCH_CHECK(
-      !c10::xpu::impl::isRecording(stream),
-      op,
-      " is launched on the native stream, so that the graph which ",
-      stream,
-      " records would miss it. Call it before or after the capture");
   {
     const RecordWork record(RecordWork::By::Stream, op, stream);
     launchCuda(kernel, stream, groups, in_group, arguments);

@@ -43,6 +43,8 @@ std::string textOf(
           "index out of range in self: ", of, dim, " with size ", size);
     case IndexWords::Ones:
       return "Number of elements of source < number of ones in mask";
+    case IndexWords::Division:
+      return "ZeroDivisionError";
     case IndexWords::Elements:
       return c10::str(
           "out of range: tried to access index ",

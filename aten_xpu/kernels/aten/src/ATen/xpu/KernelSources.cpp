@@ -18,4 +18,23 @@ const char* pointwiseSource() {
       ;
 }
 
+std::string specialSource() {
+#define XPU_CODE(...) #__VA_ARGS__
+  static constexpr const char* kGamma =
+#include <ATen/xpu/kernels/Gamma.def>
+      ;
+#undef XPU_CODE
+  static constexpr const char* kSource =
+#include <ATen/xpu/kernels/Special.sycl>
+      ;
+  return replaced(kSource, "XPU_GAMMA", kGamma);
+}
+
+std::string replaced(
+    std::string source,
+    const std::string& name,
+    const char* by) {
+  return source.replace(source.find(name), name.size(), by);
+}
+
 } // namespace at::xpu::detail

@@ -482,6 +482,31 @@ void registerNorms(torch::Library& library) {
   library.impl("native_group_norm_backward", &groupNormBackward);
   library.impl("native_batch_norm", &batchNorm);
   library.impl("native_batch_norm_backward", &batchNormBackward);
+#ifdef XPU_LATER_OPERATORS
+  library.impl(
+      "_native_batch_norm_legit",
+      [](const Tensor& input,
+         const OptionalTensor& weight,
+         const OptionalTensor& bias,
+         Tensor& mean,
+         Tensor& variance,
+         bool training,
+         double momentum,
+         double eps) {
+        return batchNorm(
+            input, weight, bias, mean, variance, training, momentum, eps);
+      });
+  library.impl(
+      "_native_batch_norm_legit.no_stats",
+      [](const Tensor& input,
+         const OptionalTensor& weight,
+         const OptionalTensor& bias,
+         bool training,
+         double momentum,
+         double eps) {
+        return batchNorm(input, weight, bias, {}, {}, training, momentum, eps);
+      });
+#endif
 }
 
 [[maybe_unused]] const bool kNormsAdded = addKernels(&registerNorms);

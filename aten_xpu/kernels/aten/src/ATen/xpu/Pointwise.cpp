@@ -1,6 +1,7 @@
 #include <ATen/xpu/detail/Pointwise.h>
 
 #include <ATen/ATen.h>
+#include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Strides.h>
 #include <ATen/xpu/detail/Structured.h>
@@ -46,6 +47,12 @@ struct Row {
   }
   bool isMasked() const {
     return third == std::string_view("b8");
+  }
+  bool isSpecial() const {
+    return types & SPECIAL & ~ALL;
+  }
+  bool mayDivideByZero(KernelType type) const {
+    return types & DIVISION & ~ALL && INTEGRAL & (1 << type);
   }
 };
 
@@ -93,20 +100,34 @@ std::string functionOf(const Row& row, const char* type = "") {
       row.expression + "))\n";
 }
 
-std::string sourceOf(int type) {
-  auto source = typedSource(type) + pointwiseSource();
+std::string sourceWith(std::string source, int type, bool special) {
   for (const auto& row : rows()) {
-    if (row.types & (1 << type)) {
-      source += functionOf(row, kKernelTypes[type].name) + "XPU_POINTWISE(" +
-          row.name + ", " + row.output + ", " + row.third + ")\n";
+    if (!(row.types & (1 << type)) || row.isSpecial() != special) {
+      continue;
     }
+    source += functionOf(row, kKernelTypes[type].name);
+    const auto arguments =
+        "(" + row.name + ", " + row.output + ", " + row.third + ")\n";
+    source += special ? "" : "XPU_CONTIGUOUS" + arguments;
+    source += "XPU_STRIDED" + arguments;
   }
   return source;
 }
+std::string sourceOf(int type) {
+  return sourceWith(typedSource(type) + pointwiseSource(), type, false);
+}
+std::string specialSourceOf(int type) {
+  const auto usual = typedSource(type) + pointwiseSource();
+  return sourceWith(usual + specialSource(), type, true);
+}
 
 const KernelFamily kPointwiseFamily("pointwise", &sourceOf);
+const KernelFamily kSpecialFamily(
+    "special",
+    &specialSourceOf,
+    1 << f64 | 1 << f32);
 
-enum class Access { Contiguous, Strided };
+enum class Access { Contiguous, Strided }; // special ones have the second
 
 const Kernel* findPointwise(
     Pointwise kernel,
@@ -116,9 +137,12 @@ const Kernel* findPointwise(
   static std::
       array<std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>, kRows>
           slots;
+  const auto& row = rows()[size_t(kernel)];
+  const auto& family = row.isSpecial() ? kSpecialFamily : kPointwiseFamily;
+  access = row.isSpecial() ? Access::Strided : access;
   auto& slot = slots[size_t(kernel)][type][size_t(access)];
-  return findKernel(slot, device, kPointwiseFamily[type], [&] {
-    return rows()[size_t(kernel)].name +
+  return findKernel(slot, device, family[type], [&] {
+    return row.name +
         (access == Access::Contiguous ? "_contiguous" : "_strided");
   });
 }
@@ -205,7 +229,7 @@ void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
   const int inputs = iter.ntensors() - 1;
   Pointers pointers{};
   auto strides = noStrides(iter.ndim());
-  bool contiguous = iter.ndim() <= 1;
+  bool contiguous = iter.ndim() <= 1 && !call.row.isSpecial();
   for (const auto k : c10::irange(inputs + 1)) {
     if (k > 0 && call.scalars & (1 << (k - 1))) {
       continue;
@@ -313,6 +337,16 @@ bool runTyped(
   for (const auto i : c10::irange(numbers.size())) {
     given[i] = kernelNumber(numbers[i], type);
   }
+  if (row.mayDivideByZero(type)) {
+    static const auto code =
+        errorCode({"a division of integers", IndexWords::Division, false});
+    const auto at = reinterpret_cast<uint64_t>(kernelErrors(device));
+    if (type == i64) {
+      given = {at, zero, uint64_t(code)};
+    } else {
+      given = {uint32_t(at), uint32_t(at >> 32), code};
+    }
+  }
   const c10::xpu::XPUGuard guard(device);
   const PointwiseCall call{
       row,
@@ -362,7 +396,14 @@ bool runPointwise(
     Pointwise kernel,
     const PointwiseNumbers& numbers) {
   const auto& row = rows()[size_t(kernel)];
-  const auto common = row.isMasked() ? iter.dtype(0) : iter.common_dtype();
+  if (row.types & ROUNDING & ~ALL &&
+      isIntegralType(iter.common_dtype(), /*includeBool=*/false)) {
+    return runCopy(iter);
+  }
+  auto common = row.isMasked() ? iter.dtype(0) : iter.common_dtype();
+  if (row.isSpecial() && (common == kHalf || common == kBFloat16)) {
+    common = kFloat;
+  }
   const auto type = kernelType(common, iter.device(0).index());
   const auto other = [&](bool is_bool) { return is_bool ? kBool : common; };
   return type &&

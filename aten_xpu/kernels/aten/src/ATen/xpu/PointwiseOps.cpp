@@ -35,6 +35,14 @@ struct Plain : TensorIteratorBase {
   }
 };
 
+/// The result is of a floating type.
+struct PlainFloat : TensorIteratorBase {
+  template <typename... Numbers>
+  void meta(const Tensor& self, const Numbers&... /*no tensors*/) {
+    build_borrowing_unary_float_op(maybe_get_output(0), self);
+  }
+};
+
 struct Logical : TensorIteratorBase {
   void meta(const Tensor& a, const Tensor& b) {
     build_comparison_op(maybe_get_output(0), a, b);
@@ -87,7 +95,13 @@ struct Numbers {
     }
   }
   void look(bool number) {
-    look(Scalar(int64_t(number)));
+    look(int64_t(number));
+  }
+  void look(int64_t number) {
+    look(Scalar(number));
+  }
+  void look(const c10::optional<double>& number) {
+    look(Scalar(number.value_or(-1))); // logit's, where it is none
   }
   void look(c10::string_view text) {
     look(text == "tanh");
@@ -144,7 +158,16 @@ struct ByBounds {
   }
 };
 
-/// Runs the kernel if there is one for the types.
+bool isComplexTensor(const Tensor& tensor) {
+  return tensor.is_complex();
+}
+template <typename T>
+bool isComplexTensor(const T& /*no tensor*/) {
+  return false;
+}
+
+/// Runs the kernel if there is one for the types. Classes here that stand for
+/// meta classes may know less of complex numbers than the host.
 template <class Kernel>
 struct ByKernel {
   template <class Meta, typename... Args>
@@ -152,6 +175,9 @@ struct ByKernel {
       WithOutput<Meta>& op,
       DeviceIndex /*device*/,
       const Args&... args) {
+    if ((isComplexTensor(args) || ...)) {
+      return false;
+    }
     op.meta(metaArgument(args)...);
     Numbers numbers;
     (numbers.look(args), ...);
@@ -159,7 +185,8 @@ struct ByKernel {
   }
 };
 
-/// The operators that are registered and the types of each, for the tests.
+/// The operators that are registered and the types of each, for the tests. The
+/// last word of those of kernels/Special.def is "special".
 std::vector<std::string>& pointwiseTable() {
   static auto& lines = *new std::vector<std::string>; // never destroyed
   return lines;
@@ -169,11 +196,13 @@ template <class Op, class Meta, class Kernel>
 void addPointwise(torch::Library& library) {
   addStructured<Meta, ByKernel<Kernel>, Op>(library);
   auto& line = pointwiseTable().emplace_back(nameOf<Op>());
+  const auto types = pointwiseTypes(Kernel::first);
   for (const auto i : c10::irange(kKernelTypes.size())) {
-    if (pointwiseTypes(Kernel::first) & (1 << i)) {
+    if (types & (1 << i)) {
       line += std::string(" ") + kKernelTypes[i].name;
     }
   }
+  line += types & SPECIAL & ~ALL ? " special" : "";
 }
 
 // Operators that are others, as PyTorch's functions for CPU and CUDA have them.
@@ -183,6 +212,9 @@ Scalar zeroOf(const Tensor& self) {
 }
 
 void addComposed(torch::Library& library) {
+  library.impl("hardtanh", &at::native::hardtanh);
+  library.impl("hardtanh_", &at::native::hardtanh_);
+  library.impl("hardtanh.out", &at::native::hardtanh_out);
   using OptionalMode = c10::optional<c10::string_view>;
   static constexpr OptionalMode kFloor = c10::string_view("floor");
   library.impl("floor_divide", [](const Tensor& self, const Tensor& other) {
@@ -346,9 +378,23 @@ void registerPointwise(torch::Library& library) {
   XPU_UNSTRUCTURED(hardswish_backward, Plain, hardswish_backward)
   XPU_UNSTRUCTURED(hardtanh_backward, Plain, hardtanh_backward)
   XPU_UNSTRUCTURED(hardtanh_backward_grad_input, Plain, hardtanh_backward)
+  XPU_STRUCTURED(
+      round_decimals, round_decimals, Always<Pointwise::round_decimals>)
+  XPU_STRUCTURED(
+      round__decimals, round_decimals, Always<Pointwise::round_decimals>)
+  XPU_STRUCTURED(
+      round_decimals_out, round_decimals, Always<Pointwise::round_decimals>)
+  XPU_UNSTRUCTURED(angle, PlainFloat, angle)
+  XPU_UNSTRUCTURED(logit, PlainFloat, logit)
+  XPU_UNSTRUCTURED(logit_, PlainFloat, logit)
+  XPU_UNSTRUCTURED(logit_out, PlainFloat, logit)
   XPU_UNSTRUCTURED(log_sigmoid_backward, Plain, log_sigmoid_backward)
   XPU_UNSTRUCTURED(log_sigmoid_backward_grad_input, Plain, log_sigmoid_backward)
   XPU_UNSTRUCTURED(mish_backward, Plain, mish_backward)
+#ifdef XPU_LATER_OPERATORS
+  XPU_UNSTRUCTURED(_prelu_kernel, Plain, prelu)
+#endif
+  XPU_UNSTRUCTURED(_standard_gamma_grad, Plain, standard_gamma_grad)
   XPU_UNSTRUCTURED(where_self, Where, where)
   XPU_UNSTRUCTURED(where_self_out, Where, where)
   library.impl("log_sigmoid_forward", &log_sigmoid_forward);

@@ -32,8 +32,11 @@ using u64 = uint64_t;
 using i64 = int64_t;
 using std::ceil;
 using std::exp;
+using std::fabs;
+using std::floor;
 using std::fma;
 using std::log;
+using std::log1p;
 using std::sqrt;
 
 template <typename V>
@@ -47,32 +50,34 @@ V cospi(V x) {
 
 #define XPU_UNROLL
 #define XPU_CODE(...) __VA_ARGS__
+#include <ATen/xpu/kernels/Gamma.def>
 #include <ATen/xpu/kernels/Random.def>
 #undef XPU_UNROLL
 
 } // namespace philox
 
 static_assert(uint32_t(Distribution::Geometric) == philox::kGeometric);
+static_assert(uint32_t(Sampler::LogGamma) == philox::kLogGamma);
 
 // Kernels
 
-enum RandomKernel { kNumbers, kIntegers, kDropout };
-constexpr std::array<const char*, 3> kRandomNames{
+enum RandomKernel { kNumbers, kIntegers, kDropout, kSamples };
+constexpr std::array<const char*, 4> kRandomNames{
     "numbers",
     "integers",
-    "dropout"};
+    "dropout",
+    "samples"};
 
 std::string randomSourceOf(int type) {
 #define XPU_CODE(...) #__VA_ARGS__
   static constexpr const char* kMaking =
+#include <ATen/xpu/kernels/Gamma.def>
 #include <ATen/xpu/kernels/Random.def>
       ;
   static constexpr const char* kSource =
 #include <ATen/xpu/kernels/Random.sycl>
       ;
-  auto source = std::string(kSource);
-  source.replace(source.find("XPU_MAKING"), strlen("XPU_MAKING"), kMaking);
-  return typedSource(type) + source;
+  return typedSource(type) + replaced(kSource, "XPU_MAKING", kMaking);
 }
 
 const NamedKernels kRandomKernels("random", &randomSourceOf, kRandomNames);
@@ -97,15 +102,13 @@ struct PhiloxState {
   const int64_t* offset_at = nullptr;
 };
 
-/// Has the generator give what n elements need.
-PhiloxState takeFrom(
+/// Has the generator give, and move on by `count`.
+PhiloxState takeCount(
     const c10::optional<Generator>& given,
     DeviceIndex device,
-    int64_t n,
-    uint32_t in_group) {
+    uint64_t count) {
   auto* const generator = at::get_generator_or_default<XPUGeneratorImpl>(
       given, getDefaultXPUGenerator(device));
-  const auto count = 4 * philox::roundsOf(n, in_group);
   const std::lock_guard<std::mutex> lock(generator->mutex_);
 #if __has_include(<ATen/xpu/PhiloxXpuState.h>)
   const auto state = generator->philox_xpu_state(count);
@@ -117,6 +120,15 @@ PhiloxState takeFrom(
   const auto state = generator->philox_engine_inputs(count);
   return {state.first, state.second};
 #endif
+}
+
+/// The same of what n elements need.
+PhiloxState takeFrom(
+    const c10::optional<Generator>& given,
+    DeviceIndex device,
+    int64_t n,
+    uint32_t in_group) {
+  return takeCount(given, device, 4 * philox::roundsOf(n, in_group));
 }
 
 /// Writes n numbers to the memory of a tensor without gaps: those that
@@ -317,6 +329,66 @@ void drawIntegers(
           }
         });
   });
+}
+
+Tensor drawSamples(
+    const std::string& op,
+    const Tensor& a,
+    const Tensor& b,
+    const c10::optional<Generator>& generator,
+    Sampler sampler) {
+  const auto out = at::empty(a.sizes(), a.options());
+  const auto n = out.numel();
+  if (n == 0) {
+    return out;
+  }
+  const auto device = out.device().index();
+  const c10::xpu::XPUGuard guard(device);
+  const auto state = takeCount(generator, device, philox::kOfSample);
+  const auto first = a.contiguous();
+  const auto second = b.contiguous();
+  const double least = AT_DISPATCH_FLOATING_TYPES_AND2(
+      kHalf, kBFloat16, a.scalar_type(), "random", [] {
+        return double(std::numeric_limits<scalar_t>::min());
+      });
+  const auto* const kernel =
+      n < (int64_t(1) << 31) ? findRandom(kSamples, out) : nullptr;
+  if (kernel) {
+    launchRandom(
+        *kernel,
+        op,
+        out,
+        state,
+        1,
+        {first.data_ptr(),
+         second.data_ptr(),
+         uint32_t(sampler),
+         inDouble(out) ? KernelArgument(least) : static_cast<float>(least)});
+    return out;
+  }
+  const auto of_first = first.cpu();
+  const auto of_second = second.cpu();
+  onHost(op, out, [&](const Tensor& to) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(
+        kHalf, kBFloat16, to.scalar_type(), "random", [&] {
+          using V = std::
+              conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+          const auto* const x = of_first.data_ptr<scalar_t>();
+          const auto* const y = of_second.data_ptr<scalar_t>();
+          auto* const data = to.data_ptr<scalar_t>();
+          for (const auto i : c10::irange(n)) {
+            data[i] = converted<scalar_t>(philox::sample<V>(
+                uint32_t(sampler),
+                state.seed,
+                state.offset,
+                i,
+                static_cast<V>(x[i]),
+                static_cast<V>(y[i]),
+                static_cast<V>(least)));
+          }
+        });
+  });
+  return out;
 }
 
 std::optional<std::tuple<Tensor, Tensor>> drawDropout(

@@ -283,6 +283,125 @@ Tensor multinomial(
             self, count, replacement, generator);
 }
 
+Tensor poisson(const Tensor& self, OptionalGenerator generator) {
+  static const std::string op = "aten::poisson";
+  return isDrawn(self, &isReal)
+      ? drawSamples(op, self, self, generator, Sampler::Poisson)
+      : OnHost<at::_ops::poisson>::call(self, generator);
+}
+
+Tensor binomial(
+    const Tensor& count,
+    const Tensor& p,
+    OptionalGenerator generator) {
+  static const std::string op = "aten::binomial";
+  return isDrawn(count, &isReal) && isDrawn(p, &isReal) &&
+          count.scalar_type() == p.scalar_type() &&
+          count.device() == p.device() && count.sizes() == p.sizes()
+      ? drawSamples(op, count, p, generator, Sampler::Binomial)
+      : OnHost<at::_ops::binomial>::call(count, p, generator);
+}
+
+Tensor standardGamma(const Tensor& self, OptionalGenerator generator) {
+  static const std::string op = "aten::_standard_gamma";
+  return isDrawn(self, &isReal)
+      ? drawSamples(op, self, self, generator, Sampler::Gamma)
+      : OnHost<at::_ops::_standard_gamma>::call(self, generator);
+}
+
+/// Gamma numbers by their sum, from their logarithms: of small shapes all may
+/// be nearer to 0 than the type has numbers.
+Tensor dirichlet(const Tensor& self, OptionalGenerator generator) {
+  static const std::string op = "aten::_sample_dirichlet";
+  return isDrawn(self, &isReal) && self.dim() > 0
+      ? at::softmax(
+            drawSamples(op, self, self, generator, Sampler::LogGamma), -1)
+      : OnHost<at::_ops::_sample_dirichlet>::call(self, generator);
+}
+
+/// In training: the slope of each element that is not above 0 is drawn, and
+/// kept as noise. In PyTorch 1.13 that is const.
+bool drawSlopes(
+    const Tensor& self,
+    const Tensor& noise,
+    const Scalar& lower,
+    const Scalar& upper,
+    bool training,
+    OptionalGenerator generator) {
+  if (!training || !isDrawn(self, &isReal) || !isDrawn(noise, &isReal) ||
+      self.sizes() != noise.sizes() || self.device() != noise.device()) {
+    return false;
+  }
+  noise.uniform_(lower.toDouble(), upper.toDouble(), std::move(generator));
+  noise.masked_fill_(self.le(0).logical_not_(), 1);
+  return true;
+}
+
+template <class Op, class Schema = typename Op::schema>
+struct Rrelu;
+
+#define XPU_SLOPES                                                      \
+  Noise noise, const Scalar &lower, const Scalar &upper, bool training, \
+      OptionalGenerator generator
+#define XPU_SLOPES_GIVEN noise, lower, upper, training, generator
+
+template <class Op, class Noise>
+struct Rrelu<
+    Op,
+    Tensor(
+        const Tensor&,
+        Noise,
+        const Scalar&,
+        const Scalar&,
+        bool,
+        OptionalGenerator)> {
+  static Tensor call(const Tensor& self, XPU_SLOPES) {
+    return drawSlopes(self, XPU_SLOPES_GIVEN)
+        ? self.mul(noise)
+        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
+  }
+};
+template <class Op, class Noise>
+struct Rrelu<
+    Op,
+    Tensor&(
+        Tensor&,
+        Noise,
+        const Scalar&,
+        const Scalar&,
+        bool,
+        OptionalGenerator)> {
+  static Tensor& call(Tensor& self, XPU_SLOPES) {
+    return drawSlopes(self, XPU_SLOPES_GIVEN)
+        ? self.mul_(noise)
+        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
+  }
+};
+template <class Op, class Noise>
+struct Rrelu<
+    Op,
+    Tensor&(
+        const Tensor&,
+        Noise,
+        const Scalar&,
+        const Scalar&,
+        bool,
+        OptionalGenerator,
+        Tensor&)> {
+  static Tensor& call(const Tensor& self, XPU_SLOPES, Tensor& out) {
+    return drawSlopes(self, XPU_SLOPES_GIVEN)
+        ? at::mul_out(out, self, noise)
+        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN, out);
+  }
+};
+#undef XPU_SLOPES
+#undef XPU_SLOPES_GIVEN
+
+template <class Op>
+void addRrelu(torch::Library& library) {
+  library.impl(nameOf<Op>().c_str(), &Rrelu<Op>::call);
+}
+
 std::tuple<Tensor, Tensor> dropout(
     const Tensor& input,
     double p,
@@ -345,6 +464,13 @@ void registerRandom(torch::Library& library) {
   library.impl("bernoulli_.Tensor", &bernoulliOf);
   library.impl("bernoulli.out", &bernoulliOut);
   library.impl("multinomial", &multinomial);
+  library.impl("poisson", &poisson);
+  library.impl("binomial", &binomial);
+  library.impl("_standard_gamma", &standardGamma);
+  library.impl("_sample_dirichlet", &dirichlet);
+  addRrelu<at::_ops::rrelu_with_noise>(library);
+  addRrelu<at::_ops::rrelu_with_noise_>(library);
+  addRrelu<at::_ops::rrelu_with_noise_out>(library);
   library.impl("native_dropout", &dropout);
   library.impl("native_dropout_backward", &dropoutBackward);
 }

@@ -93,6 +93,25 @@ struct InArgumentType {
   }
 };
 
+#ifdef XPU_LATER_OPERATORS
+/// Where a list of no dimensions means that none is reduced.
+template <Reduction reduction>
+struct OverDims {
+  static bool run(
+      const Tensor& result,
+      const Tensor& none,
+      const Tensor& self,
+      OptionalIntArrayRef dims,
+      bool keepdim) {
+    if (dims && dims->empty()) {
+      result.copy_(self.ne(0));
+      return true;
+    }
+    return InArgumentType<reduction>::run(result, none, self, dims, keepdim);
+  }
+};
+#endif
+
 struct Aminmax {
   static bool run(
       const Tensor& low,
@@ -104,7 +123,7 @@ struct Aminmax {
   }
 };
 
-struct Norm {
+struct VectorNorm {
   template <typename Given, typename... Args>
   static bool run(
       const Tensor& result,
@@ -259,6 +278,10 @@ void registerReduce(torch::Library& library) {
   XPU_ADD_REDUCTION(any_dim, any_out, any_dim, InArgumentType<Reduction::any>)
   XPU_ADD_REDUCTION(all, all_all_out, all, InArgumentType<Reduction::all>)
   XPU_ADD_REDUCTION(all_dim, all_out, all_dim, InArgumentType<Reduction::all>)
+#ifdef XPU_LATER_OPERATORS
+  XPU_ADD_REDUCTION(any_dims, any_dims_out, any_dims, OverDims<Reduction::any>)
+  XPU_ADD_REDUCTION(all_dims, all_dims_out, all_dims, OverDims<Reduction::all>)
+#endif
   XPU_ADD_REDUCTION(amax, amax_out, amax, InArgumentType<Reduction::amax>)
   XPU_ADD_REDUCTION(amin, amin_out, amin, InArgumentType<Reduction::amin>)
   XPU_ADD_REDUCTION(
@@ -276,11 +299,18 @@ void registerReduce(torch::Library& library) {
       min_dim,
       InArgumentType<Reduction::min, Wants::Both>)
   XPU_ADD_REDUCTION(aminmax, aminmax_out, aminmax, Aminmax)
-  XPU_ADD_REDUCTION(norm_ScalarOpt_dim, norm_out, norm_ScalarOpt_dim, Norm)
   XPU_ADD_REDUCTION(
-      norm_ScalarOpt_dim_dtype, norm_dtype_out, norm_ScalarOpt_dim_dtype, Norm)
+      norm_ScalarOpt_dim, norm_out, norm_ScalarOpt_dim, VectorNorm)
   XPU_ADD_REDUCTION(
-      linalg_vector_norm, linalg_vector_norm_out, linalg_vector_norm, Norm)
+      norm_ScalarOpt_dim_dtype,
+      norm_dtype_out,
+      norm_ScalarOpt_dim_dtype,
+      VectorNorm)
+  XPU_ADD_REDUCTION(
+      linalg_vector_norm,
+      linalg_vector_norm_out,
+      linalg_vector_norm,
+      VectorNorm)
 #undef XPU_ADD_REDUCTION
   library.impl("prod", &prod);
   library.impl("max", &extremum<at::_ops::max, Reduction::amax>);

@@ -140,18 +140,27 @@ void launchEach(
        uint32_t(rows.inner)});
 }
 
-/// Launches a kernel of which a group has a row.
+/// Launches a kernel of which a group has a row, or for rows of few elements a
+/// sub-group: that takes no barriers, and groups of several keep more busy.
 void launchRow(
     const Rows& rows,
     int kernel,
-    c10::ArrayRef<KernelArgument> arguments) {
+    std::initializer_list<KernelArgument> own) {
   constexpr int64_t kElements = 16; // that an item has, if there are enough
   constexpr int64_t kMost = 1024; // items of a group
+  constexpr int64_t kLanes = 32; // of a sub-group, at most
+  constexpr int64_t kRowsOfGroup = 4;
   const auto wanted = itemsWanted(rows.device);
+  const bool alone =
+      rows.size <= 2 * kElements * kLanes && rows.outer * 2 * kLanes >= wanted;
   const auto enough = rows.outer * 256 < wanted ? kMost : 256;
-  int64_t group = 32;
-  while (group < enough && rows.size >= 2 * group * kElements) {
+  int64_t group = kLanes;
+  while (!alone && group < enough && rows.size >= 2 * group * kElements) {
     group *= 2;
+  }
+  c10::SmallVector<KernelArgument, 12> arguments(own);
+  for (const auto number : {rows.outer, rows.size, int64_t(alone)}) {
+    arguments.emplace_back(uint32_t(number));
   }
   launchKernel(
       kernelOf(rows, kernel),
@@ -159,7 +168,7 @@ void launchRow(
       rows.op,
       rows.outer * group,
       arguments,
-      group);
+      alone ? kRowsOfGroup * kLanes : group);
 }
 
 /// The type of the kernels for a tensor; nothing if there are none.
@@ -207,10 +216,7 @@ bool runSoftmax(const Tensor& result, const Tensor& self, int64_t dim) {
   const auto to = writable(result, input.scalar_type());
   const void* const a = input.data_ptr();
   if (rows.inner == 1) {
-    launchRow(
-        rows,
-        kSoftmaxRow,
-        {to.data_ptr(), a, uint32_t(rows.size), uint32_t(log)});
+    launchRow(rows, kSoftmaxRow, {to.data_ptr(), a, uint32_t(log)});
   } else {
     const auto numbers = numbersOf(rows, input);
     launchRows(
@@ -250,11 +256,7 @@ bool runSoftmaxBackward(
     launchRow(
         rows,
         kSoftmaxGradRow,
-        {to.data_ptr(),
-         a.data_ptr(),
-         b.data_ptr(),
-         uint32_t(rows.size),
-         uint32_t(log)});
+        {to.data_ptr(), a.data_ptr(), b.data_ptr(), uint32_t(log)});
   } else {
     const auto numbers = numbersOf(rows, a);
     launchRows(
@@ -359,7 +361,6 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
            x.data_ptr(),
            pointerOf(weight),
            pointerOf(bias),
-           uint32_t(size),
            sumNumber(eps, *type)});
       return {y, mean, factor};
     }
@@ -417,8 +418,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
              b.data_ptr(),
              pointerOf(weight),
              mean.data_ptr(),
-             factor.data_ptr(),
-             uint32_t(size)});
+             factor.data_ptr()});
       }
       return {grads[0], grads[1], grads[2]};
     }

@@ -462,48 +462,6 @@ struct MaxPool3d {
   }
 };
 
-template <class Op, class How, class Schema = typename Op::schema>
-struct Unstructured;
-
-template <class Op, class How, class Result, class... Args>
-struct Unstructured<Op, How, Result(Args...)> {
-  static Result call(Args... args) {
-    auto result = How::make(plainArgument(args)...);
-    return isMade(result) ? result : OnHost<Op>::call(plainArgument(args)...);
-  }
-
- private:
-  static bool isMade(const Tensor& result) {
-    return result.defined();
-  }
-  static bool isMade(const std::tuple<Tensor, Tensor>& results) {
-    return std::get<0>(results).defined();
-  }
-};
-
-template <class Op, class How>
-void addUnstructured(torch::Library& library) {
-  library.impl(nameOf<Op>().c_str(), &Unstructured<Op, How>::call);
-}
-
-#ifndef XPU_LATER_OPERATORS
-template <class Op, class Schema = typename Op::schema>
-struct Composed;
-
-/// What PyTorch 1.13 makes of another operator for each device by itself.
-template <class Op, class... Args>
-struct Composed<Op, Tensor(Args...)> {
-  static Tensor call(Args... args) {
-    return callComposed<Op>(args...);
-  }
-};
-
-template <class Op>
-void addOfOther(torch::Library& library) {
-  library.impl(nameOf<Op>().c_str(), &Composed<Op>::call);
-}
-#endif
-
 void registerSample(torch::Library& library) {
 #define XPU_ADD_SAMPLE(op, op_out, ...) \
   addStructured<                        \
@@ -517,6 +475,13 @@ void registerSample(torch::Library& library) {
 #define XPU_ADD_PLAIN(op, ...)                         \
   addUnstructured<at::_ops::op, __VA_ARGS__>(library); \
   addUnstructured<at::_ops::op##_backward, __VA_ARGS__>(library);
+#define XPU_ADD_PAD(op, ...)                                               \
+  XPU_ADD_PLAIN(op, __VA_ARGS__)                                           \
+  addUnstructured<at::_ops::op, __VA_ARGS__, at::_ops::op##_out>(library); \
+  addUnstructured<                                                         \
+      at::_ops::op##_backward,                                             \
+      __VA_ARGS__,                                                         \
+      at::_ops::op##_backward_grad_input>(library);
   XPU_ADD_BOTH(avg_pool2d, AveragePool<2>)
   XPU_ADD_BOTH(avg_pool3d, AveragePool<3>)
   XPU_ADD_SAMPLE(
@@ -547,11 +512,11 @@ void registerSample(torch::Library& library) {
   XPU_ADD_BOTH(reflection_pad1d, Reflection1)
   XPU_ADD_BOTH(reflection_pad3d, Reflection3)
   XPU_ADD_BOTH(replication_pad1d, Replication1)
-  XPU_ADD_PLAIN(reflection_pad2d, Reflection2)
+  XPU_ADD_PAD(reflection_pad2d, Reflection2)
   using Replication2 = PlainPad<2, SampleMode::Replicate>;
   using Replication3 = PlainPad<3, SampleMode::Replicate>;
-  XPU_ADD_PLAIN(replication_pad2d, Replication2)
-  XPU_ADD_PLAIN(replication_pad3d, Replication3)
+  XPU_ADD_PAD(replication_pad2d, Replication2)
+  XPU_ADD_PAD(replication_pad3d, Replication3)
 #ifndef XPU_LATER_OPERATORS
   addOfOther<at::_ops::upsample_nearest3d_vec>(library);
   addOfOther<at::_ops::upsample_nearest3d_backward_vec>(library);
@@ -561,6 +526,7 @@ void registerSample(torch::Library& library) {
 #undef XPU_ADD_SAMPLE
 #undef XPU_ADD_BOTH
 #undef XPU_ADD_PLAIN
+#undef XPU_ADD_PAD
 #undef XPU_ADD_NEAREST
 }
 

@@ -5,7 +5,7 @@
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/KernelTypes.h>
 #include <ATen/xpu/detail/Reduce.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
@@ -13,170 +13,219 @@
 #include <array>
 #include <limits>
 
-// cumsum, kernels/Scan.sycl, and cat, which copies.
+// cumsum and others, kernels/Scan.sycl, and cat, which copies.
 
 namespace at::xpu::detail {
 
 namespace {
 
-constexpr std::array<const char*, 4> kScanNames{
-    "elements_sums",
-    "elements_scan",
-    "chunks_sums",
-    "chunks_scan"};
+// Each has three kernels.
+enum class ScanKind { Numbers, Places, Exponentials };
+enum ScanStep { kStates, kChunks, kScan, kSteps };
 
-const char* scanSource() {
-  return
-#include <ATen/xpu/kernels/Scan.sycl>
-      ;
-}
+constexpr std::array<const char*, size_t(3) * kSteps> kScanNames{
+    "numbers_states",
+    "numbers_chunks",
+    "numbers_scan",
+    "places_states",
+    "places_chunks",
+    "places_scan",
+    "exponentials_states",
+    "exponentials_chunks",
+    "exponentials_scan"};
 
 std::string scanSourceOf(int type) {
-  return typedSource(type) + reduceSource() + scanSource();
+  constexpr const char* kSource =
+#include <ATen/xpu/kernels/Scan.sycl>
+      ;
+  return typedSource(type) +
+      (FLOATING & (1 << type) ? "#define XPU_FLOATING\n" : "") +
+      reduceSource() + kSource;
 }
 
 const NamedKernels kScanKernels("scan", &scanSourceOf, kScanNames);
 
 struct Scan {
+  const std::string op;
+  ScanKind kind;
+  uint32_t how; // a product or the smallest
+};
+
+/// How a tensor without gaps is scanned, see Note [Scans].
+struct ScanRows {
   KernelType type{};
   DeviceIndex device = 0;
   int64_t rows = 1;
   int64_t size = 1;
   int64_t inner = 1;
-  bool of_sums = false; // of chunks
 };
 
-/// Scans tensors without gaps, see Note [Scans].
-void scanTo(const Tensor& result, const Tensor& input, const Scan& scan) {
+/// `places` may be undefined.
+void launchScan(
+    const Scan& scan,
+    const ScanRows& of,
+    const Tensor& result,
+    const Tensor& places,
+    const Tensor& input) {
+  constexpr int64_t kGroup = 32;
   constexpr int64_t kTogether = 64; // elements of a row, from which on
-  constexpr int64_t kOfItem = 4; // elements, as in the source
-  constexpr int64_t kMostInGroup = 256;
-  static const std::string name = "aten::cumsum";
-  const auto items = itemsWanted(scan.device);
-  const auto stream = c10::xpu::getCurrentXPUStream(scan.device);
-  const bool together = scan.inner == 1 && scan.size >= kTogether;
-  int64_t group = together ? 32 : 1;
-  while (together && group < kMostInGroup && scan.size >= 2 * group * kOfItem) {
-    group *= 2;
-  }
-  const auto enough = items / group;
-  const auto least = together ? 4 * group * kOfItem : 64;
-  const bool one = scan.size <= least || scan.rows >= enough;
-  const auto part = (scan.size * scan.rows + enough - 1) / enough;
-  const auto chunk = one
-      ? scan.size
-      : (std::max(part, int64_t(1)) + least - 1) / least * least;
-  const auto chunks = (scan.size + chunk - 1) / chunk;
-  const auto launch = [&](int kernel,
-                          std::initializer_list<KernelArgument> pointers) {
-    const auto& found = requireKernel(
+  constexpr int64_t kMostOfState = 16; // bytes
+  const auto stream = c10::xpu::getCurrentXPUStream(of.device);
+  const bool together = of.inner == 1 && of.size >= kTogether;
+  const auto group = together ? kGroup : 1;
+  const auto enough = itemsWanted(of.device) / group;
+  const auto least = together ? 1024 : 64;
+  const auto part = (of.size * of.rows + enough - 1) / enough;
+  const auto chunk =
+      of.rows >= enough ? of.size : (part + least - 1) / least * least;
+  const auto chunks = (of.size + chunk - 1) / chunk;
+  const auto launch = [&](ScanStep step,
+                          int64_t groups,
+                          int64_t in_group,
+                          std::initializer_list<KernelArgument> first,
+                          std::initializer_list<int64_t> numbers) {
+    const auto& kernel = requireKernel(
         kScanKernels.find(
-            kernel + (scan.of_sums ? 2 : 0), scan.type, scan.device),
-        name);
-    c10::SmallVector<KernelArgument, 9> arguments(pointers);
-    for (const auto number :
-         {scan.rows, scan.size, scan.inner, chunk, chunks, int64_t(together)}) {
+            size_t(scan.kind) * kSteps + step, of.type, of.device),
+        scan.op);
+    c10::SmallVector<KernelArgument, 11> arguments(first);
+    arguments.emplace_back(scan.how);
+    for (const auto number : numbers) {
       arguments.emplace_back(uint32_t(number));
     }
     launchKernel(
-        found,
+        kernel,
         stream,
-        name,
-        scan.rows * chunks * group,
+        scan.op,
+        groups * in_group,
         arguments,
-        together ? uint32_t(group) : 0);
+        in_group > 1 ? uint32_t(in_group) : 0);
   };
-  Tensor sums;
-  if (!one) {
-    const auto type = scan.type == f64 ? kDouble
-        : FLOATING & (1 << scan.type)  ? kFloat
-                                       : kLong;
-    sums = at::empty({scan.rows * chunks}, input.options().dtype(type));
-    launch(0, {sums.data_ptr(), input.data_ptr()});
-    scanTo(sums, sums, {scan.type, scan.device, scan.rows, chunks, 1, true});
+  const auto numbers = {
+      of.rows, of.size, of.inner, chunk, chunks, int64_t(together)};
+  Tensor states;
+  if (chunks > 1) {
+    states = at::empty(
+        {of.rows * chunks * kMostOfState}, input.options().dtype(kByte));
+    launch(
+        kStates,
+        of.rows * chunks,
+        group,
+        {states.data_ptr(), input.data_ptr()},
+        numbers);
+    launch(kChunks, of.rows, kGroup, {states.data_ptr()}, {chunks});
   }
   launch(
-      1,
+      kScan,
+      of.rows * chunks,
+      group,
       {result.data_ptr(),
+       pointerOf(places),
        input.data_ptr(),
-       sums.defined() ? sums.data_ptr() : nullptr});
+       pointerOf(states)},
+      numbers);
 }
 
-bool runCumsum(const Tensor& result, const Tensor& self, int64_t dim) {
+/// Returns false, and changes nothing, if no kernel fits.
+bool runScan(
+    const Scan& scan,
+    const Tensor& result,
+    const Tensor& places,
+    const Tensor& self,
+    int64_t dim) {
   const auto device = self.device().index();
-  const bool integral =
-      isIntegralType(self.scalar_type(), /*includeBool=*/true);
-  const auto natural = integral ? kLong : self.scalar_type();
+  const bool numbers = scan.kind == ScanKind::Numbers;
+  const auto natural =
+      numbers && isIntegralType(self.scalar_type(), /*includeBool=*/true)
+      ? kLong
+      : self.scalar_type();
   const auto asked = result.scalar_type();
-  const auto input = (asked == natural ? self : self.to(asked)).contiguous();
-  const auto type = kernelType(input.scalar_type(), device);
-  if (!type || self.numel() > std::numeric_limits<int32_t>::max() ||
-      !kScanKernels.find(1, *type, device)) {
+  if (result.device() != self.device() || (!numbers && asked != natural) ||
+      self.numel() > std::numeric_limits<int32_t>::max()) {
     return false;
   }
+  const auto input = (asked == natural ? self : self.to(asked)).contiguous();
+  const auto type = kernelType(input.scalar_type(), device);
+  if (!type ||
+      (scan.kind == ScanKind::Exponentials && !(FLOATING & (1 << *type))) ||
+      !kScanKernels.find(size_t(scan.kind) * kSteps, *type, device)) {
+    return false;
+  }
+  dim = maybe_wrap_dim(dim, self.dim());
   if (self.numel() == 0) {
     return true;
   }
-  Scan scan{*type, device};
-  dim = maybe_wrap_dim(dim, self.dim());
+  ScanRows of{*type, device};
   for (const auto d : c10::irange(self.dim())) {
-    (d == dim ? scan.size : scan.rows) *= self.size(d);
-    scan.inner *= d > dim ? self.size(d) : 1;
+    (d == dim ? of.size : of.rows) *= self.size(d);
+    of.inner *= d > dim ? self.size(d) : 1;
   }
-  const auto written = FLOATING & (1 << *type) ? input.scalar_type() : kLong;
-  const auto to = writable(result, written);
-  scanTo(to, input, scan);
+  const bool widened = numbers && !(FLOATING & (1 << *type));
+  const auto to = writable(result, widened ? kLong : input.scalar_type());
+  const auto to_places = places.defined() ? writable(places, kLong) : places;
+  launchScan(scan, of, to, to_places, input);
   copyUnlessSame(result, to);
+  if (places.defined()) {
+    copyUnlessSame(places, to_places);
+  }
   return true;
 }
 
-using CumsumMeta = WithOutput<at::meta::structured_cumsum>;
+/// Of cumsum and cumprod.
+template <bool product>
+struct Cumulative {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*of the result*/,
+      const Tensor& self,
+      int64_t dim,
+      const c10::optional<ScalarType>& dtype) {
+    static const Scan scan{
+        product ? "aten::cumprod" : "aten::cumsum", ScanKind::Numbers, product};
+    if (!self.is_xpu()) {
+      return false;
+    }
+    const c10::xpu::XPUGuard guard(self.device());
+    op.meta(self, dim, dtype);
+    return runScan(scan, op.maybe_get_output(0), Tensor(), self, dim);
+  }
+};
 
-Tensor cumsum(
+/// Of cummax and cummin, whose operators make the tensors.
+template <class Op, bool smallest>
+void extremes(
     const Tensor& self,
-    int64_t dim,
-    c10::optional<ScalarType> dtype) {
+    Tensor& values,
+    Tensor& indices,
+    int64_t dim) {
+  static const Scan scan{
+      smallest ? "aten::cummin" : "aten::cummax", ScanKind::Places, smallest};
   if (const auto device = kernelDevice(self)) {
     const c10::xpu::XPUGuard guard(*device);
-    CumsumMeta op(CumsumMeta::Kind::New, Tensor());
-    op.meta(self, dim, dtype);
-    if (runCumsum(op.maybe_get_output(0), self, dim)) {
-      return op.maybe_get_output(0);
+    if (indices.device() == self.device() &&
+        runScan(scan, values, indices, self, dim)) {
+      return;
     }
   }
-  return OnHost<at::_ops::cumsum>::call(self, dim, dtype);
+  OnHost<Op>::call(self, values, indices, dim);
 }
 
-Tensor& cumsumInPlace(
-    Tensor& self,
-    int64_t dim,
-    c10::optional<ScalarType> dtype) {
+Tensor& logcumsumexpOut(const Tensor& self, int64_t dim, Tensor& out) {
+  static const Scan scan{"aten::logcumsumexp", ScanKind::Exponentials, 0};
   if (const auto device = kernelDevice(self)) {
     const c10::xpu::XPUGuard guard(*device);
-    CumsumMeta op(CumsumMeta::Kind::InPlace, self);
-    op.meta(self, dim, dtype);
-    if (runCumsum(self, self, dim)) {
-      return self;
-    }
-  }
-  return OnHost<at::_ops::cumsum_>::call(self, dim, dtype);
-}
-
-Tensor& cumsumOut(
-    const Tensor& self,
-    int64_t dim,
-    c10::optional<ScalarType> dtype,
-    Tensor& out) {
-  const auto device = kernelDevice(self);
-  if (device && out.is_xpu()) {
-    const c10::xpu::XPUGuard guard(*device);
-    CumsumMeta op(CumsumMeta::Kind::Out, out);
-    op.meta(self, dim, dtype);
-    if (runCumsum(out, self, dim)) {
+    if (out.sizes() == self.sizes() &&
+        runScan(scan, out, Tensor(), self, dim)) {
       return out;
     }
   }
-  return OnHost<at::_ops::cumsum_out>::call(self, dim, dtype, out);
+  return OnHost<at::_ops::_logcumsumexp_out>::call(self, dim, out);
+}
+
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  auto out = at::empty_like(self, MemoryFormat::Contiguous);
+  return logcumsumexpOut(self, dim, out);
 }
 
 // What is together is copied, each part by itself.
@@ -238,9 +287,20 @@ Tensor& catOut(const ITensorListRef& tensors, int64_t dim, Tensor& out) {
 }
 
 void registerScan(torch::Library& library) {
-  library.impl("cumsum", &cumsum);
-  library.impl("cumsum_", &cumsumInPlace);
-  library.impl("cumsum.out", &cumsumOut);
+#define XPU_ADD_SCAN(op, product) \
+  addStructured<                  \
+      at::meta::structured_##op,  \
+      Cumulative<product>,        \
+      at::_ops::op,               \
+      at::_ops::op##_,            \
+      at::_ops::op##_out>(library);
+  XPU_ADD_SCAN(cumsum, false)
+  XPU_ADD_SCAN(cumprod, true)
+#undef XPU_ADD_SCAN
+  library.impl("_cummax_helper", &extremes<at::_ops::_cummax_helper, false>);
+  library.impl("_cummin_helper", &extremes<at::_ops::_cummin_helper, true>);
+  library.impl("_logcumsumexp", &logcumsumexp);
+  library.impl("_logcumsumexp.out", &logcumsumexpOut);
   library.impl("cat", &cat);
   library.impl("cat.out", &catOut);
 }

@@ -113,6 +113,24 @@ void divideByCount(
   result.div_(count);
 }
 
+void scatterReduce(
+    IndexKernel kernel,
+    const Tensor& result,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& source,
+    bool mean,
+    bool include_self) {
+  if (!include_self) {
+    const auto identity = identityOf(kernel, result.scalar_type());
+    scatterTo(IndexKernel::Put, result, dim, index, numberOn(result, identity));
+  }
+  scatterTo(kernel, result, dim, index, source);
+  if (mean) {
+    divideByCount(result, dim, index, source, include_self);
+  }
+}
+
 struct Scatter {
   /// reduce: how, for some operators, and whether what there is counts
   template <class Meta, typename Source, typename... Reduce>
@@ -147,14 +165,7 @@ struct Scatter {
       return true;
     }
     const auto from = tensorOf(source, self);
-    if (!include_self) {
-      const auto first = numberOn(self, identityOf(*kernel, type));
-      scatterTo(IndexKernel::Put, result, dim, index, first);
-    }
-    scatterTo(*kernel, result, dim, index, from);
-    if (mean) {
-      divideByCount(result, dim, index, from, include_self);
-    }
+    scatterReduce(*kernel, result, dim, index, from, mean, include_self);
     return true;
   }
 
@@ -176,6 +187,58 @@ struct Scatter {
   }
   static Tensor tensorOf(const Scalar& source, const Tensor& self) {
     return numberOn(self, source);
+  }
+};
+
+struct IndexReduce {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex device,
+      const Tensor& self,
+      int64_t dim,
+      const Tensor& index,
+      const Tensor& source,
+      c10::string_view reduce,
+      bool include_self) {
+    const bool known = reduce == "prod" || reduce == "mean" ||
+        reduce == "amax" || reduce == "amin";
+    const auto kernel = reductionOf(known ? reduce : "");
+    const auto type = self.scalar_type();
+    const bool mean = reduce == "mean";
+    if (!kernel || !areOn(device, self, index, source) || type == kBool ||
+        (mean && !isFloatingType(type)) || mayDiffer(*kernel, type) ||
+        !hasIndexKernel(*kernel, type, device) ||
+        !hasIndexKernel(IndexKernel::Put, type, device)) {
+      return false;
+    }
+    dim = maybe_wrap_dim(dim, self.dim());
+    const auto from = withDim(source);
+    DimVector sizes(withDim(self).sizes());
+    if (size_t(from.dim()) != sizes.size()) {
+      return false;
+    }
+    sizes[dim] = from.size(dim);
+    if (IntArrayRef(sizes) != from.sizes()) {
+      return false; // the host raises
+    }
+    op.meta(self, dim, index, source, reduce, include_self);
+    const auto& result = op.maybe_get_output(0);
+    copyUnlessSame(result, self);
+    if (from.numel() == 0) {
+      return true;
+    }
+    DimVector along(from.dim(), 1);
+    along[dim] = index.numel();
+    scatterReduce(
+        *kernel,
+        result,
+        dim,
+        index.reshape(along).expand(sizes),
+        from,
+        mean,
+        include_self);
+    return true;
   }
 };
 
@@ -201,6 +264,12 @@ void registerScatter(torch::Library& library) {
   XPU_ADD_SCATTER(scatter_add, scatter_add_, scatter_add_out)
   XPU_ADD_SCATTER(
       scatter_reduce_two, scatter_reduce__two, scatter_reduce_two_out)
+  addStructured<
+      at::meta::structured_index_reduce,
+      IndexReduce,
+      at::_ops::index_reduce,
+      at::_ops::index_reduce_,
+      at::_ops::index_reduce_out>(library);
 #undef XPU_ADD_FORM
 #undef XPU_ADD_SCATTER
 }

@@ -78,6 +78,15 @@ const Kernel* findKernel(
 /// was not.
 const Kernel& requireKernel(const Kernel* kernel, const std::string& op);
 
+/// The only kernel of a source, which is compiled when it is first asked for.
+/// Where that fails it raises: the error has the name, and says where the
+/// compiler's words are.
+const Kernel& compileKernel(
+    KernelSlot& slot,
+    DeviceIndex device,
+    const std::string& name,
+    const std::string& source);
+
 /// Whether all kernels of the unit can be had for the device; compiles them
 /// if they were not.
 bool loadKernels(const KernelUnit& unit, DeviceIndex device);
@@ -102,8 +111,7 @@ uint32_t groupSize(const Kernel& kernel);
 /// Launches at least `items` work-items on the stream, in whole work-groups: a
 /// kernel leaves those alone that are too many. With a size of groups there are
 /// items / group_size of them, which are smaller where the device cannot have
-/// such ones. The operator's name is for the profiler, and for the error while
-/// a graph is recorded that cannot have it.
+/// such ones. The operator's name is for the profiler.
 void launchKernel(
     const Kernel& kernel,
     c10::xpu::XPUStream stream,

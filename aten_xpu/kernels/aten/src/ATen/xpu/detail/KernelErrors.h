@@ -10,16 +10,18 @@ namespace at::xpu::detail {
 // Note [Errors of kernels]
 // ~~~~~~~~~~~~~~~~~~~~~~~~
 // A kernel that finds an index which is out of range writes nothing there and
-// reads nothing, and writes down the index, the size and a code: `report` of
-// kernels/Common.sycl, in memory of the host that each device has for it. The
-// first one counts until it is raised: where the device, one of its streams or
-// an event is synchronized, or where the host reads a result.
+// reads nothing, and writes down the index, the size and a code, and so does
+// one that divides an integer by 0: `report` of kernels/Common.sycl, in memory
+// of the host that each device has for it. The first one counts until it is
+// raised: where the device, one of its streams or an event is synchronized, or
+// where the host reads a result.
 
 /// How the CPU says it.
 enum class IndexWords {
   Dimension, // index 5 is out of bounds for dimension 0 with size 5
   Self, // index out of range in self
   Ones, // Number of elements of source < number of ones in mask
+  Division, // ZeroDivisionError
   Elements, // out of range: tried to access index 5 on a tensor of 5 elements.
 };
 

@@ -12,6 +12,13 @@
 
 namespace at::xpu::detail {
 
+/// The types of operators that write down where an integer is divided by 0.
+constexpr uint32_t DIVISION = FLOATING | INTEGRAL | 1u << 30;
+/// The types of operators that copy integers.
+constexpr uint32_t ROUNDING = FLOATING | 1u << 29;
+/// The types of kernels/Special.def: half and bfloat16 are computed as float.
+constexpr uint32_t SPECIAL = FLOATING | 1u << 31;
+
 /// The kernels: those of the table, and one that converts to each type.
 enum class Pointwise : int {
 #define XPU_ROW(name, ...) name,

@@ -44,6 +44,18 @@ void drawIntegers(
     uint64_t range,
     int64_t base);
 
+/// As in kernels/Random.def, with their numbers there.
+enum class Sampler : uint32_t { Poisson, Binomial, Gamma, LogGamma };
+
+/// Numbers of distributions that each element of `a`, and of `b` for binomial
+/// ones, says. Both are of the same shape, floating type and device.
+Tensor drawSamples(
+    const std::string& op,
+    const Tensor& a,
+    const Tensor& b,
+    const c10::optional<Generator>& generator,
+    Sampler sampler);
+
 /// The elements that are kept, divided by the probability of that, and a mask
 /// of them. Empty if no kernel fits.
 std::optional<std::tuple<Tensor, Tensor>> drawDropout(

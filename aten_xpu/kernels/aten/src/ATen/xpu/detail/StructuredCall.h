@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/native/Resize.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelTypes.h>
@@ -126,6 +127,66 @@ template <class Meta, class How, class... Ops>
 void addStructured(torch::Library& library) {
   (library.impl(nameOf<Ops>().c_str(), &StructuredCall<Ops, Meta, How>::call),
    ...);
+}
+
+/// An operator without a meta class. How::make makes the result, or none of
+/// what is not plain, which is left to the host with its checks.
+template <class Op, class How, class Schema = typename Op::schema>
+struct Unstructured;
+
+template <class Op, class How, class Result, class... Args>
+struct Unstructured<Op, How, Result(Args...)> {
+  static Result call(Args... args) {
+    auto result = How::make(plainArgument(args)...);
+    return isMade(result) ? result : OnHost<Op>::call(plainArgument(args)...);
+  }
+
+  template <class OutOp>
+  static Tensor& out(Args... args, Tensor& out) {
+    if (out.is_xpu()) {
+      const auto result = How::make(plainArgument(args)...);
+      if (isMade(result) && alike(result, out)) {
+        at::native::resize_output(out, result.sizes());
+        return out.copy_(result);
+      }
+    }
+    return OnHost<OutOp>::call(plainArgument(args)..., out);
+  }
+
+ private:
+  static bool isMade(const Tensor& result) {
+    return result.defined();
+  }
+  static bool isMade(const std::tuple<Tensor, Tensor>& results) {
+    return std::get<1>(results).defined(); // the first may not be asked for
+  }
+};
+
+/// With OutOp, its variant with out=.
+template <class Op, class How, class OutOp = void>
+void addUnstructured(torch::Library& library) {
+  using Operator = Unstructured<Op, How>;
+  if constexpr (std::is_void_v<OutOp>) {
+    library.impl(nameOf<Op>().c_str(), &Operator::call);
+  } else {
+    library.impl(nameOf<OutOp>().c_str(), &Operator::template out<OutOp>);
+  }
+}
+
+template <class Op, class Schema = typename Op::schema>
+struct Composed;
+
+/// What PyTorch's function for the CPU makes of other operators.
+template <class Op, class... Args>
+struct Composed<Op, Tensor(Args...)> {
+  static Tensor call(Args... args) {
+    return callComposed<Op>(args...);
+  }
+};
+
+template <class Op>
+void addOfOther(torch::Library& library) {
+  library.impl(nameOf<Op>().c_str(), &Composed<Op>::call);
 }
 
 } // namespace at::xpu::detail

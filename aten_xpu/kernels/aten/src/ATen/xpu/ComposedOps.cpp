@@ -1,0 +1,312 @@
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/util/irange.h>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+// Operators that are made of those that have kernels. PyTorch's functions for
+// the CPU and CUDA have loops of their own.
+
+namespace at::xpu::detail {
+
+namespace {
+
+/// Whether kernels take the tensors, which are of one type and device.
+template <typename... Others>
+bool haveKernels(const Tensor& self, const Others&... others) {
+  return kernelDevice(self) &&
+      kernelType(self.scalar_type(), self.device().index()) &&
+      (alike(others, self) && ...);
+}
+
+template <typename... Others>
+bool areFloating(const Tensor& self, const Others&... others) {
+  return haveKernels(self, others...) && self.is_floating_point();
+}
+
+/// Waits for the device.
+bool equal(const Tensor& self, const Tensor& other) {
+  if (!haveKernels(self, other)) {
+    return OnHost<at::_ops::equal>::call(self, other);
+  }
+  return self.sizes() == other.sizes() &&
+      (self.numel() == 0 || !self.ne(other).any().item<bool>());
+}
+
+Tensor nansum(
+    const Tensor& self,
+    OptionalIntArrayRef dim,
+    bool keepdim,
+    c10::optional<ScalarType> dtype) {
+  return areFloating(self)
+      ? self.masked_fill(self.isnan(), 0).sum(dim, keepdim, dtype)
+      : OnHost<at::_ops::nansum>::call(self, dim, keepdim, dtype);
+}
+
+Tensor& nansumOut(
+    const Tensor& self,
+    OptionalIntArrayRef dim,
+    bool keepdim,
+    c10::optional<ScalarType> dtype,
+    Tensor& out) {
+  return areFloating(self) && out.device() == self.device() &&
+          out.scalar_type() == dtype.value_or(self.scalar_type())
+      ? at::sum_out(out, self.masked_fill(self.isnan(), 0), dim, keepdim, dtype)
+      : OnHost<at::_ops::nansum_out>::call(self, dim, keepdim, dtype, out);
+}
+
+std::pair<Tensor, Tensor> halvesOf(const Tensor& self, int64_t dim) {
+  const auto half = self.size(dim) / 2;
+  return {self.narrow(dim, 0, half), self.narrow(dim, half, half)};
+}
+
+struct Glu {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      int64_t dim) {
+    if (!areFloating(self) || self.dim() == 0) {
+      return false;
+    }
+    op.meta(self, dim);
+    const auto [a, b] = halvesOf(self, dim);
+    at::mul_out(const_cast<Tensor&>(op.maybe_get_output(0)), a, b.sigmoid());
+    return true;
+  }
+};
+
+Tensor& gluBackwardOut(
+    const Tensor& grad,
+    const Tensor& self,
+    int64_t dim,
+    Tensor& result) {
+  if (!areFloating(self, grad, result) || self.dim() == 0 ||
+      self.size(dim) % 2 != 0 || grad.size(dim) != self.size(dim) / 2) {
+    return OnHost<at::_ops::glu_backward_grad_input>::call(
+        grad, self, dim, result);
+  }
+  at::native::resize_output(result, self.sizes());
+  const auto [a, b] = halvesOf(self, dim);
+  auto [of_a, of_b] = halvesOf(result, dim);
+  const auto part = b.sigmoid();
+  at::mul_out(of_a, grad, part);
+  at::sigmoid_backward_out(of_b, grad.mul(a), part);
+  return result;
+}
+
+Tensor gluBackward(const Tensor& grad, const Tensor& self, int64_t dim) {
+  auto result = at::empty_like(self);
+  return at::glu_backward_out(result, grad, self, dim);
+}
+
+Tensor& addrOut(
+    const Tensor& self,
+    const Tensor& a,
+    const Tensor& b,
+    const Scalar& beta,
+    const Scalar& alpha,
+    Tensor& out) {
+  return haveKernels(out, self, a, b)
+      ? at::native::math_addr_out(self, a, b, beta, alpha, out)
+      : OnHost<at::_ops::addr_out>::call(self, a, b, beta, alpha, out);
+}
+
+Tensor trace(const Tensor& self) {
+  return haveKernels(self) && self.dim() == 2
+      ? self.diagonal().sum()
+      : OnHost<at::_ops::trace>::call(self);
+}
+
+struct Cross {
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& self,
+      const Tensor& other,
+      int64_t dim) {
+    if (!areFloating(self, other)) {
+      return false;
+    }
+    const auto a = self.expand(result.sizes());
+    const auto b = other.expand(result.sizes());
+    const auto at = [&](const Tensor& tensor, int64_t i) {
+      return tensor.select(dim, i % 3);
+    };
+    const auto part = [&](int64_t i) {
+      return at(a, i + 1) * at(b, i + 2) - at(a, i + 2) * at(b, i + 1);
+    };
+    result.copy_(at::stack({part(0), part(1), part(2)}, dim));
+    return true;
+  }
+};
+
+struct Renorm {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Scalar& p,
+      int64_t dim,
+      const Scalar& most) {
+    if (!areFloating(self)) {
+      return false;
+    }
+    op.meta(self, p, dim, most);
+    DimVector others;
+    for (const auto d : c10::irange(self.dim())) {
+      if (d != maybe_wrap_dim(dim, self.dim())) {
+        others.push_back(d);
+      }
+    }
+    const auto norms =
+        at::linalg_vector_norm(self, p, others, /*keepdim=*/true);
+    const double limit = most.toDouble();
+    const auto factors = at::where(
+        norms > limit, limit / (norms + 1e-7), at::ones({}, norms.options()));
+    at::mul_out(const_cast<Tensor&>(op.maybe_get_output(0)), self, factors);
+    return true;
+  }
+};
+
+Tensor narrowCopy(
+    const Tensor& self,
+    int64_t dim,
+    int64_t start,
+    int64_t length) {
+  return self.narrow(dim, start, length).clone(MemoryFormat::Contiguous);
+}
+
+/// Adds what overlaps in turns.
+Tensor unfoldBackward(
+    const Tensor& grad,
+    IntArrayRef sizes,
+    int64_t dim,
+    int64_t size,
+    int64_t step) {
+  if (!haveKernels(grad)) {
+    return OnHost<at::_ops::unfold_backward>::call(
+        grad, sizes, dim, size, step);
+  }
+  auto result = at::zeros(sizes, grad.options());
+  if (sizes.empty()) {
+    return result.add_(grad.sum());
+  }
+  dim = maybe_wrap_dim(dim, int64_t(sizes.size()));
+  const auto windows = grad.size(dim);
+  if (size < windows) {
+    for (const auto i : c10::irange(size)) {
+      result.slice(dim, i, i + (windows - 1) * step + 1, step)
+          .add_(grad.select(-1, i));
+    }
+  } else {
+    for (const auto i : c10::irange(windows)) {
+      result.narrow(dim, i * step, size)
+          .add_(grad.select(dim, i).movedim(-1, dim));
+    }
+  }
+  return result;
+}
+
+struct IsIn {
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& elements,
+      const Tensor& tests,
+      bool /*assume_unique*/,
+      bool invert) {
+    if (!haveKernels(elements, tests) || elements.scalar_type() == kBool) {
+      return false;
+    }
+    if (tests.numel() == 0) {
+      result.fill_(invert);
+      return true;
+    }
+    const auto sorted = std::get<0>(tests.reshape(-1).sort());
+    // NaN, which are last, are not in order, and equal nothing.
+    const auto ordered = sorted.is_floating_point()
+        ? sorted.masked_fill(
+              sorted.isnan(), std::numeric_limits<double>::infinity())
+        : sorted;
+    const auto place =
+        at::searchsorted(ordered, elements).clamp_max(sorted.numel() - 1);
+    const auto found = sorted.take(place).eq(elements);
+    result.copy_(invert ? found.logical_not() : found);
+    return true;
+  }
+};
+
+/// Waits for the device if nobody says how large the result is.
+Tensor repeatInterleave(
+    const Tensor& repeats,
+    c10::optional<int64_t> output_size) {
+  const auto type = repeats.scalar_type();
+  if (!haveKernels(repeats) || repeats.dim() != 1 || repeats.numel() == 0 ||
+      (type != kLong && type != kInt) ||
+      (!output_size && repeats.min().item<int64_t>() < 0)) {
+    return OnHost<at::_ops::repeat_interleave_Tensor>::call(
+        repeats, output_size);
+  }
+  const auto ends = repeats.cumsum(0);
+  const auto size = output_size ? *output_size : ends[-1].item<int64_t>();
+  return at::searchsorted(
+      ends,
+      at::arange(size, ends.options()),
+      /*out_int32=*/type == kInt,
+      /*right=*/true);
+}
+
+void registerComposed(torch::Library& library) {
+  library.impl("addr", &at::native::math_addr);
+  library.impl("addr.out", &addrOut);
+  library.impl("channel_shuffle", [](const Tensor& self, int64_t groups) {
+    return at::native::math_channel_shuffle(self, groups);
+  });
+  library.impl("equal", &equal);
+  addStructured<
+      at::meta::structured_glu,
+      Glu,
+      at::_ops::glu,
+      at::_ops::glu_out>(library);
+  library.impl("glu_backward", &gluBackward);
+  library.impl("glu_backward.grad_input", &gluBackwardOut);
+  addStructured<
+      at::meta::structured_isin_Tensor_Tensor,
+      WithResults<IsIn>,
+      at::_ops::isin_Tensor_Tensor,
+      at::_ops::isin_Tensor_Tensor_out>(library);
+  addStructured<
+      at::meta::structured_linalg_cross,
+      WithResults<Cross>,
+      at::_ops::linalg_cross,
+      at::_ops::linalg_cross_out>(library);
+  library.impl("nansum", &nansum);
+  library.impl("nansum.out", &nansumOut);
+  library.impl("narrow_copy", &narrowCopy);
+  library.impl("pixel_shuffle", &at::native::math_pixel_shuffle);
+  library.impl("pixel_unshuffle", &at::native::math_pixel_unshuffle);
+  addStructured<
+      at::meta::structured_renorm,
+      Renorm,
+      at::_ops::renorm,
+      at::_ops::renorm_,
+      at::_ops::renorm_out>(library);
+  library.impl("repeat_interleave.Tensor", &repeatInterleave);
+  library.impl("trace", &trace);
+  library.impl("unfold_backward", &unfoldBackward);
+  library.impl("view_as_complex", &at::native::view_as_complex);
+}
+
+[[maybe_unused]] const bool kComposedAdded = addKernels(&registerComposed);
+
+} // namespace
+
+} // namespace at::xpu::detail

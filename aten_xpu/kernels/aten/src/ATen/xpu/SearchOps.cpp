@@ -1,0 +1,270 @@
+#include <ATen/ATen.h>
+#include <ATen/native/BucketizationUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Sort.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+// searchsorted and bucketize, which find places in rows that are in order, and
+// bincount and histc, which count.
+
+namespace at::xpu::detail {
+
+namespace {
+
+struct Search {
+  bool out_int32;
+  bool right;
+  c10::optional<c10::string_view> side;
+  Tensor sorter;
+};
+
+/// Checks all, and writes to a result; false if the device does not.
+bool searchTo(
+    const Tensor& out,
+    const Tensor& values,
+    const Tensor& rows,
+    const Search& search) {
+  static const std::string name = "aten::searchsorted";
+  const auto type = at::result_type(rows, values);
+  if (!canSort(rows) || !areOn(rows.device().index(), values, out) ||
+      rows.is_complex() || type == kBool || isComplexType(type) ||
+      values.numel() > std::numeric_limits<int32_t>::max()) {
+    return false;
+  }
+  at::native::searchsorted_pre_check(
+      rows,
+      values,
+      out,
+      search.out_int32,
+      search.right,
+      search.side,
+      search.sorter);
+  const c10::xpu::XPUGuard guard(rows.device());
+  at::native::resize_output(out, values.sizes());
+  if (values.numel() == 0) {
+    return true;
+  }
+  const auto to = writable(out, out.scalar_type());
+  runSearch(
+      name,
+      to,
+      values.to(type).contiguous(),
+      rows.to(type).contiguous(),
+      search.sorter.defined() ? search.sorter.contiguous() : Tensor(),
+      search.side ? *search.side == "right" : search.right);
+  copyUnlessSame(out, to);
+  return true;
+}
+
+/// A new result, or an undefined tensor.
+Tensor searched(
+    const Tensor& values,
+    const Tensor& rows,
+    const Search& search) {
+  const auto out =
+      at::empty({0}, rows.options().dtype(search.out_int32 ? kInt : kLong));
+  return searchTo(out, values, rows, search) ? out : Tensor();
+}
+
+Tensor scalarLike(const Tensor& rows, const Scalar& number) {
+  return at::native::searchsorted_scalar_tensor(number, rows.device());
+}
+
+Tensor& searchsortedOut(
+    const Tensor& rows,
+    const Tensor& self,
+    bool out_int32,
+    bool right,
+    c10::optional<c10::string_view> side,
+    const c10::optional<Tensor>& sorter,
+    Tensor& out) {
+  return searchTo(out, self, rows, {out_int32, right, side, tensorOf(sorter)})
+      ? out
+      : OnHost<at::_ops::searchsorted_Tensor_out>::call(
+            rows, self, out_int32, right, side, sorter, out);
+}
+
+Tensor searchsorted(
+    const Tensor& rows,
+    const Tensor& self,
+    bool out_int32,
+    bool right,
+    c10::optional<c10::string_view> side,
+    const c10::optional<Tensor>& sorter) {
+  const auto result =
+      searched(self, rows, {out_int32, right, side, tensorOf(sorter)});
+  return result.defined() ? result
+                          : OnHost<at::_ops::searchsorted_Tensor>::call(
+                                rows, self, out_int32, right, side, sorter);
+}
+
+Tensor searchsortedScalar(
+    const Tensor& rows,
+    const Scalar& self,
+    bool out_int32,
+    bool right,
+    c10::optional<c10::string_view> side,
+    const c10::optional<Tensor>& sorter) {
+  return at::searchsorted(
+      rows, scalarLike(rows, self), out_int32, right, side, sorter);
+}
+
+Tensor& bucketizeOut(
+    const Tensor& self,
+    const Tensor& boundaries,
+    bool out_int32,
+    bool right,
+    Tensor& out) {
+  TORCH_CHECK(
+      boundaries.dim() == 1,
+      "boundaries tensor must be 1 dimension, but got dim(",
+      boundaries.dim(),
+      ")");
+  return searchsortedOut(
+      boundaries, self, out_int32, right, c10::nullopt, c10::nullopt, out);
+}
+
+Tensor bucketize(
+    const Tensor& self,
+    const Tensor& boundaries,
+    bool out_int32,
+    bool right) {
+  TORCH_CHECK(
+      boundaries.dim() == 1,
+      "boundaries tensor must be 1 dimension, but got dim(",
+      boundaries.dim(),
+      ")");
+  return at::searchsorted(boundaries, self, out_int32, right);
+}
+
+Tensor bucketizeScalar(
+    const Scalar& self,
+    const Tensor& boundaries,
+    bool out_int32,
+    bool right) {
+  return at::bucketize(
+      scalarLike(boundaries, self), boundaries, out_int32, right);
+}
+
+// Counts
+
+/// How often each index is there, or what is given for it summed up.
+Tensor addedUp(
+    const Tensor& index,
+    const Tensor& given,
+    int64_t bins,
+    ScalarType type) {
+  return at::zeros({bins}, index.options().dtype(type))
+      .scatter_add_(0, index, given.to(type).expand(index.sizes()));
+}
+
+Tensor bincount(
+    const Tensor& self,
+    const c10::optional<Tensor>& weights,
+    int64_t least) {
+  const auto given = tensorOf(weights);
+  const auto device = kernelDevice(self);
+  if (device && self.dim() == 1 && self.numel() > 0 && least >= 0 &&
+      isIntegralType(self.scalar_type(), /*includeBool=*/false) &&
+      (!given.defined() ||
+       (areOn(*device, given) && given.sizes() == self.sizes()))) {
+    const c10::xpu::XPUGuard guard(*device);
+    const auto ends = at::stack({self.min(), self.max()}).to(kLong).cpu();
+    const auto* const end = ends.data_ptr<int64_t>();
+    if (end[0] >= 0) {
+      return addedUp(
+          self.to(kLong),
+          given.defined() ? given : numberOn(self, 1),
+          std::max(end[1] + 1, least),
+          !given.defined()                    ? kLong
+              : given.scalar_type() == kFloat ? kFloat
+                                              : kDouble);
+    }
+  }
+  return OnHost<at::_ops::bincount>::call(self, weights, least);
+}
+
+/// The range, of the elements if none is given, as the CPU has it. The host
+/// says what is wrong with another one.
+std::pair<double, double> rangeOfHistogram(
+    const Tensor& self,
+    const Scalar& low,
+    const Scalar& high) {
+  auto range = std::make_pair(low.to<double>(), high.to<double>());
+  if (range.first == range.second && self.numel() > 0) {
+    const auto ends = at::stack({self.min(), self.max()}).to(kDouble).cpu();
+    range = {ends.data_ptr<double>()[0], ends.data_ptr<double>()[1]};
+  }
+  return range.first == range.second
+      ? std::make_pair(range.first - 1, range.second + 1)
+      : range;
+}
+
+Tensor histc(
+    const Tensor& self,
+    int64_t bins,
+    const Scalar& low,
+    const Scalar& high) {
+  const auto device = kernelDevice(self);
+  const auto type = self.scalar_type();
+  if (device && (type == kFloat || type == kDouble) && bins > 0) {
+    const c10::xpu::XPUGuard guard(*device);
+    const auto range = rangeOfHistogram(self, low, high);
+    if (std::isfinite(range.first) && std::isfinite(range.second) &&
+        range.first < range.second) {
+      const auto flat = self.reshape(-1);
+      const auto inside =
+          flat.ge(range.first).logical_and_(flat.le(range.second));
+      const auto width = range.second - range.first;
+      const auto place = flat.sub(range.first).mul_(bins).div_(width);
+      const auto index = at::where(inside, place, numberOn(self, 0))
+                             .to(kLong)
+                             .clamp_max_(bins - 1);
+      return addedUp(index, inside, bins, kLong).to(type);
+    }
+  }
+  return OnHost<at::_ops::histc>::call(self, bins, low, high);
+}
+
+Tensor& histcOut(
+    const Tensor& self,
+    int64_t bins,
+    const Scalar& low,
+    const Scalar& high,
+    Tensor& out) {
+  if (!out.is_xpu() || out.scalar_type() != self.scalar_type()) {
+    return OnHost<at::_ops::histc_out>::call(self, bins, low, high, out);
+  }
+  const auto result = at::histc(self, bins, low, high);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
+void registerSearch(torch::Library& library) {
+  library.impl("searchsorted.Tensor", &searchsorted);
+  library.impl("searchsorted.Tensor_out", &searchsortedOut);
+  library.impl("searchsorted.Scalar", &searchsortedScalar);
+  library.impl("bucketize.Tensor", &bucketize);
+  library.impl("bucketize.Tensor_out", &bucketizeOut);
+  library.impl("bucketize.Scalar", &bucketizeScalar);
+  library.impl("bincount", &bincount);
+  library.impl("histc", &histc);
+  library.impl("histc.out", &histcOut);
+}
+
+[[maybe_unused]] const bool kSearchAdded = addKernels(&registerSearch);
+
+} // namespace
+
+} // namespace at::xpu::detail

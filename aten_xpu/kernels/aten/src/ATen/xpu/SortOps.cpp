@@ -1,0 +1,222 @@
+#include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/Sort.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <tuple>
+
+// Operators that find elements by their order: sort, topk, kthvalue, median,
+// nanmedian, mode.
+
+namespace at::xpu::detail {
+
+namespace {
+
+struct SortHow {
+  static bool run(
+      const Tensor& values,
+      const Tensor& indices,
+      const Tensor& self,
+      c10::optional<bool> /*stable*/,
+      int64_t dim,
+      bool descending) {
+    static const std::string name = "aten::sort";
+    if (!canSort(self)) {
+      return false;
+    }
+    sortTo(name, values, indices, self, dim, descending);
+    return true;
+  }
+};
+
+struct TopkHow {
+  static bool run(
+      const Tensor& values,
+      const Tensor& indices,
+      const Tensor& self,
+      int64_t /*k*/,
+      int64_t dim,
+      bool largest,
+      bool sorted) {
+    static const std::string name = "aten::topk";
+    if (!canSort(self)) {
+      return false;
+    }
+    sortTo(name, values, indices, self, dim, largest, sorted);
+    return true;
+  }
+};
+
+// Operators that leave one element of a dimension. What the CPU would not take
+// goes to the host, which says so.
+
+/// Values and their places, along a dimension that has a size of 1 in them.
+using Found = std::tuple<Tensor, Tensor>;
+
+/// The k-th in the order, from 1 on.
+Found kthOf(const std::string& op, const Tensor& self, int64_t dim, int64_t k) {
+  DimVector sizes(self.sizes());
+  sizes[dim] = k;
+  const auto values = at::empty(sizes, self.options());
+  const auto indices = at::empty(sizes, self.options().dtype(kLong));
+  sortTo(op, values, indices, self, dim, /*descending=*/false, false);
+  return {values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)};
+}
+
+Found medianOf(const Tensor& self, int64_t dim) {
+  static const std::string name = "aten::median";
+  auto found = kthOf(name, self, dim, (self.size(dim) + 1) / 2);
+  if (!isFloatingType(self.scalar_type())) {
+    return found;
+  }
+  // The first NaN where there is one.
+  const auto nan = self.isnan();
+  const auto indices = at::where(
+      nan.any(dim, /*keepdim=*/true),
+      nan.to(kByte).argmax(dim, /*keepdim=*/true),
+      std::get<1>(found));
+  return {self.gather(dim, indices), indices};
+}
+
+Found nanmedianOf(const Tensor& self, int64_t dim) {
+  if (!isFloatingType(self.scalar_type())) {
+    return medianOf(self, dim);
+  }
+  const auto sorted = at::sort(self, c10::make_optional(true), dim);
+  const auto nans = self.isnan().sum(dim, /*keepdim=*/true);
+  const auto last = (self.size(dim) - 1 - nans).clamp_min(0);
+  const auto place = at::bitwise_right_shift(last, numberOn(last, 1));
+  return {
+      std::get<0>(sorted).gather(dim, place),
+      std::get<1>(sorted).gather(dim, place)};
+}
+
+/// The most frequent value, the least of these, and the last place it has.
+Found modeOf(const Tensor& self, int64_t dim) {
+  const auto sorted = at::sort(self, c10::make_optional(true), dim);
+  const auto& values = std::get<0>(sorted);
+  const auto size = self.size(dim);
+  const auto differs =
+      values.narrow(dim, 1, size - 1).ne(values.narrow(dim, 0, size - 1));
+  const auto value = at::zeros(values.sizes(), values.options().dtype(kLong));
+  value.narrow(dim, 1, size - 1).copy_(differs.cumsum(dim));
+  const auto counts =
+      at::zeros_like(value).scatter_add_(dim, value, at::ones_like(value));
+  const auto place = counts.cumsum(dim)
+                         .gather(dim, counts.argmax(dim, /*keepdim=*/true))
+                         .sub(1);
+  return {values.gather(dim, place), std::get<1>(sorted).gather(dim, place)};
+}
+
+/// Writes what `find` finds to results, which get the size; false if the device
+/// does not.
+template <typename Find>
+bool findTo(
+    const Tensor& values,
+    const Tensor& indices,
+    const Tensor& self,
+    int64_t dim,
+    bool keepdim,
+    const Find& find) {
+  if (!canSort(self) || self.numel() == 0 ||
+      !areOn(self.device().index(), values, indices) ||
+      values.scalar_type() != self.scalar_type() ||
+      indices.scalar_type() != kLong || values.is_alias_of(self) ||
+      indices.is_alias_of(self)) {
+    return false;
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  dim = maybe_wrap_dim(dim, self.dim());
+  const Found found = find(withDim(self), dim);
+  const auto write = [&](const Tensor& from, const Tensor& to) {
+    const auto made = keepdim && self.dim() > 0 ? from : from.squeeze(dim);
+    at::native::resize_output(to, made.sizes());
+    to.copy_(made);
+  };
+  write(std::get<0>(found), values);
+  write(std::get<1>(found), indices);
+  return true;
+}
+
+std::tuple<Tensor&, Tensor&> kthvalueOut(
+    const Tensor& self,
+    int64_t k,
+    int64_t dim,
+    bool keepdim,
+    Tensor& values,
+    Tensor& indices) {
+  static const std::string name = "aten::kthvalue";
+  const auto size = self.dim() == 0 ? 1 : self.size(dim);
+  const auto find = [&](const Tensor& self, int64_t dim) {
+    return kthOf(name, self, dim, k);
+  };
+  return k >= 1 && k <= size &&
+          findTo(values, indices, self, dim, keepdim, find)
+      ? std::tuple<Tensor&, Tensor&>(values, indices)
+      : OnHost<at::_ops::kthvalue_values>::call(
+            self, k, dim, keepdim, values, indices);
+}
+
+template <class OutOp, Found (*find)(const Tensor&, int64_t)>
+std::tuple<Tensor&, Tensor&> findOut(
+    const Tensor& self,
+    int64_t dim,
+    bool keepdim,
+    Tensor& values,
+    Tensor& indices) {
+  return findTo(values, indices, self, dim, keepdim, find)
+      ? std::tuple<Tensor&, Tensor&>(values, indices)
+      : OnHost<OutOp>::call(self, dim, keepdim, values, indices);
+}
+
+Found mode(const Tensor& self, int64_t dim, bool keepdim) {
+  auto values = at::empty({0}, self.options());
+  auto indices = at::empty({0}, self.options().dtype(kLong));
+  return findTo(values, indices, self, dim, keepdim, &modeOf)
+      ? Found(values, indices)
+      : OnHost<at::_ops::mode>::call(self, dim, keepdim);
+}
+
+/// Among all elements.
+template <class Op, Found (*find)(const Tensor&, int64_t)>
+Tensor findOfAll(const Tensor& self) {
+  if (!canSort(self) || self.numel() == 0) {
+    return OnHost<Op>::call(self);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  return std::get<0>(find(self.reshape(-1), 0)).squeeze(0).clone();
+}
+
+void registerSort(torch::Library& library) {
+  addStructured<
+      at::meta::structured_sort_stable,
+      WithResults<SortHow>,
+      at::_ops::sort_stable,
+      at::_ops::sort_values_stable>(library);
+  addStructured<
+      at::meta::structured_topk,
+      WithResults<TopkHow>,
+      at::_ops::topk,
+      at::_ops::topk_values>(library);
+  library.impl("kthvalue.values", &kthvalueOut);
+  library.impl("median", &findOfAll<at::_ops::median, &medianOf>);
+  library.impl(
+      "median.dim_values", &findOut<at::_ops::median_dim_values, &medianOf>);
+  library.impl("nanmedian", &findOfAll<at::_ops::nanmedian, &nanmedianOf>);
+  library.impl(
+      "nanmedian.dim_values",
+      &findOut<at::_ops::nanmedian_dim_values, &nanmedianOf>);
+  library.impl("mode", &mode);
+}
+
+[[maybe_unused]] const bool kSortAdded = addKernels(&registerSort);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,174 @@
+# Owner(s): ["module: intel"]
+"""Operators that are made of those that have kernels. As those of test_xpu_kernels.py, the
+tests run in a process with TORCH_XPU_KERNELS=1."""
+
+import importlib.util
+import os
+import unittest
+
+import test_xpu_kernels as kernels
+import torch
+import torch.nn.functional as F
+from torch.testing._internal.common_utils import run_tests, TestCase
+
+LATER = hasattr(torch, "accelerator")  # than 1.13
+NAN = float("nan")
+
+
+@kernels.needs_device
+@unittest.skipIf(kernels.ON, "it is the process of the tests below")
+class TestComposedProcesses(kernels.Processes):
+    def test_composed(self):
+        self.run_class("TestKernelComposed")
+
+    @unittest.skipIf(not importlib.util.find_spec("test_xpu_ops"), "it is with later releases")
+    def test_samples(self):
+        """PyTorch's own samples, some that TEST_SEED chooses."""
+        share = {"TEST_SHARE": os.environ.get("TEST_SHARE", "0.003")}
+        self.assertIn("OK", self.run_python("-m", "unittest", "test_xpu_ops", CI="1", **share))
+
+
+def addr(x, **numbers):
+    """The gradients of the vectors are products of a matrix, which the host computes."""
+    return torch.addr(x, x[:, 0].detach(), x[0].detach(), **numbers)
+
+
+CASES = [
+    ((6, 4), lambda x: addr(x, beta=2, alpha=3)),
+    ((6, 4), lambda x: addr(x, beta=0)),
+    ((6, 4), lambda x: F.glu(x)),
+    ((6, 4), lambda x: F.glu(x.t(), 1)),
+    ((2, 8, 3), lambda x: F.glu(x, -2)),
+    ((2, 12, 3, 5), lambda x: F.pixel_shuffle(x, 2)),
+    ((2, 1, 6, 4), lambda x: F.pixel_unshuffle(x, 2)),
+    ((5, 7), lambda x: x.trace()),
+    ((4, 3), lambda x: torch.linalg.cross(x, x.flip(0).square())),
+    ((3, 4, 2), lambda x: torch.linalg.cross(x, x[:, :1] + 1, dim=0)),
+    ((4, 5, 3), lambda x: x.renorm(2, 1, 1.5)),
+    ((4, 5), lambda x: (x * 9).renorm(1, 0, 7)),
+    ((4, 5), lambda x: torch.narrow_copy(x.detach(), 1, 2, 2) + x[:, :2]),
+    ((9, 4), lambda x: x.unfold(0, 3, 2)),
+    ((9, 4), lambda x: x.unfold(0, 4, 1)),
+    ((9, 4), lambda x: x.unfold(0, 2, 4)),
+    ((9, 4), lambda x: x.unfold(0, 8, 1)),
+    ((5, 6), lambda x: x.nansum()),
+    ((5, 6), lambda x: x.nansum(1, keepdim=True)),
+    ((5, 6), lambda x: torch.view_as_complex(x.float().reshape(5, 3, 2)).real.to(x.dtype)),
+]
+if LATER:
+    CASES.append(((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])))
+    CASES.append(((2, 12, 3, 5), lambda x: F.channel_shuffle(x, 4)))
+
+
+@kernels.needs_device
+@unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
+class TestKernelComposed(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch._C._xpu_resetFallbackStatistics()
+
+    def tearDown(self):
+        # The host reads a number where the operator's result is one, or its size.
+        self.assertEqual(kernels.fallbacks().keys() - {"aten::_local_scalar_dense"}, set())
+        super().tearDown()
+
+    def test_cases(self):
+        """Results and gradients, of a tensor without gaps and of one with."""
+        types = [torch.float, torch.half, torch.bfloat16]
+        for i, (shape, function) in enumerate(CASES):
+            for gaps in (False, True):
+                dtype = types[(i + gaps) % 3]
+                torch.manual_seed(0)
+                x = torch.randn(*shape, 1 + gaps).to(dtype)[..., 0]
+                results = []
+                for moved in (x.double(), x.xpu()):
+                    moved = moved.detach().requires_grad_()
+                    y = function(moved)
+                    torch.manual_seed(1)
+                    y.backward(torch.rand(y.shape).to(dtype).to(y))
+                    results.append((y.detach(), moved.grad))
+                tolerance = kernels.TOLERANCE[dtype] * 4
+                for expected, got in zip(*results):
+                    self.assertEqual(got.dtype, dtype)
+                    self.assertEqual(
+                        got.cpu(),
+                        expected.to(dtype),
+                        rtol=tolerance,
+                        atol=tolerance,
+                        msg=f"case {i}, {dtype}, gaps {gaps}",
+                    )
+
+    def test_nan(self):
+        x = torch.tensor([[1, NAN, 2], [NAN, NAN, NAN]])
+        for function in (torch.nansum, lambda x: torch.nansum(x, 1)):
+            self.assertEqual(function(x.xpu()).cpu(), function(x))
+        out = torch.empty(0).xpu()
+        torch.nansum(x.xpu(), (0,), out=out)
+        self.assertEqual(out.cpu(), torch.nansum(x, 0))
+
+    def test_equal(self):
+        x = torch.arange(12.0).view(3, 4).xpu()
+        y = x.clone()
+        self.assertTrue(torch.equal(x, y))
+        self.assertFalse(torch.equal(x, y.view(4, 3)))
+        y[2, 3] = 0
+        self.assertFalse(torch.equal(x, y))
+        self.assertFalse(torch.equal(x * NAN, x * NAN))
+        self.assertTrue(torch.equal(x[:0], y[:0]))
+
+    def test_isin(self):
+        for dtype in (torch.long, torch.int, torch.float, torch.half)[: 4 if LATER else 3]:
+            x = torch.randint(9, (5, 7)).to(dtype)
+            for tests in (torch.tensor([3, 8, 3, -1]), torch.arange(4).view(2, 2), torch.empty(0)):
+                tests = tests.to(dtype)
+                for invert in (False, True):
+                    got = torch.isin(x.t().xpu(), tests.xpu(), invert=invert)
+                    self.assertEqual(got.cpu(), torch.isin(x.t(), tests, invert=invert))
+        x = torch.tensor([1, NAN, float("inf"), 2])
+        for tests in (x[:2], x[1:2], x[1:3], x):
+            self.assertEqual(torch.isin(x.xpu(), tests.xpu()).cpu(), torch.isin(x, tests))
+
+    def test_repeat_interleave(self):
+        for dtype in (torch.long, torch.int):
+            repeats = torch.tensor([2, 0, 3, 1], dtype=dtype)
+            for size in ({}, {"output_size": 6}):
+                got = torch.repeat_interleave(repeats.xpu(), **size)
+                expected = torch.repeat_interleave(repeats, **size)
+                self.assertEqual((got.cpu(), got.dtype), (expected, dtype))
+        x = torch.randn(4, 3)
+        got = x.xpu().repeat_interleave(repeats.xpu(), 0)
+        self.assertEqual(got.cpu(), x.repeat_interleave(repeats, 0))
+
+    def test_fill(self):
+        """With a number of the device, which the host does not read."""
+        x, value = torch.zeros(3, 4).xpu(), torch.tensor(2.5).xpu()
+        torch.Tensor.fill_(x.t()[1:], value)
+        expected = torch.zeros(3, 4)
+        expected[:, 1:] = 2.5
+        self.assertEqual(x.cpu(), expected)
+
+    @unittest.skipIf(not LATER, "PyTorch 1.13 takes one dimension")
+    def test_any_and_all(self):
+        x = torch.rand(3, 4, 5) > 0.8
+        for dims in ((0, 2), (-1,), None, ()):
+            for moved in (x, x.transpose(0, 2)):
+                self.assertEqual(moved.xpu().any(dims).cpu(), moved.any(dims))
+                self.assertEqual(moved.xpu().all(dims, True).cpu(), moved.all(dims, True))
+
+    @unittest.skipIf(not LATER, "PyTorch 1.13 has other operators")
+    def test_batch_norm(self):
+        function = torch.ops.aten._native_batch_norm_legit
+        for dims in ((6, 3), (2, 3, 4, 5)):
+            x = torch.randn(dims)
+            results = []
+            for device in ("cpu", "xpu"):
+                running = [torch.zeros(3).to(device), torch.ones(3).to(device)]
+                y = x.to(device)
+                results.append(running)
+                results[-1] += function(y, None, None, *running, True, 0.1, 1e-5)
+                results[-1] += function.no_stats(y, None, None, True, 0.1, 1e-5)
+            self.assertEqual([each.cpu() for each in results[1]], results[0])
+
+
+if __name__ == "__main__":
+    run_tests()

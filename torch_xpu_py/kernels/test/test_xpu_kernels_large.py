@@ -1,0 +1,115 @@
+# Owner(s): ["module: intel"]
+"""Tensors of more than 2^31 elements or 4 GiB by kernels, on a GPU that has the memory. As
+those of test_xpu_kernels.py, the tests run in a process with TORCH_XPU_KERNELS=1."""
+
+import unittest
+
+import test_xpu_kernels as kernels
+import torch
+from torch.testing._internal.common_utils import run_tests, TestCase
+
+COUNT = 2**31 + 192
+# Around places where a number of 31 or 32 bits ends, of elements and of bytes.
+PLACES = [0, 5, 2**30, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, COUNT - 1]
+
+
+def is_large():
+    if torch.xpu.device_count() == 0:
+        return False
+    about = torch.xpu.get_device_properties(0)
+    return about.type == "gpu" and about.total_memory >= 60 * 2**30
+
+
+needs_memory = unittest.skipIf(not is_large(), "takes 60 GiB of a GPU")
+
+
+@needs_memory
+@unittest.skipIf(kernels.ON, "it is the process of the tests below")
+class TestLargeProcesses(kernels.Processes):
+    def test_large(self):
+        self.run_class("TestKernelLarge")
+
+
+@needs_memory
+@unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
+class TestKernelLarge(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch._C._xpu_resetFallbackStatistics()
+
+    def tearDown(self):
+        self.assertEqual(kernels.fallbacks().keys() - {"aten::_local_scalar_dense"}, set())
+        torch.xpu.empty_cache()
+        super().tearDown()
+
+    def marked(self, dtype):
+        x = torch.zeros(COUNT, dtype=dtype, device="xpu")
+        for number, place in enumerate(PLACES, 1):
+            x[place].fill_(number)
+        return x
+
+    def at_places(self, x):
+        return [x[place].item() for place in PLACES]
+
+    NUMBERS = list(range(1, len(PLACES) + 1))
+
+    def test_pointwise(self):
+        for dtype in (torch.uint8, torch.half):
+            x = self.marked(dtype)
+            self.assertEqual(self.at_places(x.clone()), self.NUMBERS)
+            y = x + x
+            self.assertEqual(self.at_places(y), [2 * each for each in self.NUMBERS])
+            self.assertEqual(self.at_places(y.to(torch.bfloat16)), self.at_places(y))
+            del y
+            self.assertEqual(x.sum(dtype=torch.double if dtype == torch.half else None).item(), 36)
+
+    def test_strides(self):
+        """Rows of 64 become columns, and every second element moves."""
+        x = self.marked(torch.uint8)
+        turned = x.view(-1, 64).t().contiguous()
+        found = [turned[place % 64, place // 64].item() for place in PLACES]
+        self.assertEqual(found, self.NUMBERS)
+        half = (x[1::2] + 1).cpu()
+        odd = [number for place, number in zip(PLACES, self.NUMBERS) if place % 2]
+        self.assertEqual(half[half != 1].tolist(), [each + 1 for each in odd])
+
+    def test_cat(self):
+        x = self.marked(torch.uint8)
+        y = torch.cat([x[:3], x])
+        self.assertEqual([y[place + 3].item() for place in PLACES], self.NUMBERS)
+
+    def test_index(self):
+        x = self.marked(torch.uint8)
+        rows = x.view(-1, 64)
+        wanted = [place // 64 for place in PLACES]
+        index = torch.tensor(wanted).xpu()
+        found = rows.index_select(0, index).cpu()
+        self.assertEqual(
+            [found[i, place % 64].item() for i, place in enumerate(PLACES)], self.NUMBERS
+        )
+        self.assertEqual(rows[index].cpu(), found)
+        flat = torch.tensor(PLACES).xpu()
+        self.assertEqual(x.take(flat).tolist(), self.NUMBERS)
+        x.index_fill_(0, flat, 50)
+        self.assertEqual(self.at_places(x), [50] * len(PLACES))
+
+    def test_reduce(self):
+        x = self.marked(torch.uint8).view(-1, 64)
+        self.assertEqual(x.amax().item(), 8)
+        largest, where = x.view(-1).max(0)
+        self.assertEqual((largest.item(), where.item()), (8, COUNT - 1))
+        self.assertEqual(x.sum(0).sum().item(), 36)
+        self.assertEqual(x.sum(1).sum().item(), 36)
+
+    def test_sort(self):
+        x = torch.zeros(3, 2**30, dtype=torch.uint8, device="xpu")
+        x[2, 7].fill_(9)
+        x[1, 2**30 - 1].fill_(5)
+        values, indices = x.sort(dim=1, descending=True, stable=True)
+        self.assertEqual(values[:, :2].tolist(), [[0, 0], [5, 0], [9, 0]])
+        self.assertEqual(indices[:, :2].tolist(), [[0, 1], [2**30 - 1, 0], [7, 0]])
+        self.assertEqual(indices[:, -1].tolist(), [2**30 - 1, 2**30 - 2, 2**30 - 1])
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -18,8 +18,8 @@ $(foreach one,$(.VARIABLES),$(if $(filter command,$(origin $(one))),\
 
 verbs := help apply rebase undo redo history continue abort resolutions status show diff which \
 	export new edit drop undrop fold split move rename check build test bisect sanitize \
-	python own-tests shell wheel test-wheel extension test-extension tidy bench bench-tools \
-	review mail submit doctor clean distclean reference
+	python own-tests shell wheel test-wheel extension test-extension tidy bench bench-ops \
+	bench-tools review mail submit doctor clean distclean reference
 
 .PHONY: $(verbs) lint self-test verify verify-release verify-package
 

@@ -1,6 +1,6 @@
 """Operators that XPU has kernels for: XPU beside torch.cuda, each in a process of its own.
 
-    python bench/ops.py [--only TEXT,TEXT] [PEER]
+    python bench/ops.py [--only TEXT,TEXT] [--json FILE] [PEER]
 
 runs with the stock torch and the extension; PEER is a Python with a torch for CUDA. Without it
 XPU alone is measured. What an operator moves is compared with what a copy of the same memory

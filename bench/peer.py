@@ -8,6 +8,7 @@ the device is done, or for a launch until it is submitted.
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -68,7 +69,8 @@ def measure(device, rows):
         except Exception:  # the others are still of use
             traceback.print_exc()
         call = None
-        torch.compiler.reset()
+        if hasattr(torch, "compiler"):
+            torch.compiler.reset()
         backend.empty_cache()
     about = {"torch": torch.__version__, "card": backend.get_device_name()}
     print(json.dumps({**about, "times": found, "on host": on_host}))
@@ -85,26 +87,44 @@ def measured(python, file, device, only):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(rows, limit, ours, peers):
-    """Yields the table's lines. What moves bytes is compared with the row `limit`, too."""
-    yield "| | XPU, us | torch.cuda, us | ratio | bound | | of the limit | on the host |"
-    yield "|---|--:|--:|--:|--:|---|--:|---|"
+def compare(rows, limit, ours, peers):
+    """Yields what is known of each row. What moves bytes is compared with the row `limit`, too."""
     fastest = ours["times"].get(limit)
     for name, row in rows.items():
         own = ours["times"].get(name)
         theirs = min((peer["times"].get(name, 0) for peer in peers), default=0)
-        cells = [name, f"{own:.1f}" if own else "failed", f"{theirs:.1f}" if theirs else ""]
-        if own and theirs:
+        both = own and theirs
+        yield {
+            "name": name,
+            "xpu": own,
+            "cuda": theirs or None,
             # Of a launch the bound is one of time, of the others one of speed.
-            ratio = own / theirs if row.launch else theirs / own
-            met = ratio <= row.bound if row.launch else ratio >= row.bound
-            sign = "≤" if row.launch else "≥"
-            cells += [f"{ratio:.2f}", f"{sign} {row.bound}", "met" if met else "MISSED"]
+            "ratio": (own / theirs if row.launch else theirs / own) if both else None,
+            "bound": row.bound,
+            "launch": row.launch,
+            "of limit": row.nbytes / own / (rows[limit].nbytes / fastest)
+            if own and fastest and row.nbytes
+            else None,
+            "on host": ours["on host"].get(name, []),
+        }
+
+
+def table(found):
+    """Yields the lines of a table of what `compare` found."""
+    yield "| | XPU, us | `torch.cuda`, us | ratio | bound | | of the limit | on the host |"
+    yield "|---|--:|--:|--:|--:|---|--:|---|"
+    for one in found:
+        ratio, bound, launch = one["ratio"], one["bound"], one["launch"]
+        cells = [one["name"], f"{one['xpu']:.1f}" if one["xpu"] else "failed"]
+        cells.append(f"{one['cuda']:.1f}" if one["cuda"] else "")
+        if ratio:
+            met = ratio <= bound if launch else ratio >= bound
+            cells += [f"{ratio:.2f}", f"{'≤' if launch else '≥'} {bound}"]
+            cells.append("met" if met else "missed")
         else:
             cells += [""] * 3
-        of_limit = own and fastest and row.nbytes / own / (rows[limit].nbytes / fastest)
-        cells.append(f"{of_limit:.2f}" if of_limit else "")
-        cells.append(", ".join(ours["on host"].get(name, [])))
+        cells.append(f"{one['of limit']:.2f}" if one["of limit"] else "")
+        cells.append(", ".join(one["on host"]))
         yield f"| {' | '.join(cells)} |"
 
 
@@ -113,6 +133,7 @@ def main(file, doc, rows, limit=None):
     parser.add_argument(
         "--only", default="", metavar="TEXT,TEXT", help="rows with one of these in their names"
     )
+    parser.add_argument("--json", metavar="FILE", help="also write what was measured there")
     parser.add_argument("--device", choices=("cuda", "xpu"), help=argparse.SUPPRESS)
     parser.add_argument("peer", nargs="?", help="a Python with a torch for CUDA")
     given = parser.parse_args()
@@ -124,7 +145,10 @@ def main(file, doc, rows, limit=None):
     before = measured(given.peer, file, "cuda", given.only) if given.peer else None
     ours = measured(sys.executable, file, "xpu", given.only)
     after = measured(given.peer, file, "cuda", given.only) if given.peer else None
-    for one in filter(None, (ours, before)):
-        print(f"torch {one['torch']} on {one['card']}")
+    about = [f"torch {one['torch']} on {one['card']}" for one in (ours, before) if one]
     peers = [one for one in (before, after) if one]
-    print(*table(rows, limit, ours, peers), sep="\n")
+    found = list(compare(rows, limit, ours, peers))
+    print(*about, *table(found), sep="\n")
+    if given.json:
+        document = json.dumps({"about": about, "rows": found}, indent=1)
+        pathlib.Path(given.json).write_text(f"{document}\n")

@@ -79,7 +79,7 @@ def test_junit_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_both_modes_are_run_and_told(
+def test_all_modes_are_run_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(_: object, _files: object, environment: dict[str, str], _suffix: str) -> list[Case]:
@@ -90,15 +90,21 @@ def test_both_modes_are_run_and_told(
     monkeypatch.setattr("xpu_stack.testing.own_tests._ended", run)
     monkeypatch.setattr(Selection, "load", lambda _: Selection((), device=selection))
     page = tmp_path / "operators.md"
-    page.write_text("<!-- v1: begin -->\n<!-- v1: end -->\n")
+    page.write_text(
+        "<!-- v1: begin -->\n<!-- v1: end -->\n<!-- v1, places: begin -->\n<!-- v1, places: end -->\n"
+    )
+    monkeypatch.setattr("xpu_stack.testing.own_tests._places", lambda _: "**Kernels** (1): add.\n")
     this = SimpleNamespace(work=SimpleNamespace(base=SimpleNamespace(name="v1")))
     with pytest.raises(ToolError, match="1 of PyTorch's own tests fail on xpu") as refused:
         own_tests.run_device(this, "xpu", tmp_path)  # type: ignore[arg-type]
     assert refused.value.why == "Copied: test_b.TestForward.test_a"
-    host, copied = page.read_text().split("### Copied")
+    host, _, rest = page.read_text().partition("### Copied")
+    copied, _, kernels = rest.partition("### Kernels")
     assert "### Host memory" in host
     assert "1 pass: 100.00 %" in host
     assert "0 pass: 0.00 %" in copied
+    assert "1 pass: 100.00 %" in kernels
+    assert "places: begin -->\n**Kernels** (1): add.\n<!--" in kernels
 
     selection.fail_copied["*.test_a"] = "a reason"
     own_tests.run_device(this, "xpu", None)  # type: ignore[arg-type]
@@ -128,7 +134,7 @@ def test_the_tests_of_the_cpu_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_tests, "judge_device", judge)
     this = SimpleNamespace(work=SimpleNamespace(base=SimpleNamespace(name="v1")))
     own_tests.run_device(this, "xpu", None)  # type: ignore[arg-type]
-    assert shown == [["skipped"]] * 2
+    assert shown == [["skipped"]] * 3
 
 
 def test_the_page_has_the_table_of_each_base(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ there is a CUDA build of torch.
 import os
 import platform
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,23 @@ _COLORS = {Verdict.MET: "tab:green", Verdict.NOISE: "tab:olive", Verdict.MISSED:
 _INCHES_PER_FIGURE = 0.28
 
 
-def draw(figures: Iterable[Figure], path: Path) -> None:
-    """Writes the plot of the figures that have a bound to `path`, an SVG."""
+@contextmanager
+def drawing(path: Path, rows: int) -> Iterator[Any]:
+    """Axes for so many rows, which become an SVG. The same figures give the same file."""
     # By name: the checks of this file do without the library.
     matplotlib: Any = import_module("matplotlib")
     matplotlib.use("svg")
     pyplot: Any = import_module("matplotlib.pyplot")
+    height = 1.5 + _INCHES_PER_FIGURE * rows
+    with matplotlib.rc_context({"svg.hashsalt": "xpu-stack", "font.size": 8}):
+        canvas, axes = pyplot.subplots(figsize=(9, height), layout="constrained")
+        yield axes
+        canvas.savefig(path, metadata={"Date": None})
+        pyplot.close(canvas)
+
+
+def draw(figures: Iterable[Figure], path: Path) -> None:
+    """Writes the plot of the figures that have a bound to `path`, an SVG."""
     judged = [(one.row.title, *pair) for one in figures for pair in one.judged]
     shown = [one for one in judged if one[1].limit]  # no part of nothing can be taken
     shown.reverse()  # the first one on top
@@ -40,10 +52,7 @@ def draw(figures: Iterable[Figure], path: Path) -> None:
         """Of the bound: 1 is all of it, more is a miss."""
         return bound.limit / value if bound.least else value / bound.limit
 
-    height = 1.5 + _INCHES_PER_FIGURE * len(shown)
-    # The same figures give the same file.
-    with matplotlib.rc_context({"svg.hashsalt": "xpu-stack", "font.size": 8}):
-        canvas, axes = pyplot.subplots(figsize=(9, height), layout="constrained")
+    with drawing(path, len(shown)) as axes:
         for row, (_, bound, spread) in enumerate(shown):
             ends = [share(bound, end) for end in (spread.p10, spread.p90)]
             color = _COLORS[bound.judge(spread)]
@@ -58,8 +67,6 @@ def draw(figures: Iterable[Figure], path: Path) -> None:
         for verdict, color in _COLORS.items():
             axes.plot([], [], "o", color=color, label=verdict.value)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(_COLORS), frameon=False)
-        canvas.savefig(path, metadata={"Date": None})
-        pyplot.close(canvas)
 
 
 # Variables that a person may have set, and that would distort the figures.

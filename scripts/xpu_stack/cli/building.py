@@ -6,10 +6,11 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import click
 
-from xpu_stack.bench import run, tools
+from xpu_stack.bench import operators, run, tools
 from xpu_stack.build import build as building
 from xpu_stack.build import configuration
 from xpu_stack.build.configuration import Mode, Sanitizer
@@ -157,6 +158,25 @@ def bench_tools_(
             why="a row of the table has no 'met'",
             next=f"{commands.make('bench-tools')} # on a quiet machine",
         )
+
+
+@verb("bench-ops", stage=True, mode=FAST)
+def bench_ops_(
+    call: Call,
+    peer: str | None = option("A Python with a torch for CUDA, to compare with.", metavar="<path>"),
+    figures: str | None = option(
+        "Measure nothing: take the file that bench/ops.py --json wrote, elsewhere perhaps.",
+        type=click.Path(),
+    ),
+    publish: bool = flag("Also write the table into docs/tensors.md, and docs/operators.svg."),
+) -> None:
+    """Measures the operators that have kernels beside torch.cuda."""
+    measured = Path(figures) if figures else None
+    if measured is None:
+        with call.built() as (this, _):
+            measured = operators.measure(this, peer)
+    if publish:
+        operators.publish(measured, call.layout.repository / "docs")
 
 
 # -- Python on what was built ------------------------------------------------------

@@ -10,8 +10,8 @@ What came of it is the page docs/stock-torch-tests.md.
 On a device of ours, the part `device`: what passes on the CPU has to pass there. A test of
 a class for the device, such as TestViewOpsXPU, stands beside the same test for the CPU, and
 counts where that one passes. Files without tests for the CPU compare with it themselves; a
-failure that they expect is a skipped test that says so. They run twice: on host memory, and
-copied, as on a GPU.
+failure that they expect is a skipped test that says so. They run on host memory, copied, as
+on a GPU, and with kernels. Where each operator runs with kernels is what bench/places.py says.
 """
 
 import fnmatch
@@ -25,7 +25,7 @@ from pathlib import Path
 from xpu_stack.build.configuration import Build
 from xpu_stack.core.bases.providers import Unavailable, source_packages, tarball
 from xpu_stack.core.series.base import Base
-from xpu_stack.core.system import files, pages
+from xpu_stack.core.system import files, pages, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import MissingError, TestError
 from xpu_stack.core.system.layout import Layout
@@ -38,6 +38,7 @@ PAGE = "docs/stock-torch-tests.md"
 _TEMPLATES = Path(__file__).parent / "templates"
 _SHOWN = 20  # problems that are shown; the JUnit files have all
 _ONLY_FOR = "PYTORCH_TESTING_DEVICE_ONLY_FOR"  # PyTorch's: types of devices
+_KERNELS = {"TORCH_XPU_KERNELS": "1"}
 _EXPECTED = "expected failure: "  # how a skipped test begins that stands for a failure
 
 
@@ -49,6 +50,7 @@ class OnDevice:
     environment: dict[str, str]
     fail: dict[str, str]  # pattern of fnmatch -> reason
     fail_copied: dict[str, str] = field(default_factory=dict)  # only where memory is copied
+    fail_kernels: dict[str, str] = field(default_factory=dict)  # only with kernels
 
 
 @dataclass(frozen=True)
@@ -220,12 +222,13 @@ def run_device(this: Build, device: str, docs: Path | None) -> None:
     problems, sections = [], []
     ended: list[Case] = []
     # What is copied does not change the CPU's tests, so that they run once.
-    copied = COPIED | ({_ONLY_FOR: device} if _ONLY_FOR in selection.environment else {})
+    only = {_ONLY_FOR: device} if _ONLY_FOR in selection.environment else {}
     for mode, variables, expected in (
         ("Host memory", {}, selection.fail),
-        ("Copied", copied, selection.fail | selection.fail_copied),
+        ("Copied", COPIED | only, selection.fail | selection.fail_copied),
+        ("Kernels", _KERNELS | only, selection.fail | selection.fail_kernels),
     ):
-        suffix = f"own-tests-{device}{'-copied' if variables else ''}"
+        suffix = "-".join(["own-tests", device, *([mode.lower()] if variables else [])])
         ended += _ended(this, selection.files, selection.environment | variables, suffix)
         judged, wrong = judge_device(ended, device, expected)
         problems += [f"{mode}: {problem}" for problem in wrong]
@@ -233,13 +236,22 @@ def run_device(this: Build, device: str, docs: Path | None) -> None:
     text = "\n".join(sections)
     say(text)
     if docs is not None:
-        marks = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        pages.put_between(*marks, text, docs / "operators.md")
+        for part, content in ((name, text), (f"{name}, places", _places(this))):
+            marks = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+            pages.put_between(*marks, content, docs / "operators.md")
     _refuse(
         problems,
         f"{len(problems)} of PyTorch's own tests fail on {device} without a reason.",
         "fix it, or list the test with a reason",
     )
+
+
+def _places(this: Build) -> str:
+    """Where each operator runs with kernels."""
+    program = this.work.layout.repository / "bench" / "places.py"
+    environment = python_tests.environment(this) | {"TORCH_XPU_MAPPING": "CPU"} | _KERNELS
+    with progress(None, "looking where each operator runs"):
+        return shell.run([this.python, program], env=environment).text
 
 
 def judge_device(

@@ -37,16 +37,8 @@ class Run:
     bar: Bar
 
 
-def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -> list[str]:
-    """Runs the test files `names`; what pytest printed of failures.
-
-    They run in worker processes: a test that ends its process is known, and others go on.
-    cases: only these, a part of pytest's expression for -k.
-    tests: the folder of the files, where it is not the checkout's.
-    """
-    if not names:
-        return []
-    this, folder = on.build, on.folder
+def environment(this: Build) -> dict[str, str]:
+    """Of a Python with what was built and what tests need, which is installed."""
     python = configuration.python_environment(this)
     python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
     # Both bases have the same kernels.
@@ -57,6 +49,20 @@ def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -
         beside = this.folder.parent / f"test-{this.torch.tag}"
         if packages.need_beside(this.python, "test", beside):
             python["PYTHONPATH"] += f"{os.pathsep}{beside}"
+    return python
+
+
+def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -> list[str]:
+    """Runs the test files `names`; what pytest printed of failures.
+
+    They run in worker processes: a test that ends its process is known, and others go on.
+    cases: only these, a part of pytest's expression for -k.
+    tests: the folder of the files, where it is not the checkout's.
+    """
+    if not names:
+        return []
+    this, folder = on.build, on.folder
+    python = environment(this)
     folder.mkdir(parents=True, exist_ok=True)
 
     def line(text: str) -> None:

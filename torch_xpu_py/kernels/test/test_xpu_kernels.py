@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 ON = os.environ.get("TORCH_XPU_KERNELS") == "1"
+LATER = hasattr(torch, "accelerator")  # than 1.13
 DTYPES = {
     "f64": torch.double,
     "f32": torch.float,

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
-LATER = hasattr(torch, "accelerator")  # than 1.13
 NAN = float("nan")
 
 
@@ -55,7 +54,7 @@ CASES = [
     ((5, 6), lambda x: x.nansum(1, keepdim=True)),
     ((5, 6), lambda x: torch.view_as_complex(x.float().reshape(5, 3, 2)).real.to(x.dtype)),
 ]
-if LATER:
+if kernels.LATER:
     CASES.append(((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])))
     CASES.append(((2, 12, 3, 5), lambda x: F.channel_shuffle(x, 4)))
 
@@ -117,7 +116,7 @@ class TestKernelComposed(TestCase):
         self.assertTrue(torch.equal(x[:0], y[:0]))
 
     def test_isin(self):
-        for dtype in (torch.long, torch.int, torch.float, torch.half)[: 4 if LATER else 3]:
+        for dtype in (torch.long, torch.int, torch.float, torch.half)[: 4 if kernels.LATER else 3]:
             x = torch.randint(9, (5, 7)).to(dtype)
             for tests in (torch.tensor([3, 8, 3, -1]), torch.arange(4).view(2, 2), torch.empty(0)):
                 tests = tests.to(dtype)
@@ -147,7 +146,7 @@ class TestKernelComposed(TestCase):
         expected[:, 1:] = 2.5
         self.assertEqual(x.cpu(), expected)
 
-    @unittest.skipIf(not LATER, "PyTorch 1.13 takes one dimension")
+    @unittest.skipIf(not kernels.LATER, "PyTorch 1.13 takes one dimension")
     def test_any_and_all(self):
         x = torch.rand(3, 4, 5) > 0.8
         for dims in ((0, 2), (-1,), None, ()):
@@ -155,7 +154,7 @@ class TestKernelComposed(TestCase):
                 self.assertEqual(moved.xpu().any(dims).cpu(), moved.any(dims))
                 self.assertEqual(moved.xpu().all(dims, True).cpu(), moved.all(dims, True))
 
-    @unittest.skipIf(not LATER, "PyTorch 1.13 has other operators")
+    @unittest.skipIf(not kernels.LATER, "PyTorch 1.13 has other operators")
     def test_batch_norm(self):
         function = torch.ops.aten._native_batch_norm_legit
         for dims in ((6, 3), (2, 3, 4, 5)):

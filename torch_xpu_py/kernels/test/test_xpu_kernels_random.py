@@ -11,7 +11,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from test_xpu_kernels import needs_device, ON_CUDA, Processes
+from test_xpu_kernels import LATER, needs_device, Processes
 from torch.testing._internal.common_utils import run_tests, TestCase
 from torch.utils.checkpoint import checkpoint
 
@@ -20,7 +20,6 @@ THREADS = 132 * 2048
 REAL = (torch.float, torch.half, torch.bfloat16, torch.double)
 INTEGERS = (torch.long, torch.int, torch.short, torch.uint8)
 TWO = torch.xpu.device_count() > 1
-LATER = hasattr(torch, "accelerator")
 CPU = torch.xpu.is_available() and torch.xpu.get_device_properties(0).type == "cpu"
 
 

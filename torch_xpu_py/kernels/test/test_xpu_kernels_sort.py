@@ -7,11 +7,19 @@ import itertools
 import unittest
 
 import torch
-from test_xpu_kernels import DTYPES, fallbacks, has, needs_device, ON, Processes, types_of
+from test_xpu_kernels import (
+    DTYPES,
+    fallbacks,
+    has,
+    LATER,
+    needs_device,
+    ON,
+    Processes,
+    types_of,
+)
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 ALL = [*DTYPES.values(), torch.int8]
-LATER = hasattr(torch, "accelerator")  # than 1.13
 CHOSEN = types_of(TestCase(), ALL) if torch.xpu.is_available() else ALL  # once for all tests
 # Short rows, of which a group has one or more, and long ones; and their dimension.
 SHAPES = [

@@ -77,7 +77,8 @@ struct Glu {
     }
     op.meta(self, dim);
     const auto [a, b] = halvesOf(self, dim);
-    at::mul_out(const_cast<Tensor&>(op.maybe_get_output(0)), a, b.sigmoid());
+    auto result = op.maybe_get_output(0);
+    at::mul_out(result, a, b.sigmoid());
     return true;
   }
 };
@@ -171,7 +172,8 @@ struct Renorm {
     const double limit = most.toDouble();
     const auto factors = at::where(
         norms > limit, limit / (norms + 1e-7), at::ones({}, norms.options()));
-    at::mul_out(const_cast<Tensor&>(op.maybe_get_output(0)), self, factors);
+    auto result = op.maybe_get_output(0);
+    at::mul_out(result, self, factors);
     return true;
   }
 };
@@ -244,22 +246,29 @@ struct IsIn {
   }
 };
 
-/// Waits for the device if nobody says how large the result is.
+/// Waits for the device, once, unless the size of the result is given.
 Tensor repeatInterleave(
     const Tensor& repeats,
     c10::optional<int64_t> output_size) {
   const auto type = repeats.scalar_type();
   if (!haveKernels(repeats) || repeats.dim() != 1 || repeats.numel() == 0 ||
-      (type != kLong && type != kInt) ||
-      (!output_size && repeats.min().item<int64_t>() < 0)) {
+      (type != kLong && type != kInt)) {
     return OnHost<at::_ops::repeat_interleave_Tensor>::call(
         repeats, output_size);
   }
   const auto ends = repeats.cumsum(0);
-  const auto size = output_size ? *output_size : ends[-1].item<int64_t>();
+  auto size = output_size;
+  if (!size) {
+    const auto known = at::stack({repeats.min().to(kLong), ends[-1]}).cpu();
+    if (known.data_ptr<int64_t>()[0] < 0) { // the host raises
+      return OnHost<at::_ops::repeat_interleave_Tensor>::call(
+          repeats, output_size);
+    }
+    size = known.data_ptr<int64_t>()[1];
+  }
   return at::searchsorted(
       ends,
-      at::arange(size, ends.options()),
+      at::arange(*size, ends.options()),
       /*out_int32=*/type == kInt,
       /*right=*/true);
 }

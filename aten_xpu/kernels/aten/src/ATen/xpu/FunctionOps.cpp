@@ -20,7 +20,7 @@ namespace {
 /// Whether kernels compute with it, and the others are on its device.
 template <typename... Others>
 bool areReal(const Tensor& self, const Others&... others) {
-  return kernelDevice(self) && self.is_xpu() && self.is_floating_point() &&
+  return kernelDevice(self) && self.is_floating_point() &&
       (... && (others.device() == self.device()));
 }
 

@@ -75,7 +75,7 @@ void launchGrid(
   }
   arguments.emplace_back(uint32_t(items));
   launchKernel(
-      *kGridKernels.find(kernel, type, device),
+      requireKernel(kGridKernels.find(kernel, type, device), op),
       c10::xpu::getCurrentXPUStream(device),
       op,
       items,
@@ -401,102 +401,85 @@ Bags bagsOf(
   return {result, bag_of.to(wide), counts.to(wide), rows.to(wide)};
 }
 
-template <class Op>
-Bags embeddingBag(
-    const Tensor& weight,
-    const Tensor& indices,
-    const Tensor& offsets,
-    bool scale_grad_by_freq,
-    int64_t mode,
-    bool sparse,
-    const c10::optional<Tensor>& per_sample_weights,
-    bool include_last_offset,
-    int64_t padding_idx) {
-  auto made = bagsOf(
-      weight,
-      indices,
-      offsets,
-      mode,
-      per_sample_weights,
-      include_last_offset,
-      padding_idx);
-  return std::get<0>(made).defined() ? made
-                                     : OnHost<Op>::call(
-                                           weight,
-                                           indices,
-                                           offsets,
-                                           scale_grad_by_freq,
-                                           mode,
-                                           sparse,
-                                           per_sample_weights,
-                                           include_last_offset,
-                                           padding_idx);
-}
-
-Tensor embeddingBagBackward(
-    const Tensor& grad,
-    const Tensor& indices,
-    const Tensor& offset2bag,
-    const Tensor& bag_size,
-    const Tensor& maximum_indices,
-    int64_t num_weights,
-    bool scale_grad_by_freq,
-    int64_t mode,
-    const c10::optional<Tensor>& per_sample_weights,
-    int64_t padding_idx) {
-  const auto weights = tensorOf(per_sample_weights);
-  if (!gridType(kBags, grad, weights) ||
-      !areOn(grad.device().index(), indices, offset2bag, bag_size) ||
-      mayDiffer(IndexKernel::Add, grad.scalar_type()) ||
-      (mode == kMaxOfBag && maximum_indices.sizes() != grad.sizes())) {
-    return OnHost<at::_ops::_embedding_bag_dense_backward>::call(
-        grad,
+struct EmbeddingBag {
+  static Bags make(
+      const Tensor& weight,
+      const Tensor& indices,
+      const Tensor& offsets,
+      bool /*scale_grad_by_freq*/,
+      int64_t mode,
+      bool /*sparse*/,
+      const c10::optional<Tensor>& per_sample_weights,
+      bool include_last_offset,
+      int64_t padding_idx) {
+    return bagsOf(
+        weight,
         indices,
-        offset2bag,
-        bag_size,
-        maximum_indices,
-        num_weights,
-        scale_grad_by_freq,
+        offsets,
         mode,
         per_sample_weights,
+        include_last_offset,
         padding_idx);
   }
-  const c10::xpu::XPUGuard guard(grad.device());
-  if (mode == kMaxOfBag) {
-    const auto rows = maximum_indices.to(kLong); // -1 of an empty bag
-    return at::zeros({num_weights, grad.size(1)}, grad.options())
-        .scatter_add_(0, rows.clamp_min(0), grad.masked_fill(rows < 0, 0));
-  }
-  auto rows = grad.index_select(0, offset2bag);
-  if (mode == kMeanOfBag) {
-    rows.div_(bag_size.index_select(0, offset2bag).unsqueeze(1));
-  }
-  if (weights.defined()) {
-    rows.mul_(weights.unsqueeze(1));
-  }
-  return at::embedding_dense_backward(
-      rows, indices, num_weights, padding_idx, scale_grad_by_freq);
-}
+};
 
-Tensor sampleWeightsBackward(
-    const Tensor& grad,
-    const Tensor& weight,
-    const Tensor& indices,
-    const Tensor& offsets,
-    const Tensor& offset2bag,
-    int64_t mode,
-    int64_t padding_idx) {
-  if (!gridType(kBags, grad, weight) || mode != 0 ||
-      !areOn(grad.device().index(), indices, offset2bag) ||
-      offset2bag.sizes() != indices.sizes()) {
-    return OnHost<at::_ops::_embedding_bag_per_sample_weights_backward>::call(
-        grad, weight, indices, offsets, offset2bag, mode, padding_idx);
+struct EmbeddingBagBackward {
+  static Tensor make(
+      const Tensor& grad,
+      const Tensor& indices,
+      const Tensor& offset2bag,
+      const Tensor& bag_size,
+      const Tensor& maximum_indices,
+      int64_t num_weights,
+      bool scale_grad_by_freq,
+      int64_t mode,
+      const c10::optional<Tensor>& per_sample_weights,
+      int64_t padding_idx) {
+    const auto weights = tensorOf(per_sample_weights);
+    if (!gridType(kBags, grad, weights) ||
+        !areOn(grad.device().index(), indices, offset2bag, bag_size) ||
+        mayDiffer(IndexKernel::Add, grad.scalar_type()) ||
+        (mode == kMaxOfBag && maximum_indices.sizes() != grad.sizes())) {
+      return {};
+    }
+    const c10::xpu::XPUGuard guard(grad.device());
+    if (mode == kMaxOfBag) {
+      const auto rows = maximum_indices.to(kLong); // -1 of an empty bag
+      return at::zeros({num_weights, grad.size(1)}, grad.options())
+          .scatter_add_(0, rows.clamp_min(0), grad.masked_fill(rows < 0, 0));
+    }
+    auto rows = grad.index_select(0, offset2bag);
+    if (mode == kMeanOfBag) {
+      rows.div_(bag_size.index_select(0, offset2bag).unsqueeze(1));
+    }
+    if (weights.defined()) {
+      rows.mul_(weights.unsqueeze(1));
+    }
+    return at::embedding_dense_backward(
+        rows, indices, num_weights, padding_idx, scale_grad_by_freq);
   }
-  const c10::xpu::XPUGuard guard(grad.device());
-  return (grad.index_select(0, offset2bag) * weight.index_select(0, indices))
-      .sum(1)
-      .masked_fill_(indices == padding_idx, 0);
-}
+};
+
+struct SampleWeightsBackward {
+  static Tensor make(
+      const Tensor& grad,
+      const Tensor& weight,
+      const Tensor& indices,
+      const Tensor& /*offsets*/,
+      const Tensor& offset2bag,
+      int64_t mode,
+      int64_t padding_idx) {
+    if (!gridType(kBags, grad, weight) || mode != 0 ||
+        !areOn(grad.device().index(), indices, offset2bag) ||
+        offset2bag.sizes() != indices.sizes()) {
+      return {};
+    }
+    const c10::xpu::XPUGuard guard(grad.device());
+    return (grad.index_select(0, offset2bag) * weight.index_select(0, indices))
+        .sum(1)
+        .masked_fill_(indices == padding_idx, 0);
+  }
+};
 
 void registerGrid(torch::Library& library) {
   addUnstructured<at::_ops::grid_sampler_2d, GridSample<2>>(library);
@@ -507,13 +490,14 @@ void registerGrid(torch::Library& library) {
   addUnstructured<at::_ops::im2col, ToColumns, at::_ops::im2col_out>(library);
   addUnstructured<at::_ops::col2im, FromColumns>(library);
   addUnstructured<at::_ops::col2im, FromColumns, at::_ops::col2im_out>(library);
-  library.impl("_embedding_bag", &embeddingBag<at::_ops::_embedding_bag>);
-  library.impl(
-      "_embedding_bag_forward_only",
-      &embeddingBag<at::_ops::_embedding_bag_forward_only>);
-  library.impl("_embedding_bag_dense_backward", &embeddingBagBackward);
-  library.impl(
-      "_embedding_bag_per_sample_weights_backward", &sampleWeightsBackward);
+  addUnstructured<at::_ops::_embedding_bag, EmbeddingBag>(library);
+  addUnstructured<at::_ops::_embedding_bag_forward_only, EmbeddingBag>(library);
+  addUnstructured<
+      at::_ops::_embedding_bag_dense_backward,
+      EmbeddingBagBackward>(library);
+  addUnstructured<
+      at::_ops::_embedding_bag_per_sample_weights_backward,
+      SampleWeightsBackward>(library);
 #ifdef XPU_LATER_OPERATORS // PyTorch 1.13 has it for all devices
   addOfOther<at::_ops::_embedding_bag_backward>(library);
 #endif

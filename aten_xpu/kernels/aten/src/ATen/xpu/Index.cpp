@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <vector>
 
 namespace at::xpu::detail {
 
@@ -203,6 +204,20 @@ const char* atomicSource() {
   return
 #include <ATen/xpu/kernels/Atomic.sycl>
       ;
+}
+
+Tensor alongDim(const Tensor& index, int64_t dim, int64_t dims) {
+  std::vector<int64_t> sizes(dims, 1);
+  sizes[dim] = index.numel();
+  return index.reshape(sizes);
+}
+
+bool sameSlices(const Tensor& a, const Tensor& b, int64_t dim) {
+  bool same = a.dim() == b.dim();
+  for (int64_t d = 0; same && d < a.dim(); ++d) {
+    same = d == dim || a.size(d) == b.size(d);
+  }
+  return same;
 }
 
 bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {

@@ -22,22 +22,6 @@ using Indices = c10::List<c10::optional<Tensor>>;
 
 // An index along one dimension.
 
-/// An index of one dimension, along `dim` of `dims`.
-Tensor alongDim(const Tensor& index, int64_t dim, int64_t dims) {
-  std::vector<int64_t> sizes(dims, 1);
-  sizes[dim] = index.numel();
-  return index.reshape(sizes);
-}
-
-/// The same sizes but in one dimension.
-bool sameSlices(const Tensor& a, const Tensor& b, int64_t dim) {
-  bool same = a.dim() == b.dim();
-  for (int64_t d = 0; same && d < a.dim(); ++d) {
-    same = d == dim || a.size(d) == b.size(d);
-  }
-  return same;
-}
-
 /// index_copy and index_add.
 template <IndexKernel kernel>
 struct IntoDim {

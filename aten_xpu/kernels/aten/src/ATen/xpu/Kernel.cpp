@@ -397,6 +397,9 @@ const Kernel& compileKernel(
     const std::string& name,
     const std::string& source) {
   auto& place = slot.kernels[index];
+  if (const auto* const kernel = place.load(std::memory_order_acquire)) {
+    return *kernel;
+  }
   static std::mutex mutex; // it is compiled once
   const std::lock_guard<std::mutex> lock(mutex);
   if (const auto* const kernel = place.load(std::memory_order_acquire)) {

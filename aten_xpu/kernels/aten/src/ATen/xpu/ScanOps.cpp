@@ -177,7 +177,7 @@ struct Cumulative {
   template <class Meta>
   static bool run(
       WithOutput<Meta>& op,
-      DeviceIndex /*of the result*/,
+      DeviceIndex /*device*/,
       const Tensor& self,
       int64_t dim,
       const c10::optional<ScalarType>& dtype) {
@@ -186,7 +186,6 @@ struct Cumulative {
     if (!self.is_xpu()) {
       return false;
     }
-    const c10::xpu::XPUGuard guard(self.device());
     op.meta(self, dim, dtype);
     return runScan(scan, op.maybe_get_output(0), Tensor(), self, dim);
   }

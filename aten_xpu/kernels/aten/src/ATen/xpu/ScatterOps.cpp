@@ -214,12 +214,7 @@ struct IndexReduce {
     }
     dim = maybe_wrap_dim(dim, self.dim());
     const auto from = withDim(source);
-    DimVector sizes(withDim(self).sizes());
-    if (size_t(from.dim()) != sizes.size()) {
-      return false;
-    }
-    sizes[dim] = from.size(dim);
-    if (IntArrayRef(sizes) != from.sizes()) {
+    if (!sameSlices(withDim(self), from, dim)) {
       return false; // the host raises
     }
     op.meta(self, dim, index, source, reduce, include_self);
@@ -228,13 +223,11 @@ struct IndexReduce {
     if (from.numel() == 0) {
       return true;
     }
-    DimVector along(from.dim(), 1);
-    along[dim] = index.numel();
     scatterReduce(
         *kernel,
         result,
         dim,
-        index.reshape(along).expand(sizes),
+        alongDim(index, dim, from.dim()).expand(from.sizes()),
         from,
         mean,
         include_self);

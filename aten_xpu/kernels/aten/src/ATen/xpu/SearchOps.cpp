@@ -120,17 +120,21 @@ Tensor searchsortedScalar(
       rows, scalarLike(rows, self), out_int32, right, side, sorter);
 }
 
+void checkBoundaries(const Tensor& boundaries) {
+  TORCH_CHECK(
+      boundaries.dim() == 1,
+      "boundaries tensor must be 1 dimension, but got dim(",
+      boundaries.dim(),
+      ")");
+}
+
 Tensor& bucketizeOut(
     const Tensor& self,
     const Tensor& boundaries,
     bool out_int32,
     bool right,
     Tensor& out) {
-  TORCH_CHECK(
-      boundaries.dim() == 1,
-      "boundaries tensor must be 1 dimension, but got dim(",
-      boundaries.dim(),
-      ")");
+  checkBoundaries(boundaries);
   return searchsortedOut(
       boundaries, self, out_int32, right, c10::nullopt, c10::nullopt, out);
 }
@@ -140,11 +144,7 @@ Tensor bucketize(
     const Tensor& boundaries,
     bool out_int32,
     bool right) {
-  TORCH_CHECK(
-      boundaries.dim() == 1,
-      "boundaries tensor must be 1 dimension, but got dim(",
-      boundaries.dim(),
-      ")");
+  checkBoundaries(boundaries);
   return at::searchsorted(boundaries, self, out_int32, right);
 }
 

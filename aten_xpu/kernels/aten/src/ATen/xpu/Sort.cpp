@@ -118,7 +118,7 @@ struct SortedRows {
     return at::empty({size}, indices.options().dtype(type));
   }
 
-  /// `more` goes before the order, which kernels get last.
+  /// Kernels get the order last, if at all.
   void launch(
       SortKernel kernel,
       int64_t groups,
@@ -289,9 +289,8 @@ void select(const SortedRows& of) {
 /// A tensor for results whose rows are side by side: itself, if it is such a
 /// one and has nothing that is read.
 Tensor rowsFor(const Tensor& result, const Tensor& self) {
-  return result.is_contiguous() && !result.is_alias_of(self)
-      ? result
-      : at::empty(result.sizes(), result.options());
+  return result.is_alias_of(self) ? at::empty(result.sizes(), result.options())
+                                  : writable(result, result.scalar_type());
 }
 
 /// Of tensors without gaps, along their last dimension.

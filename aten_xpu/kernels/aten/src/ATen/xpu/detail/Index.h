@@ -82,6 +82,12 @@ bool mayDiffer(IndexKernel kernel, ScalarType type);
 /// A number as a tensor of one element.
 Tensor withDim(const Tensor& tensor);
 
+/// An index of one dimension, along `dim` of `dims`.
+Tensor alongDim(const Tensor& index, int64_t dim, int64_t dims);
+
+/// Whether both have the same sizes but in one dimension.
+bool sameSlices(const Tensor& a, const Tensor& b, int64_t dim);
+
 /// Of these sizes, and does not move along with `dim`.
 Tensor restrided(const Tensor& tensor, int64_t dim, IntArrayRef sizes);
 

@@ -157,7 +157,8 @@ struct Unstructured<Op, How, Result(Args...)> {
   static bool isMade(const Tensor& result) {
     return result.defined();
   }
-  static bool isMade(const std::tuple<Tensor, Tensor>& results) {
+  template <class... Tensors>
+  static bool isMade(const std::tuple<Tensors...>& results) {
     return std::get<1>(results).defined(); // the first may not be asked for
   }
 };

@@ -45,7 +45,7 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 		'$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,
-# the other takes. The longer one ends with what uses all processors by itself. A test
+# the other takes. The tests find the kernels that the extension had compiled. The longer one ends with what uses all processors by itself. A test
 # of self-test builds what `make test` has compiled. `make test` has run the tests of
 # Python as well: on the wheels run those that find a file that is missing in them.
 kernels := test/test_xpu_kernels.py::TestProcesses
@@ -59,6 +59,6 @@ verify-release:
 		2>&1 | sed -u 's/^/[release] /'
 
 verify-package:
-	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) test BASE=v2.13 LAST=1' \
-		'$(MAKE) extension BASE=v2.13' '$(MAKE) test-extension BASE=v2.13 ARGS="$(extension)"' \
+	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) extension BASE=v2.13' \
+		'$(MAKE) test BASE=v2.13 LAST=1' '$(MAKE) test-extension BASE=v2.13 ARGS="$(extension)"' \
 		'$(MAKE) self-test' 2>&1 | sed -u 's/^/[package] /'

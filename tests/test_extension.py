@@ -277,6 +277,7 @@ def test_the_wheel(project: Project, tmp_path: Path) -> None:
     assert "Requires-Dist: torch>=2.13,<2.14\n" in metadata
     assert "Requires-Dist: intel-sycl-rt>=2026.2.0,<2027\n" in metadata
     extra = 'Provides-Extra: nvidia\nRequires-Dist: triton==3.7.1; extra == "nvidia"\n'
+    extra += 'Requires-Dist: nvidia-cublas~=13.0; extra == "nvidia"\n'
     assert extra in metadata
     assert "triton~=3.8.0" not in metadata
     assert "License-Expression: BSD-3-Clause\n" in metadata

@@ -61,3 +61,15 @@ def test_an_error_of_the_compiler(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         compiled(tmp_path, "spirv", "int x = ;")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+def test_what_a_package_brings_is_there_for_tests(tmp_path: Path) -> None:
+    brought = [tmp_path / name for name in ("one.kernels", "two.kernels")]
+    for file in brought:
+        file.write_text("new")
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    (folder / "two.kernels").write_text("kept")
+    images._keep_for_tests(brought, folder)
+    found = {path.name: path.read_text() for path in folder.iterdir()}
+    assert found == {"one.kernels": "new", "two.kernels": "kept"}

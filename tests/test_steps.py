@@ -86,9 +86,9 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
         *(f"make {verb}" for verb in verbs),
         "all",
     ]
-    verbs = [f"{verb} BASE=v2.13" for verb in ("check", "test", "extension", "test-extension")]
+    verbs = [f"{verb} BASE=v2.13" for verb in ("check", "extension", "test", "test-extension")]
     verbs = [*verbs, "self-test"]
-    verbs[1] += " LAST=1"
+    verbs[2] += " LAST=1"
     assert without_args(lane(done.stdout, "package")) == [
         *(f"make {verb}" for verb in verbs),
         "all",

@@ -23,7 +23,7 @@ package:
   summary: A runtime
   urls: {API: "https://example.org/api"}
   entry_points: {torch.backends: {torch_xpu_runtime: "torch_xpu_runtime:autoload"}}
-  extras: {nvidia: {"2.13": triton==3.7.1, "2.14": triton~=3.8.0}}
+  extras: {nvidia: {"2.13": triton==3.7.1 nvidia-cublas~=13.0, "2.14": triton~=3.8.0}}
 without:
   - aten_xpu/device/aten
 """

@@ -61,7 +61,7 @@ class Package:
     summary: str
     urls: dict[str, str]  # label -> address
     entry_points: dict[str, dict[str, str]]  # group -> name -> object
-    # name -> minor version of the package -> requirement
+    # name -> minor version of the package -> requirements, with spaces between them
     extras: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property

@@ -12,6 +12,7 @@ from xpu_stack.build.packages import Torch
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.system import files
 from xpu_stack.core.system.git import TreeId
+from xpu_stack.core.system.layout import Layout
 
 
 @dataclass
@@ -155,6 +156,11 @@ def program_environment(this: Build) -> dict[str, str]:
     # it, and with that the runpath by which the SYCL runtime finds its adapters.
     libraries = _before(str(this.sycl.root / "lib"), "LD_LIBRARY_PATH")
     return {"LD_LIBRARY_PATH": libraries, "OCL_ICD_FILENAMES": opencl}
+
+
+def compiled_kernels(layout: Layout) -> Path:
+    """Where tests keep compiled kernels, and packages bring theirs to: both bases have the same."""
+    return layout.state / "kernels" / "compiled"
 
 
 def python_environment(this: Build) -> dict[str, str]:

@@ -41,8 +41,7 @@ def environment(this: Build) -> dict[str, str]:
     """Of a Python with what was built and what tests need, which is installed."""
     python = configuration.python_environment(this)
     python["PYTHONPATH"] += f"{os.pathsep}{_SCRIPTS}"
-    # Both bases have the same kernels.
-    python["TORCH_XPU_KERNEL_CACHE"] = str(this.work.layout.state / "kernels" / "compiled")
+    python["TORCH_XPU_KERNEL_CACHE"] = str(configuration.compiled_kernels(this.work.layout))
     if this.torch is None:
         packages.need_python("test")
     else:

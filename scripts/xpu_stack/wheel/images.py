@@ -5,6 +5,7 @@ What was compiled is kept, as a compiler cache keeps objects.
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from xpu_stack.build import cmake
+from xpu_stack.build import cmake, configuration
 from xpu_stack.build.packages import Sycl
 from xpu_stack.core.system import shell
 from xpu_stack.core.system.console import progress, say
@@ -82,6 +83,15 @@ class _Unit:
             )
 
 
+def _keep_for_tests(brought: list[Path], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for file in brought:
+        if not (folder / file.name).exists():
+            draft = folder / f".{file.name}.draft"
+            shutil.copyfile(file, draft)
+            draft.replace(folder / file.name)
+
+
 def add(package: Package, sycl: Sycl, layout: Layout) -> None:
     """Compiles the kernels and puts them beside the library, if it has any."""
     if not package.library.exists():
@@ -115,8 +125,9 @@ def add(package: Package, sycl: Sycl, layout: Layout) -> None:
                 bar.step()
         words = [word for unit in units for word in (unit.form, unit.source, unit.images)]
         package.run(_KEEP, package.library.with_name(FOLDER), *words)
-    brought = package.library.with_name(FOLDER).iterdir()
+    brought = list(package.library.with_name(FOLDER).iterdir())
     size = sum(file.stat().st_size for file in brought) / 1e6
+    _keep_for_tests(brought, configuration.compiled_kernels(layout))
     what = " and ".join({"spirv": "SPIR-V", "ptx": "PTX"}[form] for form in forms)
     say(f"{len(new)} of {len(units)} units of kernels compiled; {size:.1f} MB of {what}")
     if not libdevice:

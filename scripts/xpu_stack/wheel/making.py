@@ -357,7 +357,7 @@ def make_extension(this: Build) -> Path:
         "python": f"{torch.tag[2]}.{torch.tag[3:]}",
         "needed": [f"{package.name}>={torch.minor},<{first}.{second + 1}", *runtime("extension")],
         "extras": {
-            name: by_minor[torch.minor]
+            name: by_minor[torch.minor].split()
             for name, by_minor in package.extras.items()
             if torch.minor in by_minor
         },

@@ -6,6 +6,7 @@
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/xpu/XPUGuard.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <tuple>
@@ -117,6 +118,9 @@ struct Norm {
       c10::SmallVector<KernelArgument, 4> both,
       const Scalar& p) const {
     const auto image = channels * inner;
+    // With channels_last an index needs no division.
+    const auto of_channel = inner == 1 ? ReduceDims{images, image}
+                                       : ReduceDims{inner, 1, images, image};
     launchReduce(
         {op,
          &get(kernel),
@@ -129,8 +133,7 @@ struct Norm {
          sumNumber(by_channel ? images * inner : size(), type),
          sumNumber(p, type),
          by_channel ? ReduceDims{channels, inner} : ReduceDims{means(), size()},
-         by_channel ? ReduceDims{inner, 1, images, image}
-                    : ReduceDims{size(), 1},
+         by_channel ? of_channel : ReduceDims{size(), 1},
          std::move(both)});
   }
 
@@ -195,16 +198,26 @@ struct Norm {
   /// The kernel's own arguments, and then those that both have.
   template <typename... Own>
   void each(int kernel, const Own&... own) const {
+    constexpr int64_t kSideBySide = 4; // as in the source
+    constexpr uint64_t kVector = 8 * kSideBySide; // bytes, of the largest type
+    c10::SmallVector<KernelArgument, 16> arguments{
+        own...,
+        uint32_t(inner),
+        uint32_t(channels),
+        uint32_t(group),
+        uint32_t(count())};
+    const bool aligned = std::all_of(
+        arguments.begin(), arguments.end(), [](const KernelArgument& one) {
+          return one.size != KernelArgument::kPointer ||
+              one.bits % kVector == 0;
+        });
+    arguments.emplace_back(uint32_t(aligned));
     launchKernel(
         get(kernel),
         c10::xpu::getCurrentXPUStream(device),
         op,
-        count(),
-        {own...,
-         uint32_t(inner),
-         uint32_t(channels),
-         uint32_t(group),
-         uint32_t(count())});
+        (count() + kSideBySide - 1) / kSideBySide,
+        arguments);
   }
 };
 

@@ -254,6 +254,8 @@ class TestKernelSearch(Compared):
         for dtype in CHOSEN:
             if dtype == torch.int8:  # which the host compares
                 continue
+            if dtype == torch.half and not LATER:  # the CPU of PyTorch 1.13 has none
+                continue
             for shape in ((2000,), (1,), (30, 4), ()):
                 x = make(shape, dtype, nan=False)
                 if dtype.is_floating_point:  # without -0, which PyTorch 1.13's takes for another

@@ -150,6 +150,81 @@ def foreach_add(device):
     return lambda: torch._foreach_add_(tensors, tensors)
 
 
+def product(rows, inner, columns, dtype, batch=None, tf32=False):
+    """Of two matrices, or of a batch of them."""
+
+    def make(device):
+        before = () if batch is None else (batch,)
+        x = random(device, *before, rows, inner, dtype=dtype)
+        y = random(device, *before, inner, columns, dtype=dtype)
+        flags = torch.backends.cuda.matmul
+
+        def call():
+            flags.allow_tf32 = tf32
+            return x @ y
+
+        return call
+
+    return make
+
+
+def linear(rows, inner, columns):
+    """As GPT-2 has it, in bf16 with a bias."""
+
+    def make(device):
+        x = random(device, rows, inner, dtype=torch.bfloat16)
+        weight = random(device, columns, inner, dtype=torch.bfloat16)
+        bias = random(device, columns, dtype=torch.bfloat16)
+        return lambda: functional.linear(x, weight, bias)
+
+    return make
+
+
+def attention(heads, length, numbers, backward):
+    """Causal, in bf16."""
+
+    def make(device):
+        shape = (1, heads, length, numbers)
+        q, k, v = (random(device, *shape, dtype=torch.bfloat16, grad=backward) for _ in range(3))
+
+        def call():
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        if not backward:
+            return call
+        y = call()
+        grad = torch.ones_like(y)
+        return lambda: torch.autograd.grad(y, (q, k, v), grad, retain_graph=True)
+
+    return make
+
+
+def convolution(channels, size, out, taps, stride, dtype, backward):
+    """A layer of ResNet-50 for 32 images, channels last."""
+
+    def make(device):
+        x = random(device, 32, channels, size, size, dtype=dtype, grad=False)
+        x = x.contiguous(memory_format=torch.channels_last).requires_grad_(backward)
+        weight = random(device, out, channels, taps, taps, dtype=dtype)
+        weight = weight.contiguous(memory_format=torch.channels_last).requires_grad_(backward)
+
+        def call():
+            return functional.conv2d(x, weight, stride=stride, padding=taps // 2)
+
+        if not backward:
+            return call
+        y = call()
+        grad = torch.ones_like(y)
+        return lambda: torch.autograd.grad(y, (x, weight), grad, retain_graph=True)
+
+    return make
+
+
+def small_product(device):
+    x = torch.ones(32, 32, device=device)
+    return lambda: x @ x
+
+
 def small(device):
     x = torch.ones(1024, device=device)
     return lambda: x + x
@@ -187,6 +262,42 @@ ROWS |= {
     "_foreach_add_ of 148 tensors": Row(foreach_add, 20, 0.95),
     "launch of add, 1,024 floats": Row(small, 200, 1.2, launch=True),
 }
+for size in (512, 1024, 2048, 4096, 8192):
+    calls = max(2, min(50, 8192 // size * 4))
+    for title, dtype, tf32 in (
+        ("float", torch.float32, False),
+        ("tf32", torch.float32, True),
+        ("bf16", torch.bfloat16, False),
+    ):
+        ROWS[f"mm, {title}, {size}"] = Row(product(size, size, size, dtype, tf32=tf32), calls, 0.97)
+ROWS["bmm, float, 64 of 512"] = Row(product(512, 512, 512, torch.float32, 64), 10, 0.97)
+ROWS["bmm, bf16, 64 of 512"] = Row(product(512, 512, 512, torch.bfloat16, 64), 20, 0.97)
+for title, inner, columns in (
+    ("attention's", 768, 2304),
+    ("first", 768, 3072),
+    ("second", 3072, 768),
+    ("last", 768, 50257),
+):
+    ROWS[f"linear of GPT-2, {title}, 8,192 rows"] = Row(linear(8192, inner, columns), 10, 0.97)
+for name, heads, length, numbers in (
+    ("16 x 2048 x 64", 16, 2048, 64),
+    ("32 x 8192 x 128", 32, 8192, 128),
+):
+    for title, backward in (("", False), (", backward", True)):
+        ROWS[f"attention, {name}{title}"] = Row(attention(heads, length, numbers, backward), 5, 0.3)
+for channels, size, out, taps, stride in (
+    (3, 224, 64, 7, 2),
+    (64, 56, 64, 3, 1),
+    (256, 56, 64, 1, 1),
+    (512, 28, 1024, 1, 2),
+    (512, 7, 512, 3, 1),
+):
+    for title, dtype in TYPES.items():
+        for way, backward in (("", False), (", backward", True)):
+            ROWS[f"conv {taps}x{taps} of {channels} x {size}^2, {title}{way}"] = Row(
+                convolution(channels, size, out, taps, stride, dtype, backward), 5, 0.9
+            )
+ROWS["launch of mm, 32 x 32 floats"] = Row(small_product, 200, 1.2, launch=True)
 
 if __name__ == "__main__":
     main(__file__, __doc__, ROWS, LIMIT)

@@ -53,6 +53,7 @@ def commands(text: str) -> list[str]:
 # Without a file it is only seen to be a target with these options.
 Place = tuple[str, str] | None
 TRIAL = "scripts/xpu_stack/wheel/trial.py"
+LIBRARIES = "torch_xpu_py/libraries/test/test_xpu_libraries.py"
 KERNELS = "torch_xpu_py/kernels/test/test_xpu_kernels.py"
 HEADERS = "patches/v2.13/payload/torch_xpu_py/frontend/test/test_stock_headers.py"
 TEST = ("Makefile", "'$(MAKE) test'")
@@ -104,6 +105,7 @@ ELSEWHERE: dict[str, dict[str, Place]] = {
         "make test-wheel": ("ci/workflows/wheel.yml", "run: make test-wheel MODE=full"),
         "pip install --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu "
         ".xpu/wheels/torch_xpu_runtime-*.whl": (TRIAL, 'this.pip("install", *("--", pin'),
+        "python -m torch_xpu_runtime": (LIBRARIES, "def test_command"),
         "python -m torch_xpu_runtime.kernels --list": (KERNELS, 'run("--list")'),
         "python -m torch_xpu_runtime.kernels": (KERNELS, "self.run_python(*self.COMMAND)"),
         "python setup.py build_ext --inplace": (HEADERS, '"setup.py", "build_ext", "--inplace"'),
@@ -299,7 +301,7 @@ def reads_the_readme(person: Person) -> None:
         newer = person.edits_the_fork("main", "README.md", "PyTorch", "Our PyTorch")
         git(person.fork, "update-ref", "refs/remotes/origin/main", newer)
         assert "2 change(s): 2 applies" in types("make rebase ONTO=origin/main")
-    assert "is now at stage 'kernels'" in types("make apply")
+    assert "is now at stage 'libraries'" in types("make apply")
     edit(person.checkout, *HEADER)
     assert "+// As ours has it." in types("make diff")
     assert "wrote c10_xpu/stream/c10/xpu/XPUStream.h" in types("make export")
@@ -344,7 +346,7 @@ def has_a_fork(person: Person) -> None:
     assert "+// Where PyTorch looks." in types("git diff")
     person.guide.blocks.remove("make review")  # as in the README
     types("git commit")
-    assert "is now at stage 'kernels'" in types("make apply PYTORCH_SRC=~/pytorch")
+    assert "is now at stage 'libraries'" in types("make apply PYTORCH_SRC=~/pytorch")
     assert "Where PyTorch looks" in (person.fork / name).read_text()
     types("git -C")
     assert "wrote patches/series.yaml" in types("make export")
@@ -357,11 +359,11 @@ def has_several_stacks(person: Person) -> None:
     person.clone.ok("apply", f"PYTORCH_SRC={person.fork}")
     assert "2 change(s)" in types("make apply STAGE=device PYTORCH_SRC=~/pytorch BRANCH=experiment")
     types("git -C")
-    assert "is now at stage 'kernels'" in types("make apply")
+    assert "is now at stage 'libraries'" in types("make apply")
     types("git -C")
     assert ", experiment, on-main\n" in types("make status")
     types("git -C")
-    assert "is now at stage 'kernels'" in types("make apply")
+    assert "is now at stage 'libraries'" in types("make apply")
 
 
 def adds_a_base(person: Person) -> None:
@@ -370,7 +372,7 @@ def adds_a_base(person: Person) -> None:
     git(person.fork, "switch", "-qc", "release")
     person.edits_the_fork("main", *ROCM)
     git(person.fork, "tag", "v2.2.2", "main")
-    assert "is now at stage 'kernels'" in types("make apply")
+    assert "is now at stage 'libraries'" in types("make apply")
     assert "1 conflict" in types("make rebase")
     types("make rebase", 2)
     person.resolves()
@@ -381,11 +383,11 @@ def adds_a_base(person: Person) -> None:
     assert "wrote patches/v2.2.2/device/runtime.patch\n" in said
     assert "wrote patches/v2.2.2/base.yaml\n" in said
     assert "are in order" in types("make check")
-    assert "pytorch-v2.2.2 is now at stage 'kernels'" in types("make apply")
+    assert "pytorch-v2.2.2 is now at stage 'libraries'" in types("make apply")
     types("mkdir")
     types("cp")
     person.edits_the_fork("main", "README.md", "PyTorch", "Our PyTorch")
-    assert "is now at stage 'kernels'" in types("make rebase")
+    assert "is now at stage 'libraries'" in types("make rebase")
     assert "wrote patches/v2.2.2/base.yaml\n" in types("make export")
     person.clone.in_order("v2.2.2")
 

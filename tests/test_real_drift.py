@@ -26,6 +26,7 @@ NEW = {
     "tensor/tensors",
     "tensor/special-ops",
     "tensor/layouts",
+    "kernels/cuda",
     "kernels/launch",
     "kernels/package",
     "kernels/formulas",
@@ -48,6 +49,10 @@ NEW = {
     "kernels/search",
     "kernels/functions",
     "kernels/jiterator",
+    "libraries/cublas",
+    "libraries/products",
+    "libraries/cudnn",
+    "libraries/convolutions",
 }
 
 

@@ -1,20 +1,17 @@
 #include <ATen/xpu/detail/Kernel.h>
 
 #include <ATen/xpu/HostCall.h>
+#include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/KernelCache.h>
 #include <ATen/xpu/detail/KernelImage.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/util/Exception.h>
-#include <c10/util/env.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
-#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUNative.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
-#include <sycl/backend.hpp>
-#include <sycl/interop_handle.hpp>
 #include <sycl/kernel_bundle.hpp>
 
 #include <algorithm>
@@ -33,7 +30,7 @@ namespace at::xpu::detail {
 struct Kernel {
   std::optional<sycl::kernel> queued; // by SYCL
   void* function = nullptr; // CUfunction
-  void* context = nullptr; // CUcontext
+  DeviceIndex device = -1; // of the function
   uint32_t most_in_group = 0;
 };
 
@@ -43,8 +40,6 @@ namespace {
 
 namespace ex = sycl::ext::oneapi::experimental;
 
-constexpr size_t kMostDevices =
-    std::tuple_size_v<decltype(KernelSlot::kernels)>;
 constexpr uint32_t kUsualGroup = 256;
 
 struct Images {
@@ -117,37 +112,13 @@ const std::map<std::string, std::string>& imagesOfUnit(
   return images->codes;
 }
 
-// The driver's functions. Handles are pointers.
-template <typename... Args>
-void callCuda(const char* name, Args... args) {
-  auto* const function =
-      reinterpret_cast<int (*)(Args...)>(c10::xpu::impl::cudaFunction(name));
-  TORCH_CHECK(function, "CUDA's driver has no ", name);
-  const int result = function(args...);
-  TORCH_CHECK(result == 0, name, " returned ", result);
-}
-
-/// Makes a context the thread's, as SYCL does in each of its calls.
-void enterContext(void* context) {
-  static auto* const get = reinterpret_cast<int (*)(void**)>(
-      c10::xpu::impl::cudaFunction("cuCtxGetCurrent"));
-  void* current = nullptr;
-  if (!get || get(&current) != 0 || current != context) {
-    callCuda("cuCtxSetCurrent", context);
-  }
-}
-
 std::unique_ptr<const Kernel> loadPtx(
-    const sycl::device& device,
+    DeviceIndex device,
     const std::string& name,
     const std::string& code) {
   auto kernel = std::make_unique<Kernel>();
-  // The context of SYCL's adapter: retained for as long as the process lives.
-  callCuda(
-      "cuDevicePrimaryCtxRetain",
-      &kernel->context,
-      *c10::xpu::impl::cudaDevice(device));
-  enterContext(kernel->context);
+  kernel->device = device;
+  enterCuda(device);
   void* module = nullptr;
   callCuda("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
   callCuda("cuModuleGetFunction", &kernel->function, module, name.c_str());
@@ -183,10 +154,11 @@ std::unique_ptr<const Kernel> loadSpirv(
 }
 
 std::unique_ptr<const Kernel> loadImage(
-    const sycl::device& device,
+    DeviceIndex index,
     const std::string& name,
     const std::string& code) {
-  return takesPtx(device) ? loadPtx(device, name, code)
+  const auto& device = c10::xpu::get_raw_device(index);
+  return takesPtx(device) ? loadPtx(index, name, code)
                           : loadSpirv(device, name, code);
 }
 
@@ -208,7 +180,7 @@ const Kernel* load(
         full_name,
         " is missing");
     // For as long as the process lives.
-    return loadImage(device, full_name, found->second).release();
+    return loadImage(index, full_name, found->second).release();
   } catch (const std::exception& error) {
     warnOf(unit.name + "-" + name, error.what());
     return &kNoKernel;
@@ -234,23 +206,6 @@ void submit(
   }
   handler.parallel_for(
       sycl::nd_range<1>(size_t(groups) * group_size, group_size), kernel);
-}
-
-/// The CUstream of a stream.
-void* cudaStream(c10::xpu::XPUStream stream) {
-  struct Known {
-    std::optional<c10::xpu::XPUStream> stream;
-    void* native = nullptr;
-  };
-  thread_local Known known;
-  if (!known.stream || *known.stream != stream) {
-    known.native = stream.native_stream();
-    // Another queue may have the id of an external stream tomorrow.
-    known.stream = c10::xpu::impl::isExternalStream(stream.id())
-        ? std::nullopt
-        : std::make_optional(stream);
-  }
-  return known.native;
 }
 
 constexpr size_t kMostArguments = 32;
@@ -288,7 +243,7 @@ void launchCuda(
       reinterpret_cast<Launch>(c10::xpu::impl::cudaFunction("cuLaunchKernel"));
   auto places = placesOf(arguments);
   void* const native = cudaStream(stream);
-  enterContext(kernel.context);
+  enterCuda(kernel.device);
   const int result = launch(
       kernel.function,
       groups,
@@ -304,9 +259,8 @@ void launchCuda(
   TORCH_CHECK(result == 0, "cuLaunchKernel returned ", result);
 }
 
-/// Makes the launch a node of the graph that the stream records. SYCL calls
-/// the function when it makes the graph of CUDA.
-void recordCuda(
+/// Makes the launch a node of the graph that the stream records.
+void recordKernel(
     sycl::handler& handler,
     const Kernel& kernel,
     uint32_t groups,
@@ -325,9 +279,7 @@ void recordCuda(
   using Add = int (*)(void**, CUgraph, const void*, size_t, const Node*);
   static const auto add = reinterpret_cast<Add>(
       c10::xpu::impl::cudaFunction("cuGraphAddKernelNode_v2"));
-  handler.ext_codeplay_enqueue_native_command([=, &kernel](
-                                                  const sycl::interop_handle&
-                                                      handle) {
+  recordOnCuda(handler, kernel.device, [=, &kernel](CUgraph graph) {
     auto places = placesOf(arguments);
     const Node node{
         kernel.function,
@@ -339,13 +291,7 @@ void recordCuda(
         nullptr,
         nullptr};
     void* added = nullptr;
-    enterContext(kernel.context);
-    const int result = add(
-        &added,
-        handle.ext_codeplay_get_native_graph<sycl::backend::ext_oneapi_cuda>(),
-        nullptr,
-        0,
-        &node);
+    const int result = add(&added, graph, nullptr, 0, &node);
     TORCH_CHECK(result == 0, "cuGraphAddKernelNode returned ", result);
   });
 }
@@ -410,7 +356,7 @@ const Kernel& compileKernel(
     const auto images = compileOrLoad(device, name, source);
     TORCH_CHECK(images.size() == 1, "It has ", images.size(), " kernels");
     place.store(
-        loadImage(device, images[0].kernel, images[0].code).release(),
+        loadImage(index, images[0].kernel, images[0].code).release(),
         std::memory_order_release);
   } catch (const std::exception& error) {
     const auto* const words = error.what();
@@ -454,7 +400,7 @@ void launchKernel(
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
       return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
         if (records) {
-          recordCuda(handler, kernel, groups, in_group, arguments.vec());
+          recordKernel(handler, kernel, groups, in_group, arguments.vec());
         } else {
           submit(handler, *kernel.queued, groups, in_group, arguments);
         }
@@ -466,11 +412,7 @@ void launchKernel(
     const RecordWork record(RecordWork::By::Stream, op, stream);
     launchCuda(kernel, stream, groups, in_group, arguments);
   }
-  static const bool blocking =
-      c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;
-  if (C10_UNLIKELY(blocking)) {
-    c10::xpu::impl::waitFor(stream);
-  }
+  waitIfBlocking(stream);
 }
 
 } // namespace at::xpu::detail

@@ -65,33 +65,28 @@ std::string kernelOf(const std::string& code) {
   TORCH_CHECK(false, "An image of ", code.size(), " bytes has no kernel");
 }
 
-/// The folder with nvvm/libdevice of a CUDA toolkit; empty if there is none. It
-/// may be that of a package of pip, beside which this library is installed.
+/// Where pip has installed this library,
+/// torch_xpu_runtime/lib/libtorch_xpu.so; empty if that is not known.
+fs::path sitePackages() {
+  Dl_info self{};
+  return dladdr(reinterpret_cast<void*>(&compileKernels), &self) &&
+          self.dli_fname
+      ? fs::path(self.dli_fname).parent_path().parent_path().parent_path()
+      : fs::path();
+}
+
+/// The folder with nvvm/libdevice of a CUDA toolkit; empty if there is none.
 std::string cudaFolder() {
   const std::string kDevice = "nvvm/libdevice/libdevice.10.bc";
-  std::vector<fs::path> folders;
-  for (const auto* name : {"CUDA_PATH", "CUDA_HOME"}) {
-    if (const char* const value = std::getenv(name)) {
-      folders.emplace_back(value);
-    }
-  }
-  Dl_info self{};
-  fs::path site; // site-packages/torch_xpu_runtime/lib/libtorch_xpu.so
-  if (dladdr(reinterpret_cast<void*>(&compileKernels), &self) &&
-      self.dli_fname) {
-    site = fs::path(self.dli_fname).parent_path().parent_path().parent_path();
-    folders.push_back(site / "nvidia/cu13");
-    folders.push_back(site / "nvidia/cuda_nvcc");
-  }
-  folders.emplace_back("/usr/local/cuda");
   std::error_code error;
-  for (const auto& folder : folders) {
-    if (fs::exists(folder / kDevice, error)) {
-      return folder.string();
+  for (const auto& folder : cudaFolders()) {
+    if (fs::exists(fs::path(folder) / kDevice, error)) {
+      return folder;
     }
   }
   // Triton has the file in a folder of its own.
-  const auto triton = site / "triton/backends/nvidia/lib/libdevice.10.bc";
+  const auto triton =
+      sitePackages() / "triton/backends/nvidia/lib/libdevice.10.bc";
   const auto cache = kernelCacheFolder();
   if (!cache.empty() && fs::exists(triton, error)) {
     const auto folder = fs::path(cache) / "cuda";
@@ -108,6 +103,22 @@ std::string cudaFolder() {
 }
 
 } // namespace
+
+std::vector<std::string> cudaFolders() {
+  std::vector<std::string> folders;
+  for (const auto* name : {"CUDA_PATH", "CUDA_HOME"}) {
+    if (const char* const value = std::getenv(name)) {
+      folders.emplace_back(value);
+    }
+  }
+  if (const auto site = sitePackages(); !site.empty()) {
+    for (const auto* package : {"cu13", "cuda_nvcc", "cublas", "cudnn"}) {
+      folders.push_back((site / "nvidia" / package).string());
+    }
+  }
+  folders.emplace_back("/usr/local/cuda");
+  return folders;
+}
 
 bool takesPtx(const sycl::device& device) {
   return device.get_backend() == sycl::backend::ext_oneapi_cuda;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kMostDims = 5;
 
-/// Divides by a size: the quotient of n is (n * factor / 2^32 + n) / 2^shift.
+} // namespace
+
 uint64_t factorOf(uint32_t size, uint32_t& shift) {
   shift = 0;
   while ((uint64_t(1) << shift) < size) {
@@ -19,8 +20,6 @@ uint64_t factorOf(uint32_t size, uint32_t& shift) {
       ((uint64_t(1) << 32) * ((uint64_t(1) << shift) - size)) / size + 1;
   return size | (factor & 0xFFFFFFFF) << 32;
 }
-
-} // namespace
 
 Strides noStrides(int64_t dims) {
   static constexpr std::array<int64_t, 64> kZeros{};

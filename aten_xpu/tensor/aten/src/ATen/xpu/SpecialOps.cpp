@@ -2,10 +2,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <torch/library.h>
 
 #include <cstdint>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 // Operators that the fallback cannot run as they are, each with the reason.
@@ -140,13 +142,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gruCellBackward(
 
 } // namespace
 
-TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  m.impl(
-      "convolution_overrideable",
+void detail::registerConvolutions(torch::Library& library) {
+  const auto add = [&](const char* name, torch::CppFunction function) {
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+    if (!op.hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
+      library.impl(name, std::move(function));
+    }
+  };
+  add("aten::convolution_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolution>());
-  m.impl(
-      "convolution_backward_overrideable",
+  add("aten::convolution_backward_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolutionBackward>());
+}
+
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
   // These call a kernel past the dispatcher: from a table that XPU is not in,
   // or one for the CPU.
   for (const auto* name :

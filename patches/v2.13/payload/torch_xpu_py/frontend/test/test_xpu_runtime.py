@@ -330,7 +330,7 @@ class TestDamage(TestCase):
     # torch loads without these: what PyTorch imports itself, what is imported when
     # something is compiled, what a C++ compiler reads, and kernels, which are compiled
     # if they are damaged.
-    APART = ("__init__.py", "_inductor", "xpu_cmake_macros.h", "kernels", "kernels.py")
+    APART = ("__init__.py", "__main__.py", "_inductor", "xpu_cmake_macros.h", "kernels", "kernels.py")
 
     def outcomes(self, root):
         """For each folder of `root`, what loading from there comes to."""

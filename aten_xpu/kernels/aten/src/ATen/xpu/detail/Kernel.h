@@ -46,9 +46,11 @@ struct KernelUnit {
   int which = 0;
 };
 
+constexpr size_t kMostDevices = 16; // that use kernels
+
 /// The place of one kernel, for all devices.
 struct KernelSlot {
-  std::array<std::atomic<const Kernel*>, 16> kernels{};
+  std::array<std::atomic<const Kernel*>, kMostDevices> kernels{};
 };
 
 /// The kernel of this name in the unit for the device; null where it cannot be

@@ -18,6 +18,9 @@ struct KernelImage {
 /// Whether images of the device are PTX.
 bool takesPtx(const sycl::device& device);
 
+/// Where a CUDA toolkit, or packages of pip that are parts of one, may be.
+std::vector<std::string> cudaFolders();
+
 /// Compiles a source, an image for each of its kernels. Raises with what the
 /// compiler says, and where it is not installed.
 std::vector<KernelImage> compileKernels(

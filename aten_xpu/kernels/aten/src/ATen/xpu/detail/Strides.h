@@ -15,6 +15,10 @@ constexpr size_t kOperands = 4; // the result and up to three arguments
 using Pointers = std::array<char*, kOperands>;
 using Strides = std::array<c10::IntArrayRef, kOperands>; // in bytes
 
+/// What divides by a size of 32 bits, with the size below it: the quotient of n
+/// is (n * factor / 2^32 + n) / 2^shift.
+uint64_t factorOf(uint32_t size, uint32_t& shift);
+
 /// Of operands that do not move. For as many dimensions as PyTorch has.
 Strides noStrides(int64_t dims);
 

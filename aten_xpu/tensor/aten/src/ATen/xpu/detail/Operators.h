@@ -16,6 +16,9 @@ C10_EXPORT void registerFallbacks();
 /// Adds the unboxed operators that have no kernel of XPU.
 void registerUnboxed(torch::Library& library);
 
+/// Adds the host's convolutions, if they have no kernel of XPU.
+void registerConvolutions(torch::Library& library);
+
 /// What is added when the first tensor is made, and what a later stage computes
 /// on the device itself.
 struct KernelHooks {

@@ -1,0 +1,507 @@
+#include <ATen/ATen.h>
+#include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Cudnn.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Product.h>
+#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Strides.h>
+#include <ATen/xpu/detail/Structured.h>
+#include <c10/util/irange.h>
+#include <c10/xpu/XPUGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+// Convolutions: by cuDNN where it is found, see Cudnn.h, or else by
+// kernels/Convolution.sycl.
+
+namespace at::xpu::detail {
+
+namespace {
+
+enum ConvolutionKernel { kConvolve, kConvolveFew, kConvolveWeight };
+constexpr std::array<const char*, 3> kConvolutionNames{
+    "convolve",
+    "convolve_few",
+    "convolve_weight"};
+
+std::string convolutionSourceOf(int type) {
+  constexpr const char* kTile =
+#include <ATen/xpu/kernels/Tile.sycl>
+      ;
+  return typedSource(type) + kTile +
+#include <ATen/xpu/kernels/Convolution.sycl>
+      ;
+}
+
+const NamedKernels kConvolutionKernels(
+    "convolution",
+    &convolutionSourceOf,
+    kConvolutionNames,
+    FLOATING);
+
+// See Note [Tiles].
+constexpr int64_t kConvolutionTile = 64;
+constexpr int64_t kConvolutionStep = 16;
+constexpr uint32_t kConvolutionGroup = 256;
+
+constexpr int64_t kFewRows = 8; // for which most of a tile would be empty
+constexpr int64_t kLeastSteps = 16; // of a part
+constexpr int64_t kAxes = 3;
+constexpr std::array<int64_t, kAxes + 1> kAllButChannels{0, 2, 3, 4};
+constexpr int64_t kMostNumber = std::numeric_limits<int32_t>::max();
+
+uint64_t packNumbers(int64_t low, int64_t high) {
+  return uint32_t(low) | uint64_t(uint32_t(high)) << 32;
+}
+
+int64_t dividedUp(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Whether there are elements, and numbers of 32 bits say where.
+bool hasSmallOffsets(const Tensor& tensor) {
+  int64_t last = 0;
+  for (const auto d : c10::irange(tensor.dim())) {
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return tensor.numel() > 0 && last < kMostNumber;
+}
+
+/// channels_last if one of them is, as for PyTorch's other devices.
+MemoryFormat formatOf(const Tensor& input, const Tensor& weight) {
+  const auto format = input.suggest_memory_format();
+  return format == MemoryFormat::Contiguous ? weight.suggest_memory_format()
+                                            : format;
+}
+
+/// One of three axes: a convolution with less has them at the end.
+int64_t onAxis(IntArrayRef list, int64_t axis, int64_t otherwise) {
+  const auto at = axis + int64_t(list.size()) - kAxes;
+  return at < 0 ? otherwise : list[at];
+}
+
+struct Convolution {
+  IntArrayRef stride, padding, dilation;
+  bool transposed;
+  IntArrayRef output_padding;
+  int64_t groups;
+  KernelType type{};
+  DeviceIndex device = -1;
+  DimVector sizes{}; // of the result
+
+  /// Whether kernels take it; the host has the checks.
+  bool prepare(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    const auto on = kernelDevice(input);
+    if (!on) {
+      return false;
+    }
+    const auto found = kernelType(input.scalar_type(), *on);
+    const auto dims = input.dim() - 2;
+    if (!found || !(FLOATING & (1 << *found)) || dims < 1 || dims > kAxes ||
+        weight.dim() != input.dim() || groups < 1 || !alike(weight, input) ||
+        !alike(bias, input) || weight.layout() != kStrided ||
+        weight.size(0) % groups != 0) {
+      return false;
+    }
+    for (const auto list : {stride, padding, dilation, output_padding}) {
+      if (int64_t(list.size()) != dims) {
+        return false;
+      }
+    }
+    auto channels = weight.size(1) * groups;
+    auto rows = weight.size(0);
+    if (transposed) {
+      std::swap(channels, rows);
+    }
+    if (input.size(1) != channels ||
+        (bias.defined() && (bias.dim() != 1 || bias.numel() != rows))) {
+      return false;
+    }
+    type = *found;
+    device = *on;
+    sizes = {input.size(0), rows};
+    for (const auto d : c10::irange(dims)) {
+      const auto from = input.size(d + 2);
+      const auto around = 2 * padding[d];
+      const auto reach = dilation[d] * (weight.size(d + 2) - 1) + 1;
+      const auto more = output_padding[d];
+      const bool is_plain = transposed
+          ? more >= 0 && more < std::max(stride[d], dilation[d])
+          : more == 0 && from + around >= reach;
+      if (!is_plain || stride[d] < 1 || dilation[d] < 1 || padding[d] < 0) {
+        return false;
+      }
+      sizes.push_back(
+          transposed ? (from - 1) * stride[d] - around + reach + more
+                     : (from + around - reach) / stride[d] + 1);
+      if (sizes.back() < 1 ||
+          sizes.back() + from + around + reach > kMostNumber) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Makes what the convolution, or the transposed one, makes of `in`. As all
+  /// of these, gives an undefined tensor if numbers are too large.
+  Tensor convolve(
+      const std::string& op,
+      bool is_transposed,
+      IntArrayRef out_sizes,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& bias,
+      MemoryFormat format) const {
+    auto out = at::empty(out_sizes, in.options().memory_format(format));
+    if (isProduct(weight)) {
+      const bool back = is_transposed != transposed;
+      multiplyPixels(
+          op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
+      return out;
+    }
+    const bool by_cudnn = is_transposed
+        ? byCudnn(op, CudnnWay::Input, out, weight, in, format)
+        : byCudnn(op, CudnnWay::Output, in, weight, out, format);
+    if (by_cudnn) {
+      if (bias.defined()) {
+        DimVector sizes(out.dim(), 1);
+        sizes[1] = out.size(1);
+        out.add_(bias.view(sizes));
+      }
+      return out;
+    }
+    const auto kernel =
+        out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
+    return launch(op, kernel, is_transposed, out, in, weight, bias) ? out
+                                                                    : Tensor();
+  }
+
+  Tensor weightGradient(
+      const std::string& op,
+      const Tensor& grad,
+      const Tensor& input,
+      const Tensor& weight) const {
+    auto result = at::empty_like(weight);
+    const auto& in = transposed ? grad : input;
+    const auto& out = transposed ? input : grad;
+    const auto format = formatOf(input, weight);
+    if (isProduct(weight) &&
+        (format != MemoryFormat::Contiguous || grad.size(0) == 1)) {
+      const auto rows = pixelsOf(grad, format);
+      const auto columns = pixelsOf(input, format);
+      multiply({op, channelsOf(result), rows.transposed(), columns});
+      return result;
+    }
+    if (byCudnn(op, CudnnWay::Weight, in, result, out, format)) {
+      return result;
+    }
+    return launch(op, kConvolveWeight, false, out, in, result, Tensor())
+        ? result
+        : Tensor();
+  }
+
+ private:
+  /// Whether each pixel is multiplied by a matrix. Of float, cuDNN's product
+  /// may be in TF32, and by default is.
+  bool isProduct(const Tensor& weight) const {
+    const auto is = [](IntArrayRef list, int64_t number) {
+      return std::all_of(
+          list.begin(), list.end(), [=](int64_t one) { return one == number; });
+    };
+    return !transposed && groups == 1 && is(weight.sizes().slice(2), 1) &&
+        is(stride, 1) && is(padding, 0) && canMultiply(weight, weight) &&
+        (type != f32 || !hasCudnn(device));
+  }
+
+  /// The weights as a matrix.
+  static Matrices channelsOf(const Tensor& weight) {
+    return {
+        weight,
+        1,
+        weight.size(0),
+        weight.size(1),
+        0,
+        weight.stride(0),
+        weight.stride(1)};
+  }
+
+  /// A row for each pixel, and a column for each channel. Without channels_last
+  /// images are a batch.
+  static Matrices pixelsOf(const Tensor& tensor, MemoryFormat format) {
+    const auto pixels = tensor.numel() / tensor.size(1);
+    const auto channels = tensor.size(1);
+    const auto images = tensor.size(0);
+    auto plain = tensor.contiguous(format);
+    return format == MemoryFormat::Contiguous
+        ? Matrices{plain, images, pixels / images, channels, pixels / images * channels, 1, pixels / images}
+        : Matrices{plain, 1, pixels, channels, 0, channels, 1};
+  }
+
+  void multiplyPixels(
+      const std::string& op,
+      const Tensor& out,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& bias,
+      MemoryFormat format) const {
+    const auto to = pixelsOf(out, format);
+    const auto from = pixelsOf(in, format);
+    auto matrix = channelsOf(weight).transposed();
+    matrix.batch = to.batch;
+    Matrices added;
+    if (bias.defined()) {
+      added = {bias, to.batch, to.rows, to.cols, 0, 0, bias.stride(0)};
+    }
+    multiply({op, to, from, matrix, added, bias.defined() ? 1 : 0});
+  }
+
+  bool byCudnn(
+      const std::string& op,
+      CudnnWay way,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& out,
+      MemoryFormat format) const {
+    return convolveByCudnn(
+        {op, way, in, weight, out, stride, padding, dilation, groups, format});
+  }
+
+  bool launch(
+      const std::string& op,
+      ConvolutionKernel kernel,
+      bool is_transposed,
+      const Tensor& out,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& bias) const {
+    const auto* const found = kConvolutionKernels.find(kernel, type, device);
+    if (!found || groupSize(*found) < kConvolutionGroup ||
+        !hasSmallOffsets(out) || !hasSmallOffsets(in) ||
+        !hasSmallOffsets(weight)) {
+      return false;
+    }
+    const bool of_weight = kernel == kConvolveWeight;
+    const auto& result = of_weight ? weight : out;
+    const auto rows = out.size(1) / groups;
+    const auto channels = in.size(1) / groups;
+    auto places = in.size(0);
+    auto uses = channels;
+    auto batches = groups;
+    c10::SmallVector<KernelArgument, 5 * kAxes> packed;
+    uint64_t shifts = 0;
+    for (const auto i : c10::irange(kAxes)) {
+      const auto d = in.dim() - kAxes + i;
+      const auto step_of = onAxis(stride, i, 1);
+      const auto apart = onAxis(dilation, i, 1);
+      const auto pack = [&](const Tensor& tensor) {
+        return d < 2 ? packNumbers(1, 0)
+                     : packNumbers(tensor.size(d), tensor.stride(d));
+      };
+      const auto factor = [&](int64_t size, int64_t at) {
+        uint32_t shift = 0;
+        const auto factor = factorOf(uint32_t(size), shift) >> 32;
+        shifts |= uint64_t(shift) << at;
+        return int64_t(factor);
+      };
+      // See Note [Convolutions].
+      const auto phases = is_transposed ? step_of : 1;
+      const auto step = phases / std::gcd(phases, apart);
+      const auto axis_places = dividedUp(d < 2 ? 1 : out.size(d), phases);
+      const auto axis_uses = dividedUp(d < 2 ? 1 : weight.size(d), step);
+      places *= axis_places;
+      uses *= axis_uses;
+      batches *= phases;
+      packed.append(
+          {pack(in),
+           pack(out),
+           pack(weight),
+           packNumbers(step_of, apart),
+           packNumbers(
+               factor(axis_places, 16 * i),
+               factor(i == 0 ? channels : axis_uses, 16 * i + 8))});
+    }
+    const auto cols = of_weight ? uses : places;
+    const auto inner = of_weight ? places : uses;
+    if (cols > kMostNumber || inner > kMostNumber - kConvolutionTile) {
+      return false;
+    }
+    auto parts = batches; // as convolve_few takes them
+    auto of_part = inner;
+    auto items = batches * rows * cols;
+    if (kernel != kConvolveFew) {
+      const auto tiles = dividedUp(rows, kConvolutionTile) *
+          dividedUp(cols, kConvolutionTile) * batches;
+      parts = std::clamp<int64_t>(
+          itemsWanted(device) / kConvolutionGroup / tiles,
+          1,
+          std::max<int64_t>(inner / (kConvolutionStep * kLeastSteps), 1));
+      of_part = dividedUp(dividedUp(inner, parts), kConvolutionStep) *
+          kConvolutionStep;
+      parts = dividedUp(inner, of_part);
+      items = tiles * parts * kConvolutionGroup;
+    }
+    if (items > kMostNumber) {
+      return false;
+    }
+    Tensor sums;
+    if (kernel != kConvolveFew && parts > 1) {
+      sums = at::empty(
+          {parts, result.numel()},
+          result.options().dtype(type == f64 ? kDouble : kFloat));
+    }
+    const auto row = weight.stride(is_transposed ? 1 : 0);
+    const auto channel = weight.stride(is_transposed ? 0 : 1);
+    const bool left_along_k =
+        of_weight ? out.stride(-1) <= out.stride(1) : channel <= row;
+    const bool right_along_k = of_weight != (in.stride(1) < in.stride(-1));
+    const int64_t flags =
+        int(is_transposed) + 2 * int(left_along_k) + 4 * int(right_along_k);
+    c10::SmallVector<KernelArgument, 32> arguments{
+        result.data_ptr(),
+        in.data_ptr(),
+        of_weight ? out.data_ptr() : weight.data_ptr()};
+    if (!of_weight) {
+      arguments.emplace_back(pointerOf(bias));
+    }
+    arguments.append(
+        {pointerOf(sums),
+         uint64_t(result.numel()),
+         uint32_t(in.size(0)),
+         uint32_t(rows),
+         uint32_t(channels),
+         uint32_t(parts),
+         uint32_t(of_part),
+         packNumbers(in.stride(1), in.stride(0)),
+         packNumbers(out.stride(1), out.stride(0)),
+         packNumbers(channel, row)});
+    arguments.append(packed.begin(), packed.end());
+    const auto pad = [&](int64_t axis) { return onAxis(padding, axis, 0); };
+    arguments.append(
+        {shifts, packNumbers(pad(0), pad(1)), packNumbers(pad(2), flags)});
+    launchKernel(
+        *found,
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        items,
+        arguments,
+        kConvolutionGroup);
+    if (sums.defined()) {
+      result.copy_(sums.sum(0).as_strided(result.sizes(), result.strides()));
+    }
+    return true;
+  }
+};
+
+Tensor convolveOnDevice(
+    const Tensor& input,
+    const Tensor& weight,
+    const c10::optional<Tensor>& bias,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups) {
+  static const std::string name = "aten::convolution_overrideable";
+  const auto added = tensorOf(bias);
+  Convolution convolution{
+      stride, padding, dilation, transposed, output_padding, groups};
+  Tensor result;
+  if (convolution.prepare(input, weight, added)) {
+    const c10::xpu::XPUGuard guard(input.device());
+    result = convolution.convolve(
+        name,
+        transposed,
+        convolution.sizes,
+        input,
+        weight,
+        added.defined() ? added.contiguous() : added,
+        formatOf(input, weight));
+  }
+  return result.defined() ? result
+                          : OnHost<at::_ops::convolution>::call(
+                                input,
+                                weight,
+                                bias,
+                                stride,
+                                padding,
+                                dilation,
+                                transposed,
+                                output_padding,
+                                groups);
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolveBack(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& weight,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups,
+    std::array<bool, 3> mask) {
+  static const std::string name = "aten::convolution_backward_overrideable";
+  Convolution convolution{
+      stride, padding, dilation, transposed, output_padding, groups};
+  if (convolution.prepare(input, weight, Tensor()) && alike(grad, input) &&
+      grad.layout() == kStrided &&
+      grad.sizes() == IntArrayRef(convolution.sizes)) {
+    const c10::xpu::XPUGuard guard(input.device());
+    Tensor of_input;
+    Tensor of_weight;
+    Tensor of_bias;
+    if (mask[0]) {
+      of_input = convolution.convolve(
+          name,
+          !transposed,
+          input.sizes(),
+          grad,
+          weight,
+          Tensor(),
+          formatOf(input, weight));
+    }
+    if (mask[1]) {
+      of_weight = convolution.weightGradient(name, grad, input, weight);
+    }
+    if (mask[2]) {
+      of_bias = grad.sum(IntArrayRef(kAllButChannels).slice(0, grad.dim() - 1));
+    }
+    if (of_input.defined() == mask[0] && of_weight.defined() == mask[1]) {
+      return {of_input, of_weight, of_bias};
+    }
+  }
+  // It has the sizes of the bias, too.
+  const std::array<int64_t, 1> bias{
+      transposed ? weight.size(1) * groups : weight.size(0)};
+  return OnHost<at::_ops::convolution_backward>::call(
+      grad,
+      input,
+      weight,
+      IntArrayRef(bias),
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      groups,
+      mask);
+}
+
+void addConvolutions(torch::Library& library) {
+  library.impl("convolution_overrideable", &convolveOnDevice);
+  library.impl("convolution_backward_overrideable", &convolveBack);
+}
+
+[[maybe_unused]] const bool kConvolutionsAdded = addKernels(&addConvolutions);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,456 @@
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/xpu/detail/CublasLt.h>
+#include <ATen/xpu/detail/CudaLaunch.h>
+#include <ATen/xpu/detail/Kernel.h>
+#include <ATen/xpu/detail/KernelOps.h>
+#include <c10/util/Exception.h>
+#include <c10/util/hash.h>
+#include <c10/xpu/impl/XPUStreamPool.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+namespace at::xpu::detail {
+
+namespace {
+
+// Numbers of cublasLt.h.
+enum DataType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBrain16 = 14 };
+enum ComputeType { kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77 };
+enum DescAttribute {
+  kTransposeA = 3,
+  kTransposeB = 4,
+  kEpilogue = 7,
+  kBiasPointer = 8
+};
+enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
+enum PreferenceAttribute {
+  kMostWorkspace = 1,
+  kReductions = 3, // allowed ways to add up parts of the inner size
+  kAlignmentA = 5, // and those of B, C and D
+};
+constexpr uint32_t kEpilogueBias = 4;
+constexpr uint32_t kReduceInPlace = 1;
+constexpr uint32_t kReduceInComputeType = 2;
+
+constexpr uint64_t kWorkspace = 32 << 20; // as PyTorch has on Hopper
+
+struct Types {
+  DataType data; // of what is multiplied
+  DataType result;
+  ComputeType compute;
+  DataType scale;
+};
+
+std::optional<Types> typesOf(ScalarType type) {
+  switch (type) {
+    case kDouble:
+      return Types{kReal64, kReal64, kCompute64, kReal64};
+    case kFloat:
+      return Types{
+          kReal32,
+          kReal32,
+          at::globalContext().allowTF32CuBLAS() ? kComputeTf32 : kCompute32,
+          kReal32};
+    case kHalf:
+      return Types{kReal16, kReal16, kCompute32, kReal32};
+    case kBFloat16:
+      return Types{kRealBrain16, kRealBrain16, kCompute32, kReal32};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Whether parts of sums may be added up in half or bfloat16.
+bool mayReduceIn(ScalarType type) {
+  const auto allowed = [](auto option) {
+    if constexpr (std::is_same_v<decltype(option), bool>) {
+      return option;
+    } else {
+      return option == decltype(option)::AllowReducedPrecisionWithSplitK;
+    }
+  };
+  const auto& context = at::globalContext();
+#ifdef XPU_LATER_OPERATORS // PyTorch 1.13 has no such switch
+  if (type == kBFloat16) {
+    return allowed(context.allowBF16ReductionCuBLAS());
+  }
+#endif
+  return type != kHalf || allowed(context.allowFP16ReductionCuBLAS());
+}
+
+/// A matrix as the library sees it: in columns, which are `leading` elements
+/// apart, or the transpose of such a one.
+struct Columns {
+  void* data = nullptr;
+  int64_t rows = 0; // in memory
+  int64_t cols = 0;
+  int64_t leading = 0;
+  int64_t batch_stride = 0;
+  bool transposed = false;
+};
+
+/// Of the matrices, or their transposes. Nothing if neither is so in memory.
+std::optional<Columns> columnsOf(const Matrices& matrices, bool transpose) {
+  const auto& m = matrices;
+  const auto batch_stride = m.batch == 1 ? 0 : m.batch_stride;
+  const auto are =
+      [](int64_t rows, int64_t row_stride, int64_t cols, int64_t col_stride) {
+        return (row_stride == 1 || rows == 1) &&
+            (col_stride >= rows || cols == 1);
+      };
+  if (are(m.rows, m.row_stride, m.cols, m.col_stride)) {
+    return Columns{
+        m.data(),
+        m.rows,
+        m.cols,
+        m.cols == 1 ? m.rows : m.col_stride,
+        batch_stride,
+        transpose};
+  }
+  if (are(m.cols, m.col_stride, m.rows, m.row_stride)) {
+    return Columns{
+        m.data(),
+        m.cols,
+        m.rows,
+        m.rows == 1 ? m.cols : m.row_stride,
+        batch_stride,
+        !transpose};
+  }
+  return std::nullopt;
+}
+
+uint32_t alignmentOf(const void* data) {
+  constexpr uintptr_t kMost = 256;
+  const auto bits = reinterpret_cast<uintptr_t>(data) | kMost;
+  return static_cast<uint32_t>(bits & ~(bits - 1));
+}
+
+/// What a plan depends on.
+using PlanKey = std::array<int64_t, 28>;
+
+struct PlanKeyHash {
+  size_t operator()(const PlanKey& key) const {
+    size_t hash = 0;
+    for (const auto number : key) {
+      hash = c10::hash_combine(hash, static_cast<size_t>(number));
+    }
+    return hash;
+  }
+};
+
+/// D = alpha · A · B + beta · C, all in columns.
+struct Call {
+  Columns a, b, c, d;
+  int64_t batches = 1;
+  const void* bias = nullptr; // of each row
+  Types types{};
+  bool reduces = true; // in half or bfloat16
+  uint64_t most_workspace = kWorkspace;
+
+  PlanKey key(DeviceIndex device) const {
+    PlanKey key{
+        device,
+        batches,
+        bias ? alignmentOf(bias) : 0,
+        types.data,
+        types.result,
+        types.compute,
+        reduces,
+        static_cast<int64_t>(most_workspace)};
+    size_t at = 8;
+    for (const auto* matrix : {&a, &b, &c, &d}) {
+      key.at(at++) = matrix->rows * (matrix->transposed ? -1 : 1);
+      key.at(at++) = matrix->cols;
+      key.at(at++) = matrix->leading;
+      key.at(at++) = matrix->batch_stride;
+      key.at(at++) = alignmentOf(matrix->data);
+    }
+    return key;
+  }
+};
+
+void check(int status, const char* function) {
+  TORCH_CHECK(status == 0, function, " returned ", status);
+}
+
+using Owned = std::unique_ptr<void, int (*)(void*)>;
+
+template <typename... Args>
+Owned make(
+    int (*create)(void**, Args...),
+    int (*destroy)(void*),
+    const char* function,
+    std::decay_t<Args>... args) {
+  void* made = nullptr;
+  check(create(&made, args...), function);
+  return {made, destroy};
+}
+
+template <typename T>
+void set(
+    int (*setter)(void*, int, const void*, size_t),
+    const Owned& object,
+    int attribute,
+    T value) {
+  const auto* const place = static_cast<const void*>(&value);
+  check(setter(object.get(), attribute, place, sizeof(T)), "cuBLASLt's setter");
+}
+
+Owned makeLayout(const Columns& matrix, int64_t batches, DataType type) {
+  const auto& lt = cublasLt();
+  auto layout = make(
+      lt.create_layout,
+      lt.destroy_layout,
+      "cublasLtMatrixLayoutCreate",
+      type,
+      matrix.rows,
+      matrix.cols,
+      matrix.leading);
+  if (batches > 1) {
+    set(lt.set_layout, layout, kBatchCount, static_cast<int32_t>(batches));
+    set(lt.set_layout, layout, kBatchStride, matrix.batch_stride);
+  }
+  return layout;
+}
+
+/// How a product of some shape is computed.
+struct Plan {
+  explicit Plan(const Call& call)
+      : desc(make(
+            cublasLt().create_desc,
+            cublasLt().destroy_desc,
+            "cublasLtMatmulDescCreate",
+            call.types.compute,
+            call.types.scale)),
+        a(makeLayout(call.a, call.batches, call.types.data)),
+        b(makeLayout(call.b, call.batches, call.types.data)),
+        c(makeLayout(call.c, call.batches, call.types.result)),
+        d(makeLayout(call.d, call.batches, call.types.result)) {
+    const auto& lt = cublasLt();
+    set(lt.set_desc, desc, kTransposeA, int32_t(call.a.transposed));
+    set(lt.set_desc, desc, kTransposeB, int32_t(call.b.transposed));
+    if (call.bias) {
+      set(lt.set_desc, desc, kEpilogue, kEpilogueBias);
+      set(lt.set_desc, desc, kBiasPointer, call.bias);
+    }
+  }
+
+  /// False if the library has no algorithm.
+  bool find(void* handle, const Call& call) {
+    const auto& lt = cublasLt();
+    const auto preference = make(
+        lt.create_preference,
+        lt.destroy_preference,
+        "cublasLtMatmulPreferenceCreate");
+    set(lt.set_preference, preference, kMostWorkspace, call.most_workspace);
+    if (!call.reduces) {
+      set(lt.set_preference,
+          preference,
+          kReductions,
+          kReduceInPlace | kReduceInComputeType);
+    }
+    int attribute = kAlignmentA;
+    for (const auto* matrix : {&call.a, &call.b, &call.c, &call.d}) {
+      set(lt.set_preference,
+          preference,
+          attribute++,
+          alignmentOf(matrix->data));
+    }
+    int count = 0;
+    const int status = lt.heuristic(
+        handle,
+        desc.get(),
+        a.get(),
+        b.get(),
+        c.get(),
+        d.get(),
+        preference.get(),
+        1,
+        &found,
+        &count);
+    return status == 0 && count > 0 && found.status == 0;
+  }
+
+  Owned desc, a, b, c, d;
+  CublasLtHeuristic found{};
+};
+
+/// Null if the library has none. Plans are kept for each thread, since the
+/// address of a bias is set in them.
+std::shared_ptr<Plan> planOf(
+    void* handle,
+    const Call& call,
+    DeviceIndex device,
+    bool keep) {
+  constexpr size_t kMostPlans = 1024;
+  static thread_local std::
+      unordered_map<PlanKey, std::shared_ptr<Plan>, PlanKeyHash>
+          plans;
+  const auto key = call.key(device);
+  if (keep) {
+    if (const auto known = plans.find(key); known != plans.end()) {
+      return known->second;
+    }
+  }
+  auto plan = std::make_shared<Plan>(call);
+  if (!plan->find(handle, call)) {
+    plan = nullptr;
+  }
+  if (keep) {
+    if (plans.size() >= kMostPlans) {
+      plans.clear();
+    }
+    plans.emplace(key, plan);
+  }
+  return plan;
+}
+
+/// The plan and its workspace, or with less if memory is short.
+std::shared_ptr<Plan> planWithWorkspace(
+    void* handle,
+    Call& call,
+    const Tensor& out,
+    bool keep,
+    Tensor& workspace) {
+  auto plan = planOf(handle, call, out.device().index(), keep);
+  if (plan && plan->found.workspace > 0) {
+    try {
+      workspace = at::empty(
+          {static_cast<int64_t>(plan->found.workspace)},
+          out.options().dtype(kByte));
+    } catch (const c10::OutOfMemoryError&) {
+      call.most_workspace = 0;
+      plan = planOf(handle, call, out.device().index(), keep);
+    }
+  }
+  return plan;
+}
+
+/// The matrices in columns; they become a copy if they are not.
+Columns readColumns(Matrices& matrices, bool transpose) {
+  if (const auto columns = columnsOf(matrices, transpose)) {
+    return *columns;
+  }
+  const auto view = matrices.view();
+  const auto copied = at::empty(view.sizes(), view.options()).copy_(view);
+  matrices = matrices.withoutGaps(copied);
+  const auto columns = columnsOf(matrices, transpose);
+  TORCH_INTERNAL_ASSERT(columns);
+  return *columns;
+}
+
+/// A number of the scale's type.
+struct Number {
+  Number(double number, DataType type) {
+    if (type == kReal64) {
+      wide = number;
+    } else {
+      narrow = static_cast<float>(number);
+    }
+  }
+  union {
+    double wide;
+    float narrow;
+  };
+};
+
+} // namespace
+
+bool multiplyByCublas(const Product& product) {
+  const auto device = product.out.tensor.device().index();
+  auto types = typesOf(product.left.tensor.scalar_type());
+  if (!types || product.left.cols == 0) {
+    return false;
+  }
+  void* const handle = cublasLtHandle(device);
+  if (!handle) {
+    return false;
+  }
+  auto out = product.out;
+  if (out.tensor.scalar_type() != product.left.tensor.scalar_type()) {
+    types->result = kReal32;
+  }
+  auto columns = columnsOf(out, /*transpose=*/false);
+  if (!columns) {
+    out = out.withoutGaps(
+        at::empty({out.batch, out.rows, out.cols}, out.tensor.options()));
+    columns = columnsOf(out, /*transpose=*/false);
+  }
+  TORCH_INTERNAL_ASSERT(columns);
+  // The transpose of the result is the product of the transposes, the other way
+  // round.
+  const bool by_rows = columns->transposed;
+  columns->transposed = false;
+  auto left = by_rows ? product.right : product.left;
+  auto right = by_rows ? product.left : product.right;
+  Call call;
+  call.d = *columns;
+  call.batches = out.batch;
+  call.types = *types;
+  call.reduces = mayReduceIn(out.tensor.scalar_type());
+  call.a = readColumns(left, by_rows);
+  call.b = readColumns(right, by_rows);
+  call.c = call.d;
+  const auto& self = product.self;
+  double beta = product.beta.to<double>();
+  if (beta != 0) {
+    const bool is_bias = by_rows && beta == 1 && out.batch == 1 &&
+        self.row_stride == 0 && self.col_stride == 1 && types->data != kReal64;
+    const auto given = columnsOf(self, /*transpose=*/false);
+    if (is_bias) {
+      call.bias = self.data();
+      beta = 0;
+    } else if (given && given->transposed == by_rows) {
+      call.c = *given;
+      call.c.transposed = false;
+    } else if (!self.tensor.is_same(out.tensor)) {
+      out.view().copy_(self.view());
+    }
+  }
+  const Number scale_of_c(beta, types->scale);
+  const Number scale(product.alpha.to<double>(), types->scale);
+  const auto stream = c10::xpu::getCurrentXPUStream(device);
+  const bool keep = !c10::xpu::impl::isRecording(stream);
+  Tensor workspace;
+  const auto plan =
+      planWithWorkspace(handle, call, out.tensor, keep, workspace);
+  if (!plan) {
+    return false;
+  }
+  void* const space = workspace.defined() ? workspace.data_ptr() : nullptr;
+  launchOnCuda(stream, product.op, [=](void* cuda_stream) {
+    const auto& lt = cublasLt();
+    if (call.bias) {
+      set(lt.set_desc, plan->desc, kBiasPointer, call.bias);
+    }
+    check(
+        lt.matmul(
+            handle,
+            plan->desc.get(),
+            &scale,
+            call.a.data,
+            plan->a.get(),
+            call.b.data,
+            plan->b.get(),
+            &scale_of_c,
+            call.c.data,
+            plan->c.get(),
+            call.d.data,
+            plan->d.get(),
+            &plan->found.algorithm,
+            space,
+            plan->found.workspace,
+            cuda_stream),
+        "cublasLtMatmul");
+  });
+  if (!out.tensor.is_same(product.out.tensor)) {
+    product.out.view().copy_(out.view());
+  }
+  return true;
+}
+
+} // namespace at::xpu::detail

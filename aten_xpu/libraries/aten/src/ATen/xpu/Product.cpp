@@ -1,0 +1,175 @@
+#include <ATen/xpu/detail/Product.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/detail/CublasLt.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/Reduce.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace at::xpu::detail {
+
+namespace {
+
+constexpr std::array<const char*, 1> kProductNames{"product"};
+
+std::string productSourceOf(int type) {
+  return typedSource(type) +
+#include <ATen/xpu/kernels/Tile.sycl>
+      +
+#include <ATen/xpu/kernels/Product.sycl>
+      ;
+}
+
+const NamedKernels kProducts(
+    "products",
+    &productSourceOf,
+    kProductNames,
+    FLOATING | INTEGRAL);
+
+// As in the source.
+constexpr int64_t kTile = 64;
+constexpr int64_t kItems = 256;
+constexpr int64_t kLeastOfPart = 256;
+
+const Kernel* findProduct(ScalarType type, DeviceIndex device) {
+  const auto kernel_type = kernelType(type, device);
+  if (!kernel_type || !((FLOATING | INTEGRAL) & (1 << *kernel_type))) {
+    return nullptr;
+  }
+  const auto* const kernel = kProducts.find(0, *kernel_type, device);
+  return kernel && groupSize(*kernel) >= kItems ? kernel : nullptr;
+}
+
+/// The type that sums have.
+ScalarType typeOfSums(ScalarType type) {
+  return type == kHalf || type == kBFloat16 ? kFloat
+      : type == kShort || type == kByte     ? kInt
+                                            : type;
+}
+
+int64_t tiles(int64_t size) {
+  return (size + kTile - 1) / kTile;
+}
+
+void byKernel(const Product& product) {
+  const auto& [op, out, left, right, self, beta, alpha] = product;
+  const auto scalar_type = left.tensor.scalar_type();
+  const bool wide = out.tensor.scalar_type() != scalar_type;
+  const auto device = out.tensor.device().index();
+  const auto kernel_type = kernelType(scalar_type, device);
+  TORCH_INTERNAL_ASSERT(kernel_type);
+  const auto type = *kernel_type;
+  const auto inner = left.cols;
+  const auto groups = out.batch * tiles(out.rows) * tiles(out.cols);
+  const auto wanted = itemsWanted(device) / kItems;
+  const auto parts = wide
+      ? 1
+      : std::max<int64_t>(
+            std::min(
+                wanted / groups, (inner + kLeastOfPart - 1) / kLeastOfPart),
+            1);
+  const auto of_part = (inner + parts - 1) / parts;
+  const bool reads = beta.to<double>() != 0;
+  Tensor sums;
+  if (parts > 1) {
+    sums = at::empty(
+        {parts, out.batch, out.rows, out.cols},
+        out.tensor.options().dtype(typeOfSums(scalar_type)));
+  }
+  c10::SmallVector<KernelArgument, 32> arguments{
+      out.data(),
+      left.data(),
+      right.data(),
+      reads ? self.data() : nullptr,
+      wide ? out.data() : pointerOf(sums)};
+  const auto to = parts > 1 ? out.withoutGaps(sums) : out;
+  for (const auto* matrices : {&to, &left, &right, &self}) {
+    arguments.push_back(matrices->batch_stride);
+    arguments.push_back(matrices->row_stride);
+    arguments.push_back(matrices->col_stride);
+  }
+  for (const auto size : {out.rows, out.cols, inner}) {
+    arguments.push_back(static_cast<uint32_t>(size));
+  }
+  arguments.push_back(out.batch * out.rows * out.cols); // of a part
+  for (const auto size : {parts, of_part}) {
+    arguments.push_back(static_cast<uint32_t>(size));
+  }
+  arguments.push_back(kernelNumber(alpha, type));
+  // Of parts it is added when they are.
+  arguments.push_back(kernelNumber(parts > 1 ? Scalar(0) : beta, type));
+  launchKernel(
+      requireKernel(findProduct(scalar_type, device), op),
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      uint64_t(groups) * parts * kItems,
+      arguments,
+      kItems);
+  if (parts > 1) {
+    sums = sums.sum(0, /*keepdim=*/false, sums.scalar_type()).mul_(alpha);
+    if (reads) {
+      sums.add_(self.view(), beta);
+    }
+    out.view().copy_(sums);
+  }
+}
+
+} // namespace
+
+Matrices Matrices::of(const Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  const auto row = sizes.size() - 2;
+  Matrices result{
+      tensor, 1, sizes[row], sizes[row + 1], 0, strides[row], strides[row + 1]};
+  if (row > 0) {
+    result.batch = sizes[0];
+    result.batch_stride = strides[0];
+  }
+  return result;
+}
+
+Matrices Matrices::column(const Tensor& vector) {
+  return {vector, 1, vector.size(0), 1, 0, vector.stride(0), 1};
+}
+
+Matrices Matrices::row(const Tensor& vector) {
+  return {vector, 1, 1, vector.size(0), 0, vector.size(0), vector.stride(0)};
+}
+
+Matrices Matrices::transposed() const {
+  return {tensor, batch, cols, rows, batch_stride, col_stride, row_stride};
+}
+
+Tensor Matrices::view() const {
+  return tensor.as_strided(
+      {batch, rows, cols}, {batch_stride, row_stride, col_stride});
+}
+
+Matrices Matrices::withoutGaps(const Tensor& other) const {
+  return {other, batch, rows, cols, rows * cols, cols, 1};
+}
+
+bool canMultiply(const Tensor& left, const Tensor& right) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const auto fits = [](const Tensor& tensor) {
+    return std::all_of(
+        tensor.sizes().begin(), tensor.sizes().end(), [](int64_t size) {
+          return size <= kMost;
+        });
+  };
+  return fits(left) && fits(right) &&
+      findProduct(left.scalar_type(), left.device().index());
+}
+
+void multiply(const Product& product) {
+  if (product.out.tensor.numel() > 0 && !multiplyByCublas(product)) {
+    byKernel(product);
+  }
+}
+
+} // namespace at::xpu::detail

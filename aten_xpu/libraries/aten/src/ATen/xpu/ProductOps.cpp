@@ -1,0 +1,254 @@
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/xpu/detail/Product.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+
+// Operators that multiply matrices and vectors.
+
+namespace at::xpu::detail {
+
+namespace {
+
+template <typename... Others>
+bool canMultiplyAll(
+    const Tensor& left,
+    const Tensor& right,
+    const Others&... others) {
+  return kernelDevice(left) && alike(left, right) &&
+      (alike(left, others) && ...) && canMultiply(left, right);
+}
+
+bool haveDims(int64_t dims, const Tensor& left, const Tensor& right) {
+  return left.dim() == dims && right.dim() == dims;
+}
+
+/// What is added to a result of two dimensions, or one for a column.
+Matrices expanded(const Tensor& self, IntArrayRef sizes, const char* op) {
+  if (sizes.size() == 2 && self.dim() == 1 && self.size(0) == sizes[1]) {
+    return {self, 1, sizes[0], sizes[1], 0, 0, self.stride(0)};
+  }
+  const auto whole = expand_size(self, sizes, op);
+  return sizes.size() == 2 ? Matrices::of(*whole) : Matrices::column(*whole);
+}
+
+struct Mm {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& left,
+      const Tensor& right) {
+    if (!haveDims(2, left, right) || !canMultiplyAll(left, right)) {
+      return false;
+    }
+    op.meta(left, right);
+    static const std::string name = "aten::mm";
+    multiply(
+        {name,
+         Matrices::of(op.maybe_get_output(0)),
+         Matrices::of(left),
+         Matrices::of(right)});
+    return true;
+  }
+};
+
+struct Addmm {
+  /// use_gelu: of _addmm_activation
+  template <class Meta, typename... UseGelu>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Tensor& left,
+      const Tensor& right,
+      const Scalar& beta,
+      const Scalar& alpha,
+      UseGelu... use_gelu) {
+    if (!haveDims(2, left, right) || !canMultiplyAll(left, right, self)) {
+      return false;
+    }
+    op.meta(self, left, right, beta, alpha, use_gelu...);
+    static const std::string name = "aten::addmm";
+    auto out = op.maybe_get_output(0);
+    multiply(
+        {name,
+         Matrices::of(out),
+         Matrices::of(left),
+         Matrices::of(right),
+         expanded(self, out.sizes(), "addmm_out"),
+         beta,
+         alpha});
+    if constexpr (sizeof...(UseGelu) > 0) {
+      (use_gelu || ...) ? out.copy_(at::gelu(out)) : out.relu_();
+    }
+    return true;
+  }
+};
+
+struct Bmm {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& left,
+      const Tensor& right) {
+    if (!haveDims(3, left, right) || !canMultiplyAll(left, right)) {
+      return false;
+    }
+    op.meta(left, right);
+    static const std::string name = "aten::bmm";
+    multiply(
+        {name,
+         Matrices::of(op.maybe_get_output(0)),
+         Matrices::of(left),
+         Matrices::of(right)});
+    return true;
+  }
+};
+
+struct Baddbmm {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Tensor& left,
+      const Tensor& right,
+      const Scalar& beta,
+      const Scalar& alpha) {
+    if (!haveDims(3, left, right) || !canMultiplyAll(left, right, self)) {
+      return false;
+    }
+    op.meta(self, left, right, beta, alpha); // copies self to the output
+    const auto out = Matrices::of(op.maybe_get_output(0));
+    static const std::string name = "aten::baddbmm";
+    multiply(
+        {name, out, Matrices::of(left), Matrices::of(right), out, beta, alpha});
+    return true;
+  }
+};
+
+struct Addmv {
+  template <class Meta>
+  static bool run(
+      WithOutput<Meta>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Tensor& matrix,
+      const Tensor& vector,
+      const Scalar& beta,
+      const Scalar& alpha) {
+    if (!alike(self, matrix) || vector.dim() != 1 || matrix.dim() != 2 ||
+        !canMultiplyAll(matrix, vector)) {
+      return false;
+    }
+    op.meta(self, matrix, vector, beta, alpha);
+    static const std::string name = "aten::addmv";
+    const auto& out = op.maybe_get_output(0);
+    multiply(
+        {name,
+         Matrices::column(out),
+         Matrices::of(matrix),
+         Matrices::column(vector),
+         expanded(self, out.sizes(), "addmv"),
+         beta,
+         alpha});
+    return true;
+  }
+};
+
+struct Dot {
+  static Tensor make(const Tensor& self, const Tensor& other) {
+    if (self.dim() != 1 || self.sizes() != other.sizes() ||
+        !canMultiplyAll(self, other)) {
+      return Tensor();
+    }
+    static const std::string name = "aten::dot";
+    auto result = at::empty({}, self.options());
+    multiply(
+        {name,
+         {result, 1, 1, 1, 0, 1, 1},
+         Matrices::row(self),
+         Matrices::column(other)});
+    return result;
+  }
+};
+
+/// The sum of the products is that of two longer matrices.
+struct Addbmm {
+  static bool takes(
+      const Tensor& self,
+      const Tensor& left,
+      const Tensor& right) {
+    return haveDims(3, left, right) && canMultiplyAll(left, right, self) &&
+        left.size(0) == right.size(0) && left.size(2) == right.size(1);
+  }
+  static Tensor lefts(const Tensor& left) {
+    return left.transpose(0, 1).flatten(1);
+  }
+  static Tensor make(
+      const Tensor& self,
+      const Tensor& left,
+      const Tensor& right,
+      const Scalar& beta,
+      const Scalar& alpha) {
+    return takes(self, left, right)
+        ? at::addmm(self, lefts(left), right.flatten(0, 1), beta, alpha)
+        : Tensor();
+  }
+  static Tensor& inPlace(
+      Tensor& self,
+      const Tensor& left,
+      const Tensor& right,
+      const Scalar& beta,
+      const Scalar& alpha) {
+    return takes(self, left, right)
+        ? self.addmm_(lefts(left), right.flatten(0, 1), beta, alpha)
+        : OnHost<at::_ops::addbmm_>::call(self, left, right, beta, alpha);
+  }
+};
+
+void registerProducts(torch::Library& library) {
+  addStructured<at::meta::structured_mm, Mm, at::_ops::mm, at::_ops::mm_out>(
+      library);
+  addStructured<
+      at::meta::structured_addmm,
+      Addmm,
+      at::_ops::addmm,
+      at::_ops::addmm_,
+      at::_ops::addmm_out>(library);
+  addStructured<
+      at::meta::structured__addmm_activation,
+      Addmm,
+      at::_ops::_addmm_activation,
+      at::_ops::_addmm_activation_out>(library);
+  addStructured<
+      at::meta::structured_bmm,
+      Bmm,
+      at::_ops::bmm,
+      at::_ops::bmm_out>(library);
+  addStructured<
+      at::meta::structured_baddbmm,
+      Baddbmm,
+      at::_ops::baddbmm,
+      at::_ops::baddbmm_,
+      at::_ops::baddbmm_out>(library);
+  addStructured<
+      at::meta::structured_addmv,
+      Addmv,
+      at::_ops::addmv,
+      at::_ops::addmv_,
+      at::_ops::addmv_out>(library);
+  addUnstructured<at::_ops::dot, Dot>(library);
+  addUnstructured<at::_ops::vdot, Dot>(library);
+  addUnstructured<at::_ops::addbmm, Addbmm>(library);
+  addUnstructured<at::_ops::addbmm, Addbmm, at::_ops::addbmm_out>(library);
+  library.impl("addbmm_", &Addbmm::inPlace);
+}
+
+[[maybe_unused]] const bool kProductsAdded = addKernels(&registerProducts);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,58 @@
+#include <ATen/xpu/detail/VendorLibrary.h>
+
+#include <ATen/xpu/detail/KernelImage.h>
+#include <c10/util/StringUtil.h>
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <vector>
+
+namespace at::xpu::detail {
+
+void VendorLibrary::open(
+    c10::ArrayRef<const char*> files,
+    const std::string& name,
+    const std::string& package) {
+  std::vector<std::string> places;
+  for (const auto& folder : cudaFolders()) {
+    for (const auto* in : {"/lib/", "/lib64/"}) {
+      places.push_back(folder + in);
+    }
+  }
+  places.emplace_back(); // where the loader looks
+  for (const auto& place : places) {
+    for (const auto* file : files) {
+      opened = dlopen((place + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (opened) {
+        const link_map* map = nullptr;
+        if (dlinfo(opened, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) {
+          path = map->l_name;
+        }
+        return;
+      }
+    }
+  }
+  problem = c10::str(
+      name,
+      " is not found. Install the package ",
+      package,
+      ", or set CUDA_PATH to a CUDA toolkit that has it");
+}
+
+void* VendorLibrary::find(const std::string& function_name) {
+  void* const found = opened ? dlsym(opened, function_name.c_str()) : nullptr;
+  if (!found && problem.empty()) {
+    problem = c10::str(path, " has no function ", function_name);
+  }
+  return found;
+}
+
+void VendorLibrary::setVersion(const std::string& version, bool can_be_used) {
+  version_name = version;
+  if (!can_be_used && problem.empty()) {
+    problem = c10::str(path, " has version ", version, ", which is too old");
+  }
+}
+
+} // namespace at::xpu::detail

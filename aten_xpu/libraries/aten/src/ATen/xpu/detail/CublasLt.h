@@ -1,0 +1,88 @@
+#pragma once
+
+#include <ATen/xpu/detail/Product.h>
+#include <ATen/xpu/detail/VendorLibrary.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+// cuBLASLt, NVIDIA's library for products. It is opened where a program first
+// multiplies on an NVIDIA device: of a CUDA toolkit, of pip's package
+// nvidia-cublas, or wherever the loader finds it.
+
+namespace at::xpu::detail {
+
+/// Launches the product by cuBLASLt; false, and nothing done, if it is not
+/// there, or does not take the types or the device.
+bool multiplyByCublas(const Product& product);
+
+// Its functions, as cublasLt.h declares them; handles are pointers.
+struct CublasLtAlgorithm {
+  std::array<uint64_t, 8> data;
+};
+struct CublasLtHeuristic {
+  CublasLtAlgorithm algorithm;
+  size_t workspace;
+  int status;
+  float waves;
+  std::array<int, 4> reserved;
+};
+struct CublasLt : VendorLibrary {
+  int (*create)(void** handle) = nullptr;
+  size_t (*version)() = nullptr;
+  int (*create_desc)(void** desc, int compute, int scale) = nullptr;
+  int (*set_desc)(void* desc, int attribute, const void* value, size_t size) =
+      nullptr;
+  int (*destroy_desc)(void* desc) = nullptr;
+  int (*create_layout)(
+      void** layout,
+      int type,
+      uint64_t rows,
+      uint64_t cols,
+      int64_t leading) = nullptr;
+  int (*set_layout)(void* layout, int attribute, const void* value, size_t) =
+      nullptr;
+  int (*destroy_layout)(void* layout) = nullptr;
+  int (*create_preference)(void** preference) = nullptr;
+  int (*set_preference)(void*, int attribute, const void* value, size_t size) =
+      nullptr;
+  int (*destroy_preference)(void* preference) = nullptr;
+  int (*heuristic)(
+      void* handle,
+      void* desc,
+      void* a,
+      void* b,
+      void* c,
+      void* d,
+      void* preference,
+      int wanted,
+      CublasLtHeuristic* results,
+      int* found) = nullptr;
+  int (*matmul)(
+      void* handle,
+      void* desc,
+      const void* alpha,
+      const void* a,
+      void* layout_a,
+      const void* b,
+      void* layout_b,
+      const void* beta,
+      const void* c,
+      void* layout_c,
+      void* d,
+      void* layout_d,
+      const CublasLtAlgorithm* algorithm,
+      void* workspace,
+      size_t workspace_size,
+      void* stream) = nullptr;
+};
+
+/// The library, opened if it was not.
+const CublasLt& cublasLt();
+
+/// Its handle for an NVIDIA device, which several threads may use; null where
+/// it cannot be had, which was said then, and on other devices.
+void* cublasLtHandle(DeviceIndex device);
+
+} // namespace at::xpu::detail

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <string>
+#include <utility>
+
+// Products of matrices, by the vendor's library or by kernels/Product.sycl.
+
+namespace at::xpu::detail {
+
+// Note [Products]
+// ~~~~~~~~~~~~~~~
+// An operator makes one call of a Product. On an NVIDIA device cuBLASLt
+// computes it if that is found, see CublasLt.h; what it does not take, and on
+// every other device all, a kernel of tiles does.
+
+/// Matrices of a tensor. Strides are in elements, and any.
+struct Matrices {
+  Tensor tensor; // undefined if there are none
+  int64_t batch = 1;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+
+  /// Of a tensor of two or three dimensions.
+  static Matrices of(const Tensor& tensor);
+  /// Of a tensor of one dimension.
+  static Matrices column(const Tensor& vector);
+  static Matrices row(const Tensor& vector);
+
+  void* data() const {
+    return tensor.data_ptr();
+  }
+  Matrices transposed() const;
+  /// As a tensor: [batch, rows, cols].
+  Tensor view() const;
+  /// Such ones in another tensor, row by row without gaps.
+  Matrices withoutGaps(const Tensor& other) const;
+};
+
+/// out = alpha · left · right + beta · self, for each matrix of a batch. All
+/// are of one type and device. Of half and bfloat16 `out` may be float; then
+/// alpha is 1, beta 0 or 1, and self is out.
+struct Product {
+  Product(
+      const std::string& op,
+      Matrices out,
+      Matrices left,
+      Matrices right,
+      Matrices self = {},
+      Scalar beta = 0,
+      Scalar alpha = 1)
+      : op(op),
+        out(std::move(out)),
+        left(std::move(left)),
+        right(std::move(right)),
+        self(std::move(self)),
+        beta(std::move(beta)),
+        alpha(std::move(alpha)) {}
+
+  const std::string& op; // for the profiler
+  Matrices out; // [batch, rows, cols], which left and right do not overlap
+  Matrices left; // [batch, rows, inner]
+  Matrices right; // [batch, inner, cols]
+  Matrices self; // like out, or out itself; not read where beta is 0
+  Scalar beta;
+  Scalar alpha;
+};
+
+/// Whether matrices of the type can be multiplied on the device, with sizes
+/// below 2^31.
+bool canMultiply(const Tensor& left, const Tensor& right);
+
+/// Launches it on the current stream of the device, which is the current one.
+void multiply(const Product& product);
+
+} // namespace at::xpu::detail

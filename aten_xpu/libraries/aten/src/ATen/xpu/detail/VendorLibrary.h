@@ -1,0 +1,45 @@
+#pragma once
+
+#include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+
+namespace at::xpu::detail {
+
+/// A library of a vendor that is not linked but opened when it is first needed.
+/// What is derived from it has the functions.
+struct VendorLibrary {
+  std::string path;
+  std::string version_name; // such as 13.1.0
+  std::string problem; // why it cannot be used; else empty
+
+  /// Opens the first of the files that is in a folder of CUDA, or else where
+  /// the loader finds one. If there is none, the problem has their `name` and
+  /// the `package` to install.
+  void open(
+      c10::ArrayRef<const char*> files,
+      const std::string& name,
+      const std::string& package);
+
+  /// Finds a function in what was opened. A problem that there was stays.
+  template <typename Function>
+  void look(const std::string& function_name, Function& function) {
+    function = reinterpret_cast<Function>(find(function_name));
+  }
+
+  /// Says what version it has, which can be used or not.
+  void setVersion(const std::string& version, bool can_be_used);
+
+  /// For torch/xpu/_libraries.py.
+  std::tuple<std::string, std::string, std::string> words() const {
+    return {version_name, path, problem};
+  }
+
+  void* find(const std::string& function_name);
+
+  void* opened = nullptr; // as dlopen gives it
+};
+
+} // namespace at::xpu::detail

@@ -1,0 +1,358 @@
+#include <ATen/ATen.h>
+#include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Product.h>
+#include <ATen/xpu/detail/StructuredCall.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+// Attention as scaled_dot_product_attention chooses it without dropout:
+// products, and kernels/Attention.sycl between them.
+
+namespace at::xpu::detail {
+
+namespace {
+
+enum AttentionKernel { kAttention, kAttentionGrad };
+constexpr std::array<const char*, 2> kAttentionNames{
+    "attention",
+    "attention_grad"};
+
+std::string attentionSourceOf(int type) {
+  return typedSource(type) + reduceSource() +
+#include <ATen/xpu/kernels/Attention.sycl>
+      ;
+}
+
+const NamedKernels kAttentionKernels(
+    "attention",
+    &attentionSourceOf,
+    kAttentionNames,
+    FLOATING);
+
+constexpr int64_t kLanesOfRow = 32; // at most
+constexpr int64_t kRowsOfAttention = 4; // in a group
+constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
+constexpr int64_t kBlocks = 4; // of queries, of which the first need few keys
+constexpr int64_t kLeastOfBlock = 128;
+
+// Note [Attention]
+// ~~~~~~~~~~~~~~~~
+// Products of queries and keys are in memory for some heads and queries at a
+// time, in the type that is computed with. The forward keeps the logarithm of
+// the sum of exp for each query; with it the backward computes the softmax
+// again. Both go over parts in a fixed order.
+
+/// Queries of some heads.
+struct AttentionPart {
+  int64_t first; // head of all images
+  int64_t heads;
+  int64_t from; // query
+  int64_t queries;
+  int64_t keys; // that they need
+};
+
+/// Some heads' rows, as matrices; `tensor` is [heads, rows, numbers].
+Matrices rowsOf(
+    const Tensor& tensor,
+    const AttentionPart& part,
+    int64_t from,
+    int64_t count) {
+  return Matrices::of(
+      tensor.narrow(0, part.first, part.heads).narrow(1, from, count));
+}
+
+struct Attention {
+  const std::string& op;
+  Tensor query; // [images · heads, queries, numbers]
+  Tensor key;
+  Tensor value;
+  Tensor mask; // of all heads, in the type that is computed with
+  int64_t images;
+  int64_t heads;
+  KernelType type;
+  ScalarType computed;
+  bool causal;
+  double scale;
+
+  static std::optional<Attention> of(
+      const std::string& op,
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      double dropout,
+      bool causal,
+      const c10::optional<Tensor>& mask,
+      c10::optional<double> scale) {
+    const auto device = kernelDevice(query);
+    const auto type =
+        device ? kernelType(query.scalar_type(), *device) : std::nullopt;
+    const bool plain = type && (FLOATING & (1 << *type)) && dropout == 0 &&
+        query.dim() == 4 && key.dim() == 4 && value.dim() == 4 &&
+        alike(key, query) && alike(value, query) &&
+        key.size(0) == query.size(0) && key.size(1) == query.size(1) &&
+        key.size(3) == query.size(3) &&
+        value.sizes().slice(0, 3) == key.sizes().slice(0, 3) &&
+        query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
+        canMultiply(query, key) && canMultiply(query, value) &&
+        key.size(2) <= kMostProducts &&
+        kAttentionKernels.find(kAttention, *type, *device) &&
+        kAttentionKernels.find(kAttentionGrad, *type, *device);
+    if (!plain) {
+      return std::nullopt;
+    }
+    const auto computed = *type == f64 ? kDouble : kFloat;
+    auto added = tensorOf(mask);
+    if (added.defined()) {
+      added = added.to(computed).expand(
+          {query.size(0), query.size(1), query.size(2), key.size(2)});
+    }
+    return Attention{
+        op,
+        query.flatten(0, 1),
+        key.flatten(0, 1),
+        value.flatten(0, 1),
+        added,
+        query.size(0),
+        query.size(1),
+        *type,
+        computed,
+        causal,
+        scale ? *scale : 1 / std::sqrt(double(query.size(3)))};
+  }
+
+  int64_t queries() const {
+    return query.size(1);
+  }
+  int64_t keys() const {
+    return key.size(1);
+  }
+  TensorOptions numbers() const {
+    return query.options().dtype(computed);
+  }
+
+  /// Calls `work` for each part. Of the queries of a head the last come first:
+  /// they have all keys.
+  template <typename Work>
+  void each(const Work& work) const {
+    const auto rows = std::min(
+        causal ? std::max(kLeastOfBlock, (queries() + kBlocks - 1) / kBlocks)
+               : queries(),
+        std::max<int64_t>(kMostProducts / keys(), 1));
+    const auto at_once = std::max<int64_t>(kMostProducts / keys() / rows, 1);
+    for (int64_t head = 0; head < query.size(0); head += at_once) {
+      const auto count = std::min(at_once, query.size(0) - head);
+      for (auto from = (queries() - 1) / rows * rows; from >= 0; from -= rows) {
+        const auto some = std::min(rows, queries() - from);
+        work(
+            AttentionPart{
+                head,
+                count,
+                from,
+                some,
+                causal ? std::min(keys(), from + some) : keys()});
+      }
+    }
+  }
+
+  bool inBlocks() const {
+    return causal || queries() > std::max<int64_t>(kMostProducts / keys(), 1);
+  }
+
+  static Tensor productsOf(const AttentionPart& part, TensorOptions options) {
+    return at::empty({part.heads, part.queries, part.keys}, options);
+  }
+
+  /// out = left · right, or added to it.
+  void product(
+      const Matrices& out,
+      const Matrices& left,
+      const Matrices& right,
+      bool add = false) const {
+    multiply({op, out, left, right, out, int64_t(add)});
+  }
+
+  void launch(
+      AttentionKernel kernel,
+      const AttentionPart& part,
+      std::initializer_list<KernelArgument> own) const {
+    std::vector<KernelArgument> arguments(own);
+    arguments.emplace_back(static_cast<uint32_t>(queries()));
+    arguments.emplace_back(mask.defined() ? mask.data_ptr() : nullptr);
+    for (const auto d : {0, 1, 2, 3}) {
+      arguments.emplace_back(mask.defined() ? mask.stride(d) : int64_t(0));
+    }
+    for (const auto number :
+         {heads,
+          part.first,
+          part.from,
+          part.heads,
+          part.queries,
+          part.keys,
+          int64_t(causal)}) {
+      arguments.emplace_back(static_cast<uint32_t>(number));
+    }
+    arguments.emplace_back(kernelNumber(scale, type));
+    const auto device = query.device().index();
+    launchKernel(
+        requireKernel(kAttentionKernels.find(kernel, type, device), op),
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        part.heads * part.queries * kLanesOfRow,
+        arguments,
+        kRowsOfAttention * kLanesOfRow);
+  }
+
+  /// What PyTorch has by queries, then by heads.
+  Tensor byQueries(const Tensor& tensor) const {
+    return tensor.unflatten(0, {images, heads})
+        .transpose(1, 2)
+        .contiguous()
+        .transpose(1, 2);
+  }
+};
+
+std::tuple<Tensor, Tensor> attentionForward(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    double dropout,
+    bool causal,
+    const c10::optional<Tensor>& mask,
+    c10::optional<double> scale) {
+  static const std::string name = "aten::scaled_dot_product_attention";
+  const auto found =
+      Attention::of(name, query, key, value, dropout, causal, mask, scale);
+  if (!found) {
+    return OnHost<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
+        query, key, value, dropout, causal, mask, scale);
+  }
+  const auto& attention = *found;
+  const c10::xpu::XPUGuard guard(query.device());
+  const auto out = at::empty(
+      {attention.query.size(0), attention.queries(), value.size(3)},
+      query.options());
+  const auto logsumexp = at::empty(
+      {attention.query.size(0), attention.queries()}, attention.numbers());
+  attention.each([&](const AttentionPart& part) {
+    const auto products = attention.productsOf(part, attention.numbers());
+    const auto softmax = attention.productsOf(part, query.options());
+    attention.product(
+        Matrices::of(products),
+        rowsOf(attention.query, part, part.from, part.queries),
+        rowsOf(attention.key, part, 0, part.keys).transposed());
+    attention.launch(
+        kAttention,
+        part,
+        {softmax.data_ptr(), logsumexp.data_ptr(), products.data_ptr()});
+    attention.product(
+        rowsOf(out, part, part.from, part.queries),
+        Matrices::of(softmax),
+        rowsOf(attention.value, part, 0, part.keys));
+  });
+  return {attention.byQueries(out), attention.byQueries(logsumexp)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> attentionBackward(
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    double dropout,
+    bool causal,
+    const c10::optional<Tensor>& mask,
+    c10::optional<double> scale) {
+  static const std::string name = "aten::scaled_dot_product_attention_backward";
+  const auto found =
+      Attention::of(name, query, key, value, dropout, causal, mask, scale);
+  if (!found || !alike(grad, query)) {
+    return OnHost<
+        at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::
+        call(
+            grad,
+            query,
+            key,
+            value,
+            out,
+            logsumexp,
+            dropout,
+            causal,
+            mask,
+            scale);
+  }
+  const auto& attention = *found;
+  const c10::xpu::XPUGuard guard(query.device());
+  const auto of_out = grad.flatten(0, 1);
+  const auto known = logsumexp.contiguous();
+  const auto of_query = at::empty(attention.query.sizes(), query.options());
+  // Keys and values get a part of their gradients from each block of queries.
+  const auto sums =
+      attention.inBlocks() ? attention.numbers() : query.options();
+  const auto of_key = at::empty(attention.key.sizes(), sums);
+  const auto of_value = at::empty(attention.value.sizes(), sums);
+  if (causal && attention.keys() > attention.queries()) {
+    of_key.zero_(); // no query sees the last ones
+    of_value.zero_();
+  }
+  attention.each([&](const AttentionPart& part) {
+    const bool add = part.from + part.queries < attention.queries();
+    const auto products = attention.productsOf(part, attention.numbers());
+    const auto of_softmax = attention.productsOf(part, attention.numbers());
+    const auto softmax = attention.productsOf(part, query.options());
+    const auto of_products = attention.productsOf(part, query.options());
+    const auto queries = rowsOf(attention.query, part, part.from, part.queries);
+    const auto keys = rowsOf(attention.key, part, 0, part.keys);
+    const auto given = rowsOf(of_out, part, part.from, part.queries);
+    attention.product(Matrices::of(products), queries, keys.transposed());
+    attention.product(
+        Matrices::of(of_softmax),
+        given,
+        rowsOf(attention.value, part, 0, part.keys).transposed());
+    attention.launch(
+        kAttentionGrad,
+        part,
+        {softmax.data_ptr(),
+         of_products.data_ptr(),
+         known.data_ptr(),
+         products.data_ptr(),
+         of_softmax.data_ptr()});
+    attention.product(
+        rowsOf(of_query, part, part.from, part.queries),
+        Matrices::of(of_products),
+        keys);
+    attention.product(
+        rowsOf(of_key, part, 0, part.keys),
+        Matrices::of(of_products).transposed(),
+        queries,
+        add);
+    attention.product(
+        rowsOf(of_value, part, 0, part.keys),
+        Matrices::of(softmax).transposed(),
+        given,
+        add);
+  });
+  return {
+      attention.byQueries(of_query),
+      attention.byQueries(of_key.to(query.scalar_type())),
+      attention.byQueries(of_value.to(query.scalar_type()))};
+}
+
+void registerAttention(torch::Library& library) {
+  library.impl(
+      "_scaled_dot_product_flash_attention_for_cpu", &attentionForward);
+  library.impl(
+      "_scaled_dot_product_flash_attention_for_cpu_backward",
+      &attentionBackward);
+}
+
+[[maybe_unused]] const bool kAttentionAdded = addKernels(&registerAttention);
+
+} // namespace
+
+} // namespace at::xpu::detail

@@ -1,0 +1,249 @@
+# Owner(s): ["module: intel"]
+"""Products of matrices on the device. As those of test_xpu_kernels.py, the tests run in a
+process with TORCH_XPU_KERNELS=1."""
+
+import itertools
+import unittest
+
+import test_xpu_kernels as kernels
+import torch
+import torch.nn.functional as F
+from torch.testing._internal.common_utils import run_tests, TestCase
+
+FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
+INTEGRAL = [torch.long, torch.int, torch.short, torch.uint8]
+NAN = float("nan")
+
+
+@kernels.needs_device
+@unittest.skipIf(kernels.ON, "it is the process of the tests below")
+class TestProductProcesses(kernels.Processes):
+    def test_products(self):
+        self.run_class("TestKernelProducts")
+
+
+def matrix(dtype, *sizes):
+    if dtype.is_floating_point:
+        return torch.randn(sizes).to(dtype)
+    return torch.randint(0, 9, sizes).to(dtype)
+
+
+def transposed(x):
+    return x.transpose(-2, -1).contiguous().transpose(-2, -1)
+
+
+def gaps(x):
+    return torch.stack([x, x.flip(0)], -1)[..., 0]
+
+
+STRIDES = [lambda x: x, transposed, gaps]
+
+CASES = {
+    "matmul": ([(3, 5), (5, 4)], torch.matmul),
+    "mv": ([(7, 9), (9,)], torch.mv),
+    "dot": ([(1000,), (1000,)], torch.dot),
+    "vdot": ([(30,), (30,)], torch.vdot),
+    "outer of a batch": ([(2, 3, 1), (2, 1, 5)], torch.bmm),
+    "a batch and a matrix": ([(2, 3, 4, 5), (5, 6)], torch.matmul),
+    "two batches": ([(2, 1, 4, 5), (3, 5, 6)], torch.matmul),
+    "a vector and a batch": ([(5,), (3, 5, 6)], torch.matmul),
+    "einsum": ([(2, 3, 4), (4, 5, 2)], lambda a, b: torch.einsum("bij,jkb->bik", a, b)),
+    "tensordot": ([(3, 4, 5), (4, 3, 2)], lambda a, b: torch.tensordot(a, b, ([1, 0], [0, 1]))),
+    "linear": ([(2, 3, 70), (65, 70)], F.linear),
+    "linear with bias": ([(2, 3, 70), (65, 70), (65,)], F.linear),
+    "linear of a matrix": ([(6, 70), (65, 70), (65,)], F.linear),
+    "chain": ([(4, 5), (5, 6), (6, 2)], lambda *all: torch.linalg.multi_dot(all)),
+    "addmm": (
+        [(4, 6), (4, 5), (5, 6)],
+        lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2),
+    ),
+    "addmm to a column": ([(4, 1), (4, 5), (5, 6)], torch.addmm),
+    "addmm to a number": ([(), (4, 5), (5, 6)], lambda c, a, b: torch.addmm(c, a, b, beta=3)),
+    "baddbmm": (
+        [(3, 4, 6), (3, 4, 5), (3, 5, 6)],
+        lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2),
+    ),
+    "baddbmm to a row": ([(6,), (3, 4, 5), (3, 5, 6)], torch.baddbmm),
+    "addbmm": (
+        [(4, 6), (3, 4, 5), (3, 5, 6)],
+        lambda c, a, b: torch.addbmm(c, a, b, beta=0.5, alpha=2),
+    ),
+    "addmv": (
+        [(4,), (4, 5), (5,)],
+        lambda c, a, b: torch.addmv(c, a, b, beta=0.5, alpha=2),
+    ),
+}
+if hasattr(F, "scaled_dot_product_attention"):
+    CASES["attention"] = ([(2, 2, 7, 8)] * 3, F.scaled_dot_product_attention)
+
+
+@kernels.needs_device
+@unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
+class TestKernelProducts(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(0)
+        torch._C._xpu_resetFallbackStatistics()
+
+    def tearDown(self):
+        self.assertEqual(kernels.fallbacks(), {})
+        super().tearDown()
+
+    def near(self, got, expected, dtype, msg=None):
+        tolerance = kernels.TOLERANCE[dtype] * 8
+        scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1
+        self.assertEqual(got.dtype, dtype, msg=msg)
+        self.assertEqual(
+            got.cpu().double(),
+            expected.to(dtype).double(),
+            rtol=tolerance,
+            atol=tolerance * scale,
+            msg=msg,
+        )
+
+    def test_cases(self):
+        """Results and gradients beside the CPU's in double, of matrices with different
+        strides."""
+        dtypes = [dtype for dtype in FLOATING if kernels.has(dtype)]
+        for i, (name, (shapes, function)) in enumerate(CASES.items()):
+            for j, dtype in enumerate(dtypes):
+                inputs = [matrix(dtype, *shape) for shape in shapes]
+                results = []
+                for k, to in enumerate((torch.Tensor.double, torch.Tensor.xpu)):
+                    moved = [
+                        STRIDES[(i + j + n) % 3 * k](to(x)) if x.dim() > 1 else to(x)
+                        for n, x in enumerate(inputs)
+                    ]
+                    moved = [x.detach().requires_grad_() for x in moved]
+                    y = function(*moved)
+                    weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
+                    y.backward(weights.to(y))
+                    results.append([y.detach(), *(x.grad for x in moved)])
+                for expected, got in zip(*results):
+                    self.near(got, expected, dtype, msg=f"{name}, {dtype}")
+
+    def test_sizes(self):
+        """Tiles that are whole, cut, and several, and inner sizes that are divided."""
+        sizes = [(1, 1, 1), (64, 64, 16), (65, 63, 17), (130, 3, 5), (2, 200, 40), (3, 2, 5000)]
+        for (rows, cols, inner), dtype in itertools.product(sizes, (torch.float, torch.bfloat16)):
+            a, b = matrix(dtype, rows, inner), matrix(dtype, inner, cols)
+            for left, right in itertools.product(STRIDES, STRIDES):
+                got = left(a.xpu()) @ right(b.xpu())
+                self.near(got, a.double() @ b.double(), dtype)
+            again = a.xpu() @ b.xpu()
+            self.assertEqual(again.cpu(), (a.xpu() @ b.xpu()).cpu(), rtol=0, atol=0)
+
+    def test_integers(self):
+        for dtype in INTEGRAL:
+            a, b, c = matrix(dtype, 5, 70), matrix(dtype, 70, 6), matrix(dtype, 5, 6)
+            self.assertEqual((a.xpu() @ b.xpu()).cpu(), a @ b)
+            got = torch.addmm(c.xpu(), a.xpu(), transposed(b.xpu()), beta=3, alpha=2)
+            self.assertEqual(got.cpu(), torch.addmm(c, a, b, beta=3, alpha=2))
+            self.assertEqual(torch.dot(a[0].xpu(), b[:, 0].xpu()).cpu(), torch.dot(a[0], b[:, 0]))
+            x, y = a.view(5, 10, 7), matrix(dtype, 5, 7, 3)
+            self.assertEqual(torch.bmm(x.xpu(), y.xpu()).cpu(), torch.bmm(x, y))
+
+    def test_nothing(self):
+        """Without rows, columns, or anything between them."""
+        for rows, inner, cols in ((0, 3, 2), (3, 0, 2), (3, 2, 0), (0, 0, 0)):
+            a, b, c = torch.randn(rows, inner), torch.randn(inner, cols), torch.randn(cols)
+            self.assertEqual((a.xpu() @ b.xpu()).cpu(), a @ b)
+            got = torch.addmm(c.xpu(), a.xpu(), b.xpu(), beta=2)
+            self.assertEqual(got.cpu(), torch.addmm(c, a, b, beta=2))
+            x, y = a.expand(2, rows, inner), b.expand(2, inner, cols)
+            self.assertEqual(torch.bmm(x.xpu(), y.xpu()).cpu(), torch.bmm(x, y))
+        a = torch.randn(0, 3, 4)
+        self.assertEqual(torch.bmm(a.xpu(), a.xpu().mT).cpu(), torch.bmm(a, a.mT))
+        self.assertEqual(torch.dot(a.view(-1).xpu(), a.view(-1).xpu()).cpu(), torch.tensor(0.0))
+
+    def test_beta_of_0(self):
+        """What is not added is not read."""
+        a, b = torch.randn(4, 5), torch.randn(5, 3)
+        got = torch.addmm(torch.full((4, 3), NAN).xpu(), a.xpu(), b.xpu(), beta=0)
+        self.assertEqual(got.cpu(), a @ b)
+        got = torch.addmv(torch.full((4,), NAN).xpu(), a.xpu(), b[:, 0].xpu(), beta=0)
+        self.assertEqual(got.cpu(), a @ b[:, 0])
+
+    def test_results_that_are_given(self):
+        a, b, c = torch.randn(4, 5), torch.randn(5, 3), torch.randn(4, 3)
+        expected = torch.addmm(c, a, b)
+        for out in (torch.empty(0).xpu(), torch.empty(4, 3).xpu(), torch.empty(3, 4).xpu().t()):
+            self.assertIs(torch.addmm(c.xpu(), a.xpu(), b.xpu(), out=out), out)
+            self.assertEqual(out.cpu(), expected)
+        wide = torch.zeros(8, 6).xpu()
+        torch.mm(a.xpu(), b.xpu(), out=wide[::2, ::2])
+        self.assertEqual(wide.cpu()[::2, ::2], a @ b)
+        self.assertEqual(wide.cpu()[1::2].abs().sum(), torch.tensor(0.0))
+        x = c.xpu()
+        self.assertIs(x.addmm_(a.xpu(), b.xpu()), x)
+        self.assertEqual(x.cpu(), expected)
+        x = c.expand(2, 4, 3).contiguous().xpu()
+        x.baddbmm_(a.expand(2, 4, 5).xpu(), b.expand(2, 5, 3).xpu(), beta=2)
+        self.assertEqual(x.cpu(), (c + expected).expand(2, 4, 3))
+        x = c.xpu()
+        x.addbmm_(a.expand(2, 4, 5).xpu(), b.expand(2, 5, 3).xpu())
+        self.assertEqual(x.cpu(), c + 2 * (a @ b))
+        x = c[:, 0].xpu()
+        x.addmv_(a.xpu(), b[:, 0].xpu())
+        self.assertEqual(x.cpu(), expected[:, 0])
+
+    def test_activations(self):
+        a, b, c = torch.randn(4, 5), torch.randn(5, 3), torch.randn(3)
+        for gelu in (False, True):
+            got = torch._addmm_activation(c.xpu(), a.xpu(), b.xpu(), use_gelu=gelu)
+            expected = torch.addmm(c, a, b)
+            self.assertEqual(got.cpu(), F.gelu(expected) if gelu else expected.relu())
+
+    def test_infinities(self):
+        a = torch.tensor([[float("inf"), 1], [NAN, 0], [0, 3]])
+        b = torch.tensor([[0.0, 1], [2, -1]])
+        self.assertEqual((a.xpu() @ b.xpu()).cpu(), a @ b)
+
+    def test_models(self):
+        """A step of training of a transformer and of an LSTM."""
+        for make, shape in (
+            (lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0), (5, 3, 8)),
+            (lambda: torch.nn.LSTM(8, 6, 2), (5, 3, 8)),
+            (lambda: torch.nn.GRU(8, 6, bidirectional=True), (5, 3, 8)),
+        ):
+            results = []
+            for device in ("cpu", "xpu"):
+                torch.manual_seed(0)
+                model = make().to(device)
+                x = torch.randn(shape).to(device).requires_grad_()
+                y = model(x)
+                (y if isinstance(y, torch.Tensor) else y[0]).square().sum().backward()
+                results.append([x.grad.cpu(), *(p.grad.cpu() for p in model.parameters())])
+            for expected, got in zip(*results):
+                self.assertEqual(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@kernels.needs_device
+@unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
+class TestKernelProductErrors(TestCase):
+    def test_errors(self):
+        """Those of PyTorch's CPU."""
+        m, v = torch.ones(3, 4), torch.ones(4)
+        for function in (
+            lambda d: torch.mm(m.to(d), m.to(d)),
+            lambda d: torch.mm(m.to(d), v.to(d)),
+            lambda d: torch.mm(m.to(d), m.t().double().to(d)),
+            lambda d: torch.mv(m.to(d), m.to(d)),
+            lambda d: torch.dot(v.to(d), m[0, :2].to(d)),
+            lambda d: torch.bmm(m.to(d), m.to(d)),
+            lambda d: torch.bmm(m.expand(2, 3, 4).to(d), m.expand(2, 3, 4).to(d)),
+            lambda d: torch.addmm(torch.ones(2, 2).to(d), m.to(d), m.t().to(d)),
+            lambda d: torch.ones(1, 1).to(d).addmm_(m.to(d), m.t().to(d)),
+            lambda d: torch.mm(m.to(d), m.t().to(d), out=torch.empty(0).double().to(d)),
+            lambda d: torch.ones(2).to(d).addmv_(m.to(d), v.to(d)),
+        ):
+            texts = []
+            for device in ("cpu", "xpu"):
+                with self.assertRaises((RuntimeError, ValueError)) as caught:
+                    function(device)
+                texts.append(str(caught.exception).splitlines()[0])
+            self.assertEqual(*texts)
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -45,9 +45,10 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 		'$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,
-# the other takes. The tests find the kernels that the extension had compiled. The longer one ends with what uses all processors by itself. A test
-# of self-test builds what `make test` has compiled. `make test` has run the tests of
-# Python as well: on the wheels run those that find a file that is missing in them.
+# the other takes. The longer one ends with what uses all processors by itself. Tests
+# find the kernels that the extension had compiled, and a test of self-test builds what
+# `make test` has compiled. `make test` has run the tests of Python as well: on the
+# wheels run those that find a file that is missing in them.
 kernels := test/test_xpu_kernels.py::TestProcesses
 wheel := test/test_xpu.py $(addprefix $(kernels)::,test_cache test_package)
 extension := test/test_xpu_runtime.py test/test_stock_headers.py \

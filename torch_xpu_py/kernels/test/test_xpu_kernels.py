@@ -86,6 +86,38 @@ def numbers(dtype, seed=0):
     return values.to(dtype)
 
 
+class BesideCpu(TestCase):
+    """For tests of functions with gradients."""
+
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(0)
+        torch._C._xpu_resetFallbackStatistics()
+
+    def no_fallbacks(self):
+        self.assertEqual(fallbacks(), {})
+
+    def check(self, function, *inputs, msg=None):
+        """Results and gradients beside the CPU's, which computes half in float. Returns
+        the device's."""
+        dtype = inputs[0].dtype
+        results = []
+        for move in (lambda x: x.float() if dtype in NARROW else x, torch.Tensor.xpu):
+            moved = [move(x).detach().requires_grad_(x.is_floating_point()) for x in inputs]
+            y = function(*moved)
+            weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
+            y.backward(weights.to(y))
+            results.append([y.detach(), *(x.grad for x in moved if x.is_floating_point())])
+        tolerance = TOLERANCE[dtype] * 4
+        for got, expected in zip(results[1], results[0]):
+            self.assertEqual(got.dtype, dtype, msg=msg)
+            scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1
+            self.assertEqual(
+                got.cpu(), expected.to(dtype), rtol=tolerance, atol=tolerance * scale, msg=msg
+            )
+        return [got.cpu() for got in results[1]]
+
+
 def on_cpu(function, *args, **kwargs):
     """The CPU's result, computed in float as the kernels do: it lacks many operators of
     float16, and rounds within some of bfloat16."""

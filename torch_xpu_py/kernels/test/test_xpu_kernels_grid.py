@@ -8,7 +8,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests
 
 FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
 
@@ -22,33 +22,7 @@ class TestGridProcesses(kernels.Processes):
 
 @kernels.needs_device
 @unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
-class TestKernelGrid(TestCase):
-    def setUp(self):
-        super().setUp()
-        torch.manual_seed(0)
-        torch._C._xpu_resetFallbackStatistics()
-
-    def no_fallbacks(self):
-        self.assertEqual(kernels.fallbacks(), {})
-
-    def check(self, function, *inputs, msg=None):
-        """Results and gradients beside the CPU's, which computes half in float."""
-        dtype = inputs[0].dtype
-        results = []
-        for move in (lambda x: x.float() if dtype in kernels.NARROW else x, torch.Tensor.xpu):
-            moved = [move(x).detach().requires_grad_(x.is_floating_point()) for x in inputs]
-            y = function(*moved)
-            weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
-            y.backward(weights.to(y))
-            results.append([y.detach(), *(x.grad for x in moved if x.is_floating_point())])
-        tolerance = kernels.TOLERANCE[dtype] * 4
-        for got, expected in zip(results[1], results[0]):
-            self.assertEqual(got.dtype, dtype, msg=msg)
-            scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1
-            self.assertEqual(
-                got.cpu(), expected.to(dtype), rtol=tolerance, atol=tolerance * scale, msg=msg
-            )
-
+class TestKernelGrid(kernels.BesideCpu):
     def texts(self, function):
         results = []
         for device in ("cpu", "xpu"):

@@ -9,7 +9,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests
 
 DTYPES = [torch.float, torch.half, torch.bfloat16, torch.double]
 PLAIN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -26,35 +26,12 @@ class TestConvolutionProcesses(kernels.Processes):
 
 @kernels.needs_device
 @unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
-class TestKernelConvolutions(TestCase):
+class TestKernelConvolutions(kernels.BesideCpu):
     def setUp(self):
         super().setUp()
-        torch.manual_seed(0)
         # By default cuDNN computes float in TF32.
         self.addCleanup(torch._C._set_cudnn_allow_tf32, torch._C._get_cudnn_allow_tf32())
         torch._C._set_cudnn_allow_tf32(False)
-        torch._C._xpu_resetFallbackStatistics()
-
-    def no_fallbacks(self):
-        self.assertEqual(kernels.fallbacks(), {})
-
-    def check(self, function, *inputs, msg=None):
-        """The result and gradients beside the CPU's, which computes half in float."""
-        dtype = inputs[0].dtype
-        results = []
-        for move in (lambda x: x.float() if dtype in kernels.NARROW else x, torch.Tensor.xpu):
-            moved = [move(x).detach().requires_grad_() for x in inputs]
-            y = function(*moved)
-            weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
-            results.append([y.detach(), *torch.autograd.grad(y, moved, weights.to(y))])
-        tolerance = kernels.TOLERANCE[dtype] * 4
-        for got, expected in zip(results[1], results[0]):
-            self.assertEqual(got.dtype, dtype, msg=msg)
-            scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1
-            self.assertEqual(
-                got.cpu(), expected.to(dtype), rtol=tolerance, atol=tolerance * scale, msg=msg
-            )
-        return [got.cpu() for got in results[1]]
 
     def test_all_kinds(self):
         chooser = random.Random(0)

@@ -215,8 +215,8 @@ std::optional<std::vector<Tensor>> runNorm(
   const c10::xpu::XPUGuard guard(run->device);
   const TensorTable table(run->device, given.lists, run->numbers);
   const auto options = self[0].options();
-  const auto chunks = at::empty(
-      {table.chunks()}, options.dtype(run->type == f64 ? kDouble : kFloat));
+  const auto chunks =
+      at::empty({table.chunks()}, options.dtype(computedType(run->type)));
   const auto results = at::empty({int64_t(self.size())}, options);
   const auto kind = uint32_t(largest ? 2 : order - 1);
   table.launch(name, kernel, {chunks.data_ptr(), kind});

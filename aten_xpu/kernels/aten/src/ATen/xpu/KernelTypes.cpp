@@ -45,6 +45,13 @@ std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device) {
   return std::nullopt;
 }
 
+std::optional<KernelType> kernelTypeOf(const Tensor& tensor, uint32_t types) {
+  const auto device = kernelDevice(tensor);
+  const auto type =
+      device ? kernelType(tensor.scalar_type(), *device) : std::nullopt;
+  return type && (types & (1 << *type)) ? type : std::nullopt;
+}
+
 KernelArgument kernelNumber(const Scalar& number, KernelType type) {
   // Without the checks of Scalar::to: a number that the type has not got
   // becomes infinite, or wraps, as where PyTorch makes a tensor of it.

@@ -50,18 +50,17 @@ struct Likelihood {
       const Tensor& target,
       const Tensor& weight,
       int64_t ignore) {
-    const auto device = kernelDevice(self);
-    const auto type =
-        device ? kernelType(self.scalar_type(), *device) : std::nullopt;
-    if (!type || !(FLOATING & (1 << *type)) || target.scalar_type() != kLong ||
+    const auto type = kernelTypeOf(self, FLOATING);
+    const auto device = self.device().index();
+    if (!type || target.scalar_type() != kLong ||
         target.device() != self.device() || !alike(weight, self) ||
         self.numel() > std::numeric_limits<int32_t>::max() ||
-        !kNllKernels.find(kNllEach, *type, *device)) {
+        !kNllKernels.find(kNllEach, *type, device)) {
       return std::nullopt;
     }
     Likelihood result;
     result.type = *type;
-    result.device = *device;
+    result.device = device;
     result.target = target.contiguous();
     result.weight = weight.defined() ? weight.contiguous() : weight;
     result.ignore = ignore;

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
@@ -59,20 +60,14 @@ struct Norm {
       int64_t channels,
       int64_t inner,
       int64_t group = 0) {
-    const auto device = kernelDevice(input);
-    const auto type =
-        device ? kernelType(input.scalar_type(), *device) : std::nullopt;
-    const bool has = type && (FLOATING & (1 << *type)) && input.numel() > 0 &&
+    const auto type = kernelTypeOf(input, FLOATING);
+    const auto device = input.device().index();
+    const bool has = type && input.numel() > 0 &&
         input.numel() <= std::numeric_limits<int32_t>::max() &&
-        kNormKernels.find(kEach, *type, *device);
+        kNormKernels.find(kEach, *type, device);
     return has ? std::make_optional(
-                     Norm{op, *type, *device, images, channels, inner, group})
+                     Norm{op, *type, device, images, channels, inner, group})
                : std::nullopt;
-  }
-
-  /// The type that is computed with.
-  ScalarType computed() const {
-    return type == f64 ? kDouble : kFloat;
   }
 
   int64_t count() const {
@@ -89,7 +84,7 @@ struct Norm {
 
   /// A new tensor of what is computed with.
   Tensor numbers(IntArrayRef sizes, const Tensor& like) const {
-    return at::empty(sizes, like.options().dtype(computed()));
+    return at::empty(sizes, like.options().dtype(computedType(type)));
   }
 
   /// Whether a tensor of one number for each channel or mean can be used.
@@ -101,7 +96,8 @@ struct Norm {
 
   /// It as kernels read it.
   Tensor given(const Tensor& tensor) const {
-    return tensor.defined() ? tensor.to(computed()).contiguous() : tensor;
+    return tensor.defined() ? tensor.to(computedType(type)).contiguous()
+                            : tensor;
   }
 
   const Kernel& get(int kernel) const {
@@ -216,7 +212,7 @@ struct Norm {
         get(kernel),
         c10::xpu::getCurrentXPUStream(device),
         op,
-        (count() + kSideBySide - 1) / kSideBySide,
+        at::ceil_div(count(), kSideBySide),
         arguments);
   }
 };

@@ -80,8 +80,8 @@ struct Rows {
 
 /// What is known of each row, in the type that is computed with: two numbers.
 Tensor numbersOf(const Rows& rows, const Tensor& like) {
-  const auto type = rows.type == f64 ? kDouble : kFloat;
-  return at::empty({2, rows.count()}, like.options().dtype(type));
+  return at::empty(
+      {2, rows.count()}, like.options().dtype(computedType(rows.type)));
 }
 
 /// A kernel that is there where others of the type are.
@@ -348,8 +348,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
       const auto y = at::empty(input.sizes(), input.options());
       DimVector known(input.sizes());
       std::fill(known.end() - shape.size(), known.end(), 1);
-      const auto options =
-          input.options().dtype(*type == f64 ? kDouble : kFloat);
+      const auto options = input.options().dtype(computedType(*type));
       const auto mean = at::empty(known, options);
       const auto factor = at::empty(known, options);
       launchRow(
@@ -391,7 +390,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
       const Rows rows{name, *type, *device, input.numel() / size, size};
       const auto a = grad.contiguous();
       const auto b = input.contiguous();
-      const auto known = *type == f64 ? kDouble : kFloat;
+      const auto known = computedType(*type);
       const auto mean = mean_given.to(known).contiguous();
       const auto factor = factor_given.to(known).contiguous();
       std::array<Tensor, 3> grads;

@@ -1,8 +1,9 @@
 #include <ATen/ATen.h>
-#include <ATen/xpu/Fallback.h>
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/Cudnn.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Strides.h>
@@ -31,10 +32,7 @@ constexpr std::array<const char*, 3> kConvolutionNames{
     "convolve_weight"};
 
 std::string convolutionSourceOf(int type) {
-  constexpr const char* kTile =
-#include <ATen/xpu/kernels/Tile.sycl>
-      ;
-  return typedSource(type) + kTile +
+  return tileSource(type) +
 #include <ATen/xpu/kernels/Convolution.sycl>
       ;
 }
@@ -45,11 +43,6 @@ const NamedKernels kConvolutionKernels(
     kConvolutionNames,
     FLOATING);
 
-// See Note [Tiles].
-constexpr int64_t kConvolutionTile = 64;
-constexpr int64_t kConvolutionStep = 16;
-constexpr uint32_t kConvolutionGroup = 256;
-
 constexpr int64_t kFewRows = 8; // for which most of a tile would be empty
 constexpr int64_t kLeastSteps = 16; // of a part
 constexpr int64_t kAxes = 3;
@@ -58,10 +51,6 @@ constexpr int64_t kMostNumber = std::numeric_limits<int32_t>::max();
 
 uint64_t packNumbers(int64_t low, int64_t high) {
   return uint32_t(low) | uint64_t(uint32_t(high)) << 32;
-}
-
-int64_t dividedUp(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /// Whether there are elements, and numbers of 32 bits say where.
@@ -97,16 +86,11 @@ struct Convolution {
 
   /// Whether kernels take it; the host has the checks.
   bool prepare(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-    const auto on = kernelDevice(input);
-    if (!on) {
-      return false;
-    }
-    const auto found = kernelType(input.scalar_type(), *on);
+    const auto found = kernelTypeOf(input, FLOATING);
     const auto dims = input.dim() - 2;
-    if (!found || !(FLOATING & (1 << *found)) || dims < 1 || dims > kAxes ||
-        weight.dim() != input.dim() || groups < 1 || !alike(weight, input) ||
-        !alike(bias, input) || weight.layout() != kStrided ||
-        weight.size(0) % groups != 0) {
+    if (!found || dims < 1 || dims > kAxes || weight.dim() != input.dim() ||
+        groups < 1 || !alike(weight, input) || !alike(bias, input) ||
+        weight.layout() != kStrided || weight.size(0) % groups != 0) {
       return false;
     }
     for (const auto list : {stride, padding, dilation, output_padding}) {
@@ -124,7 +108,7 @@ struct Convolution {
       return false;
     }
     type = *found;
-    device = *on;
+    device = input.device().index();
     sizes = {input.size(0), rows};
     for (const auto d : c10::irange(dims)) {
       const auto from = input.size(d + 2);
@@ -281,9 +265,8 @@ struct Convolution {
       const Tensor& weight,
       const Tensor& bias) const {
     const auto* const found = kConvolutionKernels.find(kernel, type, device);
-    if (!found || groupSize(*found) < kConvolutionGroup ||
-        !hasSmallOffsets(out) || !hasSmallOffsets(in) ||
-        !hasSmallOffsets(weight)) {
+    if (!found || groupSize(*found) < kTileItems || !hasSmallOffsets(out) ||
+        !hasSmallOffsets(in) || !hasSmallOffsets(weight)) {
       return false;
     }
     const bool of_weight = kernel == kConvolveWeight;
@@ -312,8 +295,8 @@ struct Convolution {
       // See Note [Convolutions].
       const auto phases = is_transposed ? step_of : 1;
       const auto step = phases / std::gcd(phases, apart);
-      const auto axis_places = dividedUp(d < 2 ? 1 : out.size(d), phases);
-      const auto axis_uses = dividedUp(d < 2 ? 1 : weight.size(d), step);
+      const auto axis_places = at::ceil_div(d < 2 ? 1 : out.size(d), phases);
+      const auto axis_uses = at::ceil_div(d < 2 ? 1 : weight.size(d), step);
       places *= axis_places;
       uses *= axis_uses;
       batches *= phases;
@@ -328,23 +311,21 @@ struct Convolution {
     }
     const auto cols = of_weight ? uses : places;
     const auto inner = of_weight ? places : uses;
-    if (cols > kMostNumber || inner > kMostNumber - kConvolutionTile) {
+    if (cols > kMostNumber || inner > kMostNumber - kTile) {
       return false;
     }
     auto parts = batches; // as convolve_few takes them
     auto of_part = inner;
     auto items = batches * rows * cols;
     if (kernel != kConvolveFew) {
-      const auto tiles = dividedUp(rows, kConvolutionTile) *
-          dividedUp(cols, kConvolutionTile) * batches;
+      const auto tiles = tilesOf(rows, cols) * batches;
       parts = std::clamp<int64_t>(
-          itemsWanted(device) / kConvolutionGroup / tiles,
+          itemsWanted(device) / kTileItems / tiles,
           1,
-          std::max<int64_t>(inner / (kConvolutionStep * kLeastSteps), 1));
-      of_part = dividedUp(dividedUp(inner, parts), kConvolutionStep) *
-          kConvolutionStep;
-      parts = dividedUp(inner, of_part);
-      items = tiles * parts * kConvolutionGroup;
+          std::max<int64_t>(inner / (kTileStep * kLeastSteps), 1));
+      of_part = at::ceil_div(at::ceil_div(inner, parts), kTileStep) * kTileStep;
+      parts = at::ceil_div(inner, of_part);
+      items = tiles * parts * kTileItems;
     }
     if (items > kMostNumber) {
       return false;
@@ -352,8 +333,7 @@ struct Convolution {
     Tensor sums;
     if (kernel != kConvolveFew && parts > 1) {
       sums = at::empty(
-          {parts, result.numel()},
-          result.options().dtype(type == f64 ? kDouble : kFloat));
+          {parts, result.numel()}, result.options().dtype(computedType(type)));
     }
     const auto row = weight.stride(is_transposed ? 1 : 0);
     const auto channel = weight.stride(is_transposed ? 0 : 1);
@@ -390,7 +370,7 @@ struct Convolution {
         op,
         items,
         arguments,
-        kConvolutionGroup);
+        kTileItems);
     if (sums.defined()) {
       result.copy_(sums.sum(0).as_strided(result.sizes(), result.strides()));
     }
@@ -425,7 +405,7 @@ Tensor convolveOnDevice(
         formatOf(input, weight));
   }
   return result.defined() ? result
-                          : OnHost<at::_ops::convolution>::call(
+                          : hostConvolution(
                                 input,
                                 weight,
                                 bias,
@@ -478,14 +458,10 @@ std::tuple<Tensor, Tensor, Tensor> convolveBack(
       return {of_input, of_weight, of_bias};
     }
   }
-  // It has the sizes of the bias, too.
-  const std::array<int64_t, 1> bias{
-      transposed ? weight.size(1) * groups : weight.size(0)};
-  return OnHost<at::_ops::convolution_backward>::call(
+  return hostConvolutionBackward(
       grad,
       input,
       weight,
-      IntArrayRef(bias),
       stride,
       padding,
       dilation,

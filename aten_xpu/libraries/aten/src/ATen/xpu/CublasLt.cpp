@@ -1,11 +1,7 @@
 #include <ATen/xpu/detail/CublasLt.h>
 
-#include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/Kernel.h>
-#include <ATen/xpu/detail/KernelImage.h>
-#include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -62,25 +58,19 @@ void* cublasLtHandle(DeviceIndex index) {
   static auto& handles = *new std::array<Handle, kMostDevices>();
   auto& place = handles.at(index);
   std::call_once(place.once, [&] {
-    const auto& device = c10::xpu::get_raw_device(index);
-    if (!takesPtx(device)) {
-      return;
-    }
-    auto problem = cublasLt().problem;
-    if (problem.empty()) {
-      enterCuda(index);
-      const int status = cublasLt().create(&place.handle);
-      if (status != 0) {
-        place.handle = nullptr;
-        problem = c10::str("cublasLtCreate returned ", status);
+    makeFirstHandle(index, "Products of matrices", [&]() -> std::string {
+      const auto& library = cublasLt();
+      if (!library.problem.empty()) {
+        return library.problem;
       }
-    }
-    if (!place.handle) {
-      TORCH_WARN(
-          "Products of matrices are slower on this device than they could be: ",
-          problem,
-          ".");
-    }
+      void* handle = nullptr;
+      const int status = library.create(&handle);
+      if (status != 0) {
+        return c10::str("cublasLtCreate returned ", status);
+      }
+      place.handle = handle;
+      return "";
+    });
   });
   return place.handle;
 }

@@ -95,32 +95,21 @@ struct Columns {
 
 /// Of the matrices, or their transposes. Nothing if neither is so in memory.
 std::optional<Columns> columnsOf(const Matrices& matrices, bool transpose) {
-  const auto& m = matrices;
-  const auto batch_stride = m.batch == 1 ? 0 : m.batch_stride;
-  const auto are =
-      [](int64_t rows, int64_t row_stride, int64_t cols, int64_t col_stride) {
-        return (row_stride == 1 || rows == 1) &&
-            (col_stride >= rows || cols == 1);
-      };
-  if (are(m.rows, m.row_stride, m.cols, m.col_stride)) {
-    return Columns{
-        m.data(),
-        m.rows,
-        m.cols,
-        m.cols == 1 ? m.rows : m.col_stride,
-        batch_stride,
-        transpose};
-  }
-  if (are(m.cols, m.col_stride, m.rows, m.row_stride)) {
-    return Columns{
-        m.data(),
-        m.cols,
-        m.rows,
-        m.rows == 1 ? m.cols : m.row_stride,
-        batch_stride,
-        !transpose};
-  }
-  return std::nullopt;
+  const auto as_they_are = [&](const Matrices& m, bool transposed) {
+    const bool are = (m.row_stride == 1 || m.rows == 1) &&
+        (m.col_stride >= m.rows || m.cols == 1);
+    return are ? std::make_optional(
+                     Columns{
+                         m.data(),
+                         m.rows,
+                         m.cols,
+                         m.cols == 1 ? m.rows : m.col_stride,
+                         m.batch == 1 ? 0 : m.batch_stride,
+                         transposed})
+               : std::nullopt;
+  };
+  const auto columns = as_they_are(matrices, transpose);
+  return columns ? columns : as_they_are(matrices.transposed(), !transpose);
 }
 
 uint32_t alignmentOf(const void* data) {

@@ -2,10 +2,7 @@
 
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/Kernel.h>
-#include <ATen/xpu/detail/KernelImage.h>
-#include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <c10/xpu/XPUFunctions.h>
 #include <torch/library.h>
 
 #include <condition_variable>
@@ -89,26 +86,6 @@ int addCudnnHandle(CudnnHandles& handles, DeviceIndex device) {
   return status;
 }
 
-void addFirstCudnnHandle(CudnnHandles& handles, DeviceIndex device) {
-  if (!takesPtx(c10::xpu::get_raw_device(device))) {
-    return;
-  }
-  auto problem = cudnn().problem;
-  if (problem.empty()) {
-    const int status = addCudnnHandle(handles, device);
-    handles.are_there = status == 0;
-    if (status != 0) {
-      problem = c10::str("cudnnCreate returned ", cudnn().words_of(status));
-    }
-  }
-  if (!handles.are_there) {
-    TORCH_WARN(
-        "Convolutions are slower on this device than they could be: ",
-        problem,
-        ".");
-  }
-}
-
 } // namespace
 
 const Cudnn& cudnn() {
@@ -118,7 +95,19 @@ const Cudnn& cudnn() {
 
 bool hasCudnn(DeviceIndex device) {
   auto& handles = cudnnHandles(device);
-  std::call_once(handles.once, [&] { addFirstCudnnHandle(handles, device); });
+  std::call_once(handles.once, [&] {
+    const auto make = [&]() -> std::string {
+      const auto& library = cudnn();
+      if (!library.problem.empty()) {
+        return library.problem;
+      }
+      const int status = addCudnnHandle(handles, device);
+      return status == 0
+          ? ""
+          : c10::str("cudnnCreate returned ", library.words_of(status));
+    };
+    handles.are_there = makeFirstHandle(device, "Convolutions", make);
+  });
   return handles.are_there;
 }
 

@@ -271,7 +271,8 @@ class CudnnPlan {
         data[order_[2]]);
   }
 
-  /// Of making it; if that failed there is no choice.
+  /// The library's status of making the plan; unless it is 0, there are no
+  /// choices.
   int status() const {
     return status_;
   }
@@ -433,7 +434,7 @@ bool convolveByCudnn(const CudnnConvolution& convolution) {
     }
     void* const space = size > 0 ? workspace.data_ptr() : nullptr;
     int status = 0;
-    // Where the stream records, it is called when nobody waits for a status.
+    // Where the stream records, it is launched later: then a failure raises.
     int* const answer = records ? nullptr : &status;
     const auto* const chosen = &choice;
     launchOnCuda(stream, convolution.op, [=](void* cuda_stream) {

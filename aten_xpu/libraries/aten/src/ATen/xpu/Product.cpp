@@ -1,6 +1,7 @@
 #include <ATen/xpu/detail/Product.h>
 
 #include <ATen/ATen.h>
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/CublasLt.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/KernelTypes.h>
@@ -17,31 +18,27 @@ namespace {
 constexpr std::array<const char*, 1> kProductNames{"product"};
 
 std::string productSourceOf(int type) {
-  return typedSource(type) +
-#include <ATen/xpu/kernels/Tile.sycl>
-      +
+  return tileSource(type) +
 #include <ATen/xpu/kernels/Product.sycl>
       ;
 }
 
+constexpr uint32_t kMultiplied = FLOATING | INTEGRAL;
 const NamedKernels kProducts(
     "products",
     &productSourceOf,
     kProductNames,
-    FLOATING | INTEGRAL);
+    kMultiplied);
 
-// As in the source.
-constexpr int64_t kTile = 64;
-constexpr int64_t kItems = 256;
-constexpr int64_t kLeastOfPart = 256;
+constexpr int64_t kLeastOfPart = 256; // of the inner size
 
 const Kernel* findProduct(ScalarType type, DeviceIndex device) {
   const auto kernel_type = kernelType(type, device);
-  if (!kernel_type || !((FLOATING | INTEGRAL) & (1 << *kernel_type))) {
+  if (!kernel_type || !(kMultiplied & (1 << *kernel_type))) {
     return nullptr;
   }
   const auto* const kernel = kProducts.find(0, *kernel_type, device);
-  return kernel && groupSize(*kernel) >= kItems ? kernel : nullptr;
+  return kernel && groupSize(*kernel) >= kTileItems ? kernel : nullptr;
 }
 
 /// The type that sums have.
@@ -49,10 +46,6 @@ ScalarType typeOfSums(ScalarType type) {
   return type == kHalf || type == kBFloat16 ? kFloat
       : type == kShort || type == kByte     ? kInt
                                             : type;
-}
-
-int64_t tiles(int64_t size) {
-  return (size + kTile - 1) / kTile;
 }
 
 void byKernel(const Product& product) {
@@ -64,15 +57,13 @@ void byKernel(const Product& product) {
   TORCH_INTERNAL_ASSERT(kernel_type);
   const auto type = *kernel_type;
   const auto inner = left.cols;
-  const auto groups = out.batch * tiles(out.rows) * tiles(out.cols);
-  const auto wanted = itemsWanted(device) / kItems;
+  const auto groups = out.batch * tilesOf(out.rows, out.cols);
+  const auto wanted = itemsWanted(device) / kTileItems;
   const auto parts = wide
       ? 1
       : std::max<int64_t>(
-            std::min(
-                wanted / groups, (inner + kLeastOfPart - 1) / kLeastOfPart),
-            1);
-  const auto of_part = (inner + parts - 1) / parts;
+            std::min(wanted / groups, at::ceil_div(inner, kLeastOfPart)), 1);
+  const auto of_part = at::ceil_div(inner, parts);
   const bool reads = beta.to<double>() != 0;
   Tensor sums;
   if (parts > 1) {
@@ -106,9 +97,9 @@ void byKernel(const Product& product) {
       requireKernel(findProduct(scalar_type, device), op),
       c10::xpu::getCurrentXPUStream(device),
       op,
-      uint64_t(groups) * parts * kItems,
+      uint64_t(groups) * parts * kTileItems,
       arguments,
-      kItems);
+      kTileItems);
   if (parts > 1) {
     sums = sums.sum(0, /*keepdim=*/false, sums.scalar_type()).mul_(alpha);
     if (reads) {
@@ -119,6 +110,16 @@ void byKernel(const Product& product) {
 }
 
 } // namespace
+
+std::string tileSource(int type) {
+  return typedSource(type) +
+#include <ATen/xpu/kernels/Tile.sycl>
+      ;
+}
+
+int64_t tilesOf(int64_t rows, int64_t cols) {
+  return at::ceil_div(rows, kTile) * at::ceil_div(cols, kTile);
+}
 
 Matrices Matrices::of(const Tensor& tensor) {
   const auto sizes = tensor.sizes();

@@ -10,17 +10,18 @@ namespace at::xpu::detail {
 
 namespace {
 
+/// Whether tensors of a type on one device can be multiplied, which have so
+/// many dimensions each.
 template <typename... Others>
 bool canMultiplyAll(
+    int64_t left_dims,
     const Tensor& left,
+    int64_t right_dims,
     const Tensor& right,
     const Others&... others) {
-  return kernelDevice(left) && alike(left, right) &&
+  return left.dim() == left_dims && right.dim() == right_dims &&
+      kernelDevice(left) && alike(left, right) &&
       (alike(left, others) && ...) && canMultiply(left, right);
-}
-
-bool haveDims(int64_t dims, const Tensor& left, const Tensor& right) {
-  return left.dim() == dims && right.dim() == dims;
 }
 
 /// What is added to a result of two dimensions, or one for a column.
@@ -32,6 +33,8 @@ Matrices expanded(const Tensor& self, IntArrayRef sizes, const char* op) {
   return sizes.size() == 2 ? Matrices::of(*whole) : Matrices::column(*whole);
 }
 
+/// mm, or with three dimensions bmm.
+template <int64_t dims>
 struct Mm {
   template <class Meta>
   static bool run(
@@ -39,11 +42,11 @@ struct Mm {
       DeviceIndex /*device*/,
       const Tensor& left,
       const Tensor& right) {
-    if (!haveDims(2, left, right) || !canMultiplyAll(left, right)) {
+    if (!canMultiplyAll(dims, left, dims, right)) {
       return false;
     }
     op.meta(left, right);
-    static const std::string name = "aten::mm";
+    static const std::string name = dims == 2 ? "aten::mm" : "aten::bmm";
     multiply(
         {name,
          Matrices::of(op.maybe_get_output(0)),
@@ -65,7 +68,7 @@ struct Addmm {
       const Scalar& beta,
       const Scalar& alpha,
       UseGelu... use_gelu) {
-    if (!haveDims(2, left, right) || !canMultiplyAll(left, right, self)) {
+    if (!canMultiplyAll(2, left, 2, right, self)) {
       return false;
     }
     op.meta(self, left, right, beta, alpha, use_gelu...);
@@ -86,27 +89,6 @@ struct Addmm {
   }
 };
 
-struct Bmm {
-  template <class Meta>
-  static bool run(
-      WithOutput<Meta>& op,
-      DeviceIndex /*device*/,
-      const Tensor& left,
-      const Tensor& right) {
-    if (!haveDims(3, left, right) || !canMultiplyAll(left, right)) {
-      return false;
-    }
-    op.meta(left, right);
-    static const std::string name = "aten::bmm";
-    multiply(
-        {name,
-         Matrices::of(op.maybe_get_output(0)),
-         Matrices::of(left),
-         Matrices::of(right)});
-    return true;
-  }
-};
-
 struct Baddbmm {
   template <class Meta>
   static bool run(
@@ -117,7 +99,7 @@ struct Baddbmm {
       const Tensor& right,
       const Scalar& beta,
       const Scalar& alpha) {
-    if (!haveDims(3, left, right) || !canMultiplyAll(left, right, self)) {
+    if (!canMultiplyAll(3, left, 3, right, self)) {
       return false;
     }
     op.meta(self, left, right, beta, alpha); // copies self to the output
@@ -139,8 +121,7 @@ struct Addmv {
       const Tensor& vector,
       const Scalar& beta,
       const Scalar& alpha) {
-    if (!alike(self, matrix) || vector.dim() != 1 || matrix.dim() != 2 ||
-        !canMultiplyAll(matrix, vector)) {
+    if (!canMultiplyAll(2, matrix, 1, vector, self)) {
       return false;
     }
     op.meta(self, matrix, vector, beta, alpha);
@@ -160,8 +141,7 @@ struct Addmv {
 
 struct Dot {
   static Tensor make(const Tensor& self, const Tensor& other) {
-    if (self.dim() != 1 || self.sizes() != other.sizes() ||
-        !canMultiplyAll(self, other)) {
+    if (!canMultiplyAll(1, self, 1, other) || self.sizes() != other.sizes()) {
       return Tensor();
     }
     static const std::string name = "aten::dot";
@@ -181,7 +161,7 @@ struct Addbmm {
       const Tensor& self,
       const Tensor& left,
       const Tensor& right) {
-    return haveDims(3, left, right) && canMultiplyAll(left, right, self) &&
+    return canMultiplyAll(3, left, 3, right, self) &&
         left.size(0) == right.size(0) && left.size(2) == right.size(1);
   }
   static Tensor lefts(const Tensor& left) {
@@ -210,7 +190,7 @@ struct Addbmm {
 };
 
 void registerProducts(torch::Library& library) {
-  addStructured<at::meta::structured_mm, Mm, at::_ops::mm, at::_ops::mm_out>(
+  addStructured<at::meta::structured_mm, Mm<2>, at::_ops::mm, at::_ops::mm_out>(
       library);
   addStructured<
       at::meta::structured_addmm,
@@ -225,7 +205,7 @@ void registerProducts(torch::Library& library) {
       at::_ops::_addmm_activation_out>(library);
   addStructured<
       at::meta::structured_bmm,
-      Bmm,
+      Mm<3>,
       at::_ops::bmm,
       at::_ops::bmm_out>(library);
   addStructured<

@@ -1,7 +1,10 @@
 #include <ATen/xpu/detail/VendorLibrary.h>
 
+#include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/KernelImage.h>
+#include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
+#include <c10/xpu/XPUFunctions.h>
 
 #include <dlfcn.h>
 #include <link.h>
@@ -53,6 +56,22 @@ void VendorLibrary::setVersion(const std::string& version, bool can_be_used) {
   if (!can_be_used && problem.empty()) {
     problem = c10::str(path, " has version ", version, ", which is too old");
   }
+}
+
+bool makeFirstHandle(
+    DeviceIndex device,
+    const char* what,
+    c10::function_ref<std::string()> make) {
+  if (!takesPtx(c10::xpu::get_raw_device(device))) {
+    return false;
+  }
+  enterCuda(device);
+  const auto problem = make();
+  if (!problem.empty()) {
+    TORCH_WARN(
+        what, " are slower on this device than they could be: ", problem, ".");
+  }
+  return problem.empty();
 }
 
 } // namespace at::xpu::detail

@@ -103,7 +103,6 @@ void registerFallbacks() {
       kernelHooks().add_host(library);
     }
     registerUnboxed(library);
-    registerConvolutions(library);
     registerFallback(DispatchKey::CPU, DispatchKey::XPU, &denseFunction);
     const auto dispatching = [](DispatchKey cpu, DispatchKey xpu) {
       registerFallback(cpu, xpu, &dispatchingFunction);

@@ -5,42 +5,15 @@
 #include <ATen/xpu/detail/Operators.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstdint>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 // Operators that the fallback cannot run as they are, each with the reason.
 
 namespace at::xpu {
 
 namespace {
-
-using torch::jit::Stack;
-
-// PyTorch leaves the convolutions of a device that it does not know to these
-// two operators, which the CPU does not have.
-
-void convolution(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
-  fallback(op, stack);
-}
-
-void convolutionBackward(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
-      "aten::convolution_backward", "");
-  // Behind gradient, input and weight it has the sizes of the bias, which are
-  // not asked for here: the number of output channels.
-  const auto arguments = stack->end() - 10;
-  const auto weight = arguments[2].toTensor();
-  const bool transposed = arguments[6].toBool();
-  const int64_t groups = arguments[8].toInt();
-  const int64_t channels =
-      transposed ? weight.size(1) * groups : weight.size(0);
-  stack->insert(arguments + 3, std::vector<int64_t>{channels});
-  fallback(op, stack);
-}
 
 // PyTorch has fused cells for devices other than the CPU. The gates are in its
 // order: input, forget, cell, output; reset, update, new.
@@ -142,18 +115,59 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gruCellBackward(
 
 } // namespace
 
-void detail::registerConvolutions(torch::Library& library) {
-  const auto add = [&](const char* name, torch::CppFunction function) {
-    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-    if (!op.hasKernelForDispatchKey(c10::DispatchKey::XPU)) {
-      library.impl(name, std::move(function));
-    }
-  };
-  add("aten::convolution_overrideable",
-      torch::CppFunction::makeFromBoxedFunction<&convolution>());
-  add("aten::convolution_backward_overrideable",
-      torch::CppFunction::makeFromBoxedFunction<&convolutionBackward>());
+namespace detail {
+
+Tensor hostConvolution(
+    const Tensor& input,
+    const Tensor& weight,
+    const c10::optional<Tensor>& bias,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups) {
+  return OnHost<at::_ops::convolution>::call(
+      input,
+      weight,
+      bias,
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      groups);
 }
+
+std::tuple<Tensor, Tensor, Tensor> hostConvolutionBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& weight,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups,
+    std::array<bool, 3> mask) {
+  // It has the sizes of the bias, too, which are not asked for here.
+  const std::array<int64_t, 1> bias{
+      transposed ? weight.size(1) * groups : weight.size(0)};
+  return OnHost<at::_ops::convolution_backward>::call(
+      grad,
+      input,
+      weight,
+      IntArrayRef(bias),
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      groups,
+      mask);
+}
+
+} // namespace detail
 
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
   // These call a kernel past the dispatcher: from a table that XPU is not in,

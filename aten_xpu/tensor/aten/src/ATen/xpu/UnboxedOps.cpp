@@ -135,6 +135,9 @@ void registerUnboxed(torch::Library& library) {
   // its numbers come from the device's.
   add<at::_ops::native_dropout>(library, &at::native::native_dropout_cpu);
   add<at::_ops::native_group_norm_backward>(library, &groupNormBackward);
+  add<at::_ops::convolution_overrideable>(library, &hostConvolution);
+  add<at::_ops::convolution_backward_overrideable>(
+      library, &hostConvolutionBackward);
 }
 
 } // namespace detail

@@ -41,6 +41,11 @@ constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
 
+/// The type that is computed with of tensors of a floating type.
+inline ScalarType computedType(KernelType type) {
+  return type == f64 ? kDouble : kFloat;
+}
+
 /// Kernels of one kind: a unit for each of `types`. It is a static variable, so
 /// that all are known to who compiles ahead.
 class KernelFamily {
@@ -111,5 +116,9 @@ std::optional<DeviceIndex> kernelDevice(const Args&... args) {
       ? std::make_optional(device.index)
       : std::nullopt;
 }
+
+/// The type of kernels for the tensor, one of `types`; nothing if its device
+/// does not use kernels, or they do not take it.
+std::optional<KernelType> kernelTypeOf(const Tensor& tensor, uint32_t types);
 
 } // namespace at::xpu::detail

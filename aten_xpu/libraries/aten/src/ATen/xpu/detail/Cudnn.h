@@ -120,8 +120,8 @@ const Cudnn& cudnn();
 /// cannot, that was said when it was first asked.
 bool hasCudnn(DeviceIndex device);
 
-/// A handle of the library for a device that has it. Nobody else uses it while
-/// this is alive.
+/// A handle of the library for a device that has it, for one thread while this
+/// lives.
 class CudnnHandle {
  public:
   /// If others use all that were made, makes one or waits: none can be made

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -77,5 +78,16 @@ bool canMultiply(const Tensor& left, const Tensor& right);
 
 /// Launches it on the current stream of the device, which is the current one.
 void multiply(const Product& product);
+
+// The loop of kernels/Tile.sycl, see Note [Tiles].
+constexpr int64_t kTile = 64; // rows and columns
+constexpr int64_t kTileStep = 16; // of the inner size
+constexpr int64_t kTileItems = 256; // of a group
+
+/// The source for a type, behind which come kernels that use the loop.
+std::string tileSource(int type);
+
+/// How many tiles a matrix has.
+int64_t tilesOf(int64_t rows, int64_t cols);
 
 } // namespace at::xpu::detail

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstddef>
 #include <string>
@@ -41,5 +43,13 @@ struct VendorLibrary {
 
   void* opened = nullptr; // as dlopen gives it
 };
+
+/// Calls `make` for an NVIDIA device, in its context: it makes a handle of a
+/// library, or says why it cannot. Returns whether there is one; if not, it
+/// warns that `what` is slower. False on other devices.
+bool makeFirstHandle(
+    DeviceIndex device,
+    const char* what,
+    c10::function_ref<std::string()> make);
 
 } // namespace at::xpu::detail

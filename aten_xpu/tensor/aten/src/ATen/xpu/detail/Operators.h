@@ -3,6 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <array>
+#include <cstdint>
+#include <tuple>
+
 // What the operators of XPU share. Functions of PyTorch are registered by
 // address: TORCH_FN wants to know when it is compiled that they exist, which a
 // sanitizer's build does not.
@@ -16,8 +20,29 @@ C10_EXPORT void registerFallbacks();
 /// Adds the unboxed operators that have no kernel of XPU.
 void registerUnboxed(torch::Library& library);
 
-/// Adds the host's convolutions, if they have no kernel of XPU.
-void registerConvolutions(torch::Library& library);
+// PyTorch leaves the convolutions of a device that it does not know to two
+// operators, which the CPU does not have. These call what it has.
+Tensor hostConvolution(
+    const Tensor& input,
+    const Tensor& weight,
+    const c10::optional<Tensor>& bias,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups);
+std::tuple<Tensor, Tensor, Tensor> hostConvolutionBackward(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& weight,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation,
+    bool transposed,
+    IntArrayRef output_padding,
+    int64_t groups,
+    std::array<bool, 3> mask);
 
 /// What is added when the first tensor is made, and what a later stage computes
 /// on the device itself.

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/StructuredCall.h>
@@ -75,7 +76,6 @@ struct Attention {
   int64_t images;
   int64_t heads;
   KernelType type;
-  ScalarType computed;
   bool causal;
   double scale;
 
@@ -88,28 +88,27 @@ struct Attention {
       bool causal,
       const c10::optional<Tensor>& mask,
       c10::optional<double> scale) {
-    const auto device = kernelDevice(query);
-    const auto type =
-        device ? kernelType(query.scalar_type(), *device) : std::nullopt;
-    const bool plain = type && (FLOATING & (1 << *type)) && dropout == 0 &&
-        query.dim() == 4 && key.dim() == 4 && value.dim() == 4 &&
-        alike(key, query) && alike(value, query) &&
-        key.size(0) == query.size(0) && key.size(1) == query.size(1) &&
-        key.size(3) == query.size(3) &&
+    const auto type = kernelTypeOf(query, FLOATING);
+    const auto device = query.device().index();
+    const bool plain = type && dropout == 0 && query.dim() == 4 &&
+        key.dim() == 4 && value.dim() == 4 && alike(key, query) &&
+        alike(value, query) && key.size(0) == query.size(0) &&
+        key.size(1) == query.size(1) && key.size(3) == query.size(3) &&
         value.sizes().slice(0, 3) == key.sizes().slice(0, 3) &&
         query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
         canMultiply(query, key) && canMultiply(query, value) &&
         key.size(2) <= kMostProducts &&
-        kAttentionKernels.find(kAttention, *type, *device) &&
-        kAttentionKernels.find(kAttentionGrad, *type, *device);
+        kAttentionKernels.find(kAttention, *type, device) &&
+        kAttentionKernels.find(kAttentionGrad, *type, device);
     if (!plain) {
       return std::nullopt;
     }
-    const auto computed = *type == f64 ? kDouble : kFloat;
     auto added = tensorOf(mask);
     if (added.defined()) {
-      added = added.to(computed).expand(
-          {query.size(0), query.size(1), query.size(2), key.size(2)});
+      added =
+          added.to(computedType(*type))
+              .expand(
+                  {query.size(0), query.size(1), query.size(2), key.size(2)});
     }
     return Attention{
         op,
@@ -120,7 +119,6 @@ struct Attention {
         query.size(0),
         query.size(1),
         *type,
-        computed,
         causal,
         scale ? *scale : 1 / std::sqrt(double(query.size(3)))};
   }
@@ -132,17 +130,22 @@ struct Attention {
     return key.size(1);
   }
   TensorOptions numbers() const {
-    return query.options().dtype(computed);
+    return query.options().dtype(computedType(type));
+  }
+
+  /// How many queries of a head are in a part, at most.
+  int64_t blockSize() const {
+    return std::min(
+        causal ? std::max(kLeastOfBlock, at::ceil_div(queries(), kBlocks))
+               : queries(),
+        std::max<int64_t>(kMostProducts / keys(), 1));
   }
 
   /// Calls `work` for each part. Of the queries of a head the last come first:
   /// they have all keys.
   template <typename Work>
   void each(const Work& work) const {
-    const auto rows = std::min(
-        causal ? std::max(kLeastOfBlock, (queries() + kBlocks - 1) / kBlocks)
-               : queries(),
-        std::max<int64_t>(kMostProducts / keys(), 1));
+    const auto rows = blockSize();
     const auto at_once = std::max<int64_t>(kMostProducts / keys() / rows, 1);
     for (int64_t head = 0; head < query.size(0); head += at_once) {
       const auto count = std::min(at_once, query.size(0) - head);
@@ -157,10 +160,6 @@ struct Attention {
                 causal ? std::min(keys(), from + some) : keys()});
       }
     }
-  }
-
-  bool inBlocks() const {
-    return causal || queries() > std::max<int64_t>(kMostProducts / keys(), 1);
   }
 
   static Tensor productsOf(const AttentionPart& part, TensorOptions options) {
@@ -292,8 +291,9 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
   const auto known = logsumexp.contiguous();
   const auto of_query = at::empty(attention.query.sizes(), query.options());
   // Keys and values get a part of their gradients from each block of queries.
-  const auto sums =
-      attention.inBlocks() ? attention.numbers() : query.options();
+  const auto sums = attention.blockSize() < attention.queries()
+      ? attention.numbers()
+      : query.options();
   const auto of_key = at::empty(attention.key.sizes(), sums);
   const auto of_value = at::empty(attention.value.sizes(), sums);
   if (causal && attention.keys() > attention.queries()) {

@@ -331,6 +331,11 @@ class TestKernelNorms(Compared):
         expected = torch.native_batch_norm(x.double(), None, None, None, None, True, 0.1, 1e-5)
         for one, other in zip(got, expected):
             self.assertEqual(one.cpu(), other.float(), rtol=1e-4, atol=1e-3)
+        last = (torch.randn(8, 8, 9, 7) + 1000).contiguous(memory_format=torch.channels_last)
+        of_last = torch.native_batch_norm(last.xpu(), None, None, None, None, True, 0.1, 1e-5)
+        expected = torch.native_batch_norm(last.double(), None, None, None, None, True, 0.1, 1e-5)
+        for one, other in zip(of_last, expected):
+            self.assertEqual(one.cpu(), other.float(), rtol=1e-4, atol=1e-3)
         ones = torch.ones(3, device="xpu")
         eval = torch.native_batch_norm(x.xpu(), None, None, ones, ones, False, 0.1, 1e-5)
         self.assertEqual([y.numel() for y in eval[1:]], [0, 0])

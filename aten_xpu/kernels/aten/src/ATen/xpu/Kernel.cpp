@@ -214,7 +214,6 @@ using ArgumentPlaces = std::array<const void*, kMostArguments>;
 /// Where a kernel of CUDA finds its arguments.
 ArgumentPlaces placesOf(c10::ArrayRef<KernelArgument> arguments) {
   ArgumentPlaces places{};
-  TORCH_INTERNAL_ASSERT(arguments.size() <= kMostArguments);
   for (const auto i : c10::irange(arguments.size())) {
     places[i] = &arguments[i].bits;
   }
@@ -390,6 +389,7 @@ void launchKernel(
     uint64_t items,
     c10::ArrayRef<KernelArgument> arguments,
     uint32_t group_size) {
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMostArguments); // on any device
   const auto in_group = group_size ? std::min(group_size, kernel.most_in_group)
                                    : groupSize(kernel);
   const auto by = group_size ? group_size : in_group;

@@ -5,6 +5,7 @@
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Structured.h>
+#include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
@@ -23,17 +24,23 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 enum NormKernel {
   kStats, // and behind it that of states
-  kSums = kStats + 2,
-  kEach = kSums + 2,
-  kGradEach,
+  kSums = kStats + 4, // with those of channels side by side, as here
+  kEach = kSums + 4, // and behind it that for some channels
+  kGradEach = kEach + 2,
 };
-constexpr std::array<const char*, kGradEach + 1> kNormNames{
+constexpr std::array<const char*, kGradEach + 2> kNormNames{
     "norm_stats_elements",
     "norm_stats_states",
+    "norm_stats_of_some_elements",
+    "norm_stats_of_some_states",
     "norm_sums_elements",
     "norm_sums_states",
+    "norm_sums_of_some_elements",
+    "norm_sums_of_some_states",
     "norm_each",
-    "norm_grad_each"};
+    "norm_each_of_some",
+    "norm_grad_each",
+    "norm_grad_each_of_some"};
 
 std::string normSourceOf(int type) {
   return typedSource(type) + reduceSource() +
@@ -42,6 +49,17 @@ std::string normSourceOf(int type) {
 }
 
 const NamedKernels kNormKernels("norms", &normSourceOf, kNormNames, FLOATING);
+
+constexpr int64_t kSideBySide = 4; // elements of an item, as in the source
+
+/// Whether vectors of elements can begin where the pointers are.
+bool areAligned(c10::ArrayRef<KernelArgument> arguments) {
+  constexpr uint64_t kVector = 8 * kSideBySide; // bytes, of the largest type
+  return std::all_of(
+      arguments.begin(), arguments.end(), [](const KernelArgument& one) {
+        return one.size != KernelArgument::kPointer || one.bits % kVector == 0;
+      });
+}
 
 /// A tensor as kernels see it, see Note [Norms].
 struct Norm {
@@ -100,6 +118,11 @@ struct Norm {
                             : tensor;
   }
 
+  /// Whether an item can have some channels, as with channels_last.
+  bool hasSome() const {
+    return group == 0 && inner == 1 && channels % kSideBySide == 0;
+  }
+
   const Kernel& get(int kernel) const {
     return requireKernel(kNormKernels.find(kernel, type, device), op);
   }
@@ -114,21 +137,27 @@ struct Norm {
       c10::SmallVector<KernelArgument, 4> both,
       const Scalar& p) const {
     const auto image = channels * inner;
-    // With channels_last an index needs no division.
+    // With channels_last an index needs no division, and an item can have some
+    // channels.
     const auto of_channel = inner == 1 ? ReduceDims{images, image}
                                        : ReduceDims{inner, 1, images, image};
+    const bool some = by_channel && hasSome() && areAligned(inputs);
+    const auto of_results = some
+        ? ReduceDims{channels / kSideBySide, kSideBySide}
+        : ReduceDims{channels, inner};
+    const auto first_kernel = kernel + (some ? 2 : 0);
     launchReduce(
         {op,
-         &get(kernel),
-         &get(kernel + 1),
+         &get(first_kernel),
+         &get(first_kernel + 1),
          device,
          pointerOf(first),
          pointerOf(second),
          std::move(inputs),
-         /*state_bytes=*/24,
+         /*state_bytes=*/some ? 72 : 24,
          sumNumber(by_channel ? images * inner : size(), type),
          sumNumber(p, type),
-         by_channel ? ReduceDims{channels, inner} : ReduceDims{means(), size()},
+         by_channel ? of_results : ReduceDims{means(), size()},
          by_channel ? of_channel : ReduceDims{size(), 1},
          std::move(both)});
   }
@@ -194,26 +223,60 @@ struct Norm {
   /// The kernel's own arguments, and then those that both have.
   template <typename... Own>
   void each(int kernel, const Own&... own) const {
-    constexpr int64_t kSideBySide = 4; // as in the source
-    constexpr uint64_t kVector = 8 * kSideBySide; // bytes, of the largest type
-    c10::SmallVector<KernelArgument, 16> arguments{
-        own...,
-        uint32_t(inner),
-        uint32_t(channels),
-        uint32_t(group),
-        uint32_t(count())};
-    const bool aligned = std::all_of(
-        arguments.begin(), arguments.end(), [](const KernelArgument& one) {
-          return one.size != KernelArgument::kPointer ||
-              one.bits % kVector == 0;
-        });
-    arguments.emplace_back(uint32_t(aligned));
+    const auto stream = c10::xpu::getCurrentXPUStream(device);
+    c10::SmallVector<KernelArgument, 16> arguments{own...};
+    if (hasSome() && areAligned(arguments)) {
+      const auto width = channels / kSideBySide;
+      const auto slices =
+          std::clamp<int64_t>(2 * itemsWanted(device) / width, 1, images);
+      for (const auto number : {images, channels, slices}) {
+        arguments.emplace_back(uint32_t(number));
+      }
+      launchKernel(get(kernel + 1), stream, op, width * slices, arguments);
+      return;
+    }
+    arguments.append(
+        {uint32_t(inner),
+         uint32_t(channels),
+         uint32_t(group),
+         uint32_t(count())});
+    arguments.emplace_back(uint32_t(areAligned(arguments)));
     launchKernel(
-        get(kernel),
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        at::ceil_div(count(), kSideBySide),
-        arguments);
+        get(kernel), stream, op, at::ceil_div(count(), kSideBySide), arguments);
+  }
+
+  /// (in - mean) * factor * weight + bias, or with `eps` 1 / sqrt(factor + eps)
+  /// in place of the factor.
+  void normalize(
+      const Tensor& result,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& bias,
+      const Tensor& mean,
+      const Tensor& factor,
+      const double* eps = nullptr) const {
+    constexpr uint32_t kIsVariance = 16; // as in the source
+    std::array<Tensor, 4> known{weight, bias, mean, factor};
+    uint32_t narrow = eps ? kIsVariance : 0;
+    for (const auto i : c10::irange(known.size())) {
+      auto& one = known.at(i);
+      if (one.defined() && one.scalar_type() == in.scalar_type()) {
+        narrow |= 1 << i;
+        one = one.contiguous();
+      } else {
+        one = given(one);
+      }
+    }
+    each(
+        kEach,
+        result.data_ptr(),
+        in.data_ptr(),
+        pointerOf(known[0]),
+        pointerOf(known[1]),
+        pointerOf(known[2]),
+        pointerOf(known[3]),
+        narrow,
+        sumNumber(eps ? *eps : 0, type));
   }
 };
 
@@ -256,16 +319,7 @@ Three groupNorm(
     const auto mean = norm->numbers({n, groups}, input);
     const auto factor = norm->numbers({n, groups}, input);
     norm->statistics(input, mean, factor, eps);
-    const auto by = norm->given(weight);
-    const auto plus = norm->given(bias);
-    norm->each(
-        kEach,
-        result.data_ptr(),
-        input.data_ptr(),
-        pointerOf(by),
-        pointerOf(plus),
-        mean.data_ptr(),
-        factor.data_ptr());
+    norm->normalize(result, input, weight, bias, mean, factor);
     return {result, mean, factor};
   }
   return OnHost<at::_ops::native_group_norm>::call(
@@ -378,34 +432,22 @@ Three batchNorm(
     const c10::xpu::XPUGuard guard(norm->device);
     const auto in = input.contiguous(format);
     const auto result = at::empty_like(in, format);
+    if (!training) {
+      norm->normalize(
+          result, in, weight, bias, running_mean, running_variance, &eps);
+      return {result, norm->numbers({0}, input), norm->numbers({0}, input)};
+    }
     const auto moved_mean = norm->given(running_mean);
     const auto moved_variance = norm->given(running_variance);
-    Tensor mean = moved_mean;
-    Tensor factor;
-    if (training) {
-      mean = norm->numbers({c}, input);
-      factor = norm->numbers({c}, input);
-      norm->statistics(
-          in, mean, factor, eps, moved_mean, moved_variance, momentum);
-      // They are written in the type that is computed with.
-      copyUnlessSame(running_mean, moved_mean);
-      copyUnlessSame(running_variance, moved_variance);
-    } else {
-      factor = (moved_variance + eps).rsqrt_();
-    }
-    const auto by = norm->given(weight);
-    const auto plus = norm->given(bias);
-    norm->each(
-        kEach,
-        result.data_ptr(),
-        in.data_ptr(),
-        pointerOf(by),
-        pointerOf(plus),
-        mean.data_ptr(),
-        factor.data_ptr());
-    return training
-        ? Three{result, mean, factor}
-        : Three{result, norm->numbers({0}, input), norm->numbers({0}, input)};
+    const auto mean = norm->numbers({c}, input);
+    const auto factor = norm->numbers({c}, input);
+    norm->statistics(
+        in, mean, factor, eps, moved_mean, moved_variance, momentum);
+    // They are written in the type that is computed with.
+    copyUnlessSame(running_mean, moved_mean);
+    copyUnlessSame(running_variance, moved_variance);
+    norm->normalize(result, in, weight, bias, mean, factor);
+    return {result, mean, factor};
   }
   return OnHost<at::_ops::native_batch_norm>::call(
       input,

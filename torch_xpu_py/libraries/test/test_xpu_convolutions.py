@@ -105,6 +105,14 @@ class TestKernelConvolutions(kernels.BesideCpu):
         self.assertEqual(results[0], results[1], rtol=0, atol=0)
         self.no_fallbacks()
 
+    def test_benchmark(self):
+        """Where cuDNN computes, the fastest way is found with the first result."""
+        x, weight = torch.randn(2, 8, 9, 9), torch.randn(4, 8, 3, 3)
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+            results = [self.check(F.conv2d, x, weight) for _ in range(2)]
+        self.assertEqual(*results, rtol=0, atol=0)
+        self.no_fallbacks()
+
     def test_formats(self):
         for dims, function in ((2, F.conv2d), (3, F.conv3d)):
             x, weight = torch.randn(2, 4, *[6] * dims).xpu(), torch.randn(8, 4, *[3] * dims).xpu()

@@ -20,6 +20,9 @@ constexpr size_t kCudnn9 = 90000; // from which on numbers have more digits
 
 Cudnn loadCudnn() {
   Cudnn library{};
+  // It compiles some of its kernels by this, and looks where pip's packages for
+  // CUDA 12 have it. Without it, it does without those.
+  openOfCuda({"libnvrtc.so.13", "libnvrtc.so.12"});
   library.open(
       {"libcudnn.so.9", "libcudnn.so.8"}, "libcudnn.so", "nvidia-cudnn-cu13");
   library.look("cudnnGetVersion", library.version);
@@ -37,25 +40,12 @@ Cudnn loadCudnn() {
   look("GetErrorString", library.words_of);
   look("Create", library.create);
   look("SetStream", library.set_stream);
-  look("CreateTensorDescriptor", library.create_tensor);
-  look("SetTensorNdDescriptor", library.set_tensor);
-  look("DestroyTensorDescriptor", library.destroy_tensor);
-  look("CreateFilterDescriptor", library.create_filter);
-  look("SetFilterNdDescriptor", library.set_filter);
-  look("DestroyFilterDescriptor", library.destroy_filter);
-  look("CreateConvolutionDescriptor", library.create_convolution);
-  look("SetConvolutionNdDescriptor", library.set_convolution);
-  look("SetConvolutionGroupCount", library.set_groups);
-  look("SetConvolutionMathType", library.set_math);
-  look("DestroyConvolutionDescriptor", library.destroy_convolution);
-  const auto look_way = [&](CudnnWay way, const std::string& name) {
-    const auto at = static_cast<size_t>(way);
-    look("GetConvolution" + name + "Algorithm_v7", library.choose.at(at));
-    look("Convolution" + name, library.convolve.at(at));
-  };
-  look_way(CudnnWay::Output, "Forward");
-  look_way(CudnnWay::Input, "BackwardData");
-  look_way(CudnnWay::Weight, "BackwardFilter");
+  look("BackendCreateDescriptor", library.create_object);
+  look("BackendDestroyDescriptor", library.destroy_object);
+  look("BackendSetAttribute", library.set_object);
+  look("BackendGetAttribute", library.get_object);
+  look("BackendFinalize", library.finalize_object);
+  look("BackendExecute", library.execute);
   return library;
 }
 

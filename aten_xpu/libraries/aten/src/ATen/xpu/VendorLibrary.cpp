@@ -13,10 +13,7 @@
 
 namespace at::xpu::detail {
 
-void VendorLibrary::open(
-    c10::ArrayRef<const char*> files,
-    const std::string& name,
-    const std::string& package) {
+void* openOfCuda(c10::ArrayRef<const char*> files) {
   std::vector<std::string> places;
   for (const auto& folder : cudaFolders()) {
     for (const auto* in : {"/lib/", "/lib64/"}) {
@@ -26,21 +23,32 @@ void VendorLibrary::open(
   places.emplace_back(); // where the loader looks
   for (const auto& place : places) {
     for (const auto* file : files) {
-      opened = dlopen((place + file).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (opened) {
-        const link_map* map = nullptr;
-        if (dlinfo(opened, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) {
-          path = map->l_name;
-        }
-        return;
+      if (void* const opened =
+              dlopen((place + file).c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        return opened;
       }
     }
   }
-  problem = c10::str(
-      name,
-      " is not found. Install the package ",
-      package,
-      ", or set CUDA_PATH to a CUDA toolkit that has it");
+  return nullptr;
+}
+
+void VendorLibrary::open(
+    c10::ArrayRef<const char*> files,
+    const std::string& name,
+    const std::string& package) {
+  opened = openOfCuda(files);
+  if (!opened) {
+    problem = c10::str(
+        name,
+        " is not found. Install the package ",
+        package,
+        ", or set CUDA_PATH to a CUDA toolkit that has it");
+    return;
+  }
+  const link_map* map = nullptr;
+  if (dlinfo(opened, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) {
+    path = map->l_name;
+  }
 }
 
 void* VendorLibrary::find(const std::string& function_name) {

@@ -2,12 +2,20 @@
 """Attention on the device. As those of test_xpu_kernels.py, the tests run in a process with
 TORCH_XPU_KERNELS=1."""
 
+import itertools
 import unittest
 
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
+
+
+HAS_CUDNN = (
+    torch.xpu.is_available()
+    and "NVIDIA" in torch.xpu.get_device_name()
+    and not torch.xpu.libraries()["cudnn"].problem
+)
 
 
 @kernels.needs_device
@@ -40,11 +48,24 @@ CASES = {
     "causal, more keys": (lambda: apart(1, 2, 140, 8, keys=200), {"is_causal": True}),
     "causal, fewer keys": (lambda: apart(1, 2, 200, 8, keys=90), {"is_causal": True}),
     "more keys": (lambda: apart(2, 2, 5, 8, keys=33), {}),
+    "few, many keys": (lambda: apart(1, 2, 1, 64, keys=700, of_value=200), {}),
+    "few, causal": (lambda: of_one_tensor(2, 2, 15, 33), {"is_causal": True}),
+    "few, many numbers": (lambda: apart(1, 1, 3, 300, keys=20), {}),
+    "few, mask": (lambda: apart(2, 3, 2, 24, keys=90), {"attn_mask": torch.randn(2, 1, 2, 90)}),
+    "few, turned": (lambda: [x.mT for x in apart(1, 2, 9, 10)], {}),
     "scaled": (lambda: apart(2, 2, 5, 8), {"scale": 0.3}),
     "mask": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.randn(7, 7)}),
     "mask of heads": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.randn(1, 3, 7, 7)}),
     "mask of images": (lambda: apart(2, 3, 7, 8, keys=9), {"attn_mask": torch.randn(2, 1, 1, 9)}),
     "mask of bools": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.rand(7, 7).tril() + 1 > 1}),
+    "heads that share keys": (
+        lambda: (torch.randn(2, 6, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)),
+        {"enable_gqa": True, "is_causal": True},
+    ),
+    "heads that share keys, with a mask": (
+        lambda: (torch.randn(2, 4, 9, 8), torch.randn(2, 1, 7, 8), torch.randn(2, 1, 7, 8)),
+        {"enable_gqa": True, "attn_mask": torch.randn(9, 7)},
+    ),
     "no gradient": (lambda: apart(2, 3, 7, 8), {}),
 }
 
@@ -91,6 +112,55 @@ class TestKernelAttention(TestCase):
                     self.assertEqual(
                         got.cpu().double(), expected, rtol=tolerance, atol=tolerance, msg=f"{name}, {dtype}"
                     )
+
+    @unittest.skipIf(not HAS_CUDNN, "there is no NVIDIA device with cuDNN")
+    def test_by_cudnn(self):
+        """It has no products in memory, from the second time on that it gets a shape."""
+        shapes = {
+            "of one tensor": (lambda: of_one_tensor(2, 3, 300, 64), {}),
+            "causal": (lambda: of_one_tensor(2, 3, 300, 128), {"is_causal": True}),
+            "apart": (lambda: apart(2, 3, 301, 40, keys=333), {"is_causal": True}),
+            "scaled": (lambda: apart(1, 2, 400, 16), {"scale": 0.3}),
+            "shared": (lambda: [x.expand(3, -1, -1, -1) for x in apart(1, 4, 256, 32)], {}),
+            "not aligned": (lambda: [x[..., 1:] for x in apart(1, 4, 256, 33)], {}),
+        }
+        for (name, (make, options)), dtype in itertools.product(
+            shapes.items(), (torch.half, torch.bfloat16)
+        ):
+            inputs = [x.to(dtype) for x in make()]
+            expected = [x.double().detach().requires_grad_() for x in inputs]
+            y = F.scaled_dot_product_attention(*expected, **options)
+            grad = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
+            y.backward(grad.double())
+            expected = [y.detach()] + [x.grad for x in expected]
+            for _ in range(3):
+                moved = [x.xpu().requires_grad_() for x in inputs]
+                to_y = grad.xpu()
+                torch.xpu.reset_peak_memory_stats()
+                before = torch.xpu.memory_allocated()
+                y = F.scaled_dot_product_attention(*moved, **options)
+                y.backward(to_y)
+                used = torch.xpu.max_memory_allocated() - before
+                for one, other in zip(expected, [y.detach()] + [x.grad for x in moved]):
+                    self.assertEqual(other.cpu().double(), one, rtol=0.03, atol=0.03, msg=name)
+            images, heads, queries, _ = inputs[0].shape
+            products = images * heads * queries * inputs[1].size(2) * 4
+            self.assertLess(used, products, name)
+
+    @unittest.skipIf(not HAS_CUDNN, "there is no NVIDIA device with cuDNN")
+    def test_deterministic_by_cudnn(self):
+        given = [x.xpu().bfloat16().requires_grad_() for x in apart(2, 8, 2048, 64)]
+        results = []
+        try:
+            torch.use_deterministic_algorithms(True)
+            for _ in range(4):
+                y = F.scaled_dot_product_attention(*given, is_causal=True)
+                results.append([y, *torch.autograd.grad(y.square().sum(), given)])
+        finally:
+            torch.use_deterministic_algorithms(False)
+        results = [[x.detach().cpu() for x in each] for each in results]
+        for other in results[2:]:
+            self.assertEqual(other, results[1], rtol=0, atol=0)
 
     def test_a_query_that_sees_nothing(self):
         q, k, v = (x.xpu().requires_grad_() for x in apart(1, 2, 4, 8))

@@ -37,80 +37,28 @@ bool convolveByCudnn(const CudnnConvolution& convolution);
 
 // Its functions, as cudnn.h declares them; handles and descriptors are
 // pointers, and enumerations are int.
-struct CudnnAlgorithm { // cudnnConvolutionFwdAlgoPerf_t and the like
-  int algorithm;
-  int status;
-  float time;
-  size_t workspace;
-  int is_deterministic;
-  int math;
-  std::array<int, 3> reserved;
-};
-static_assert(sizeof(CudnnAlgorithm) == 48);
-
 struct Cudnn : VendorLibrary {
-  using Create = int (*)(void** made);
-  using Destroy = int (*)(void* made);
   size_t (*version)() = nullptr;
   const char* (*words_of)(int status) = nullptr;
-  Create create = nullptr;
+  int (*create)(void** handle) = nullptr;
   int (*set_stream)(void* handle, void* stream) = nullptr;
-  Create create_tensor = nullptr;
-  Create create_filter = nullptr;
-  Create create_convolution = nullptr;
-  Destroy destroy_tensor = nullptr;
-  Destroy destroy_filter = nullptr;
-  Destroy destroy_convolution = nullptr;
-  int (*set_tensor)(
-      void* desc,
+  int (*create_object)(int kind, void** made) = nullptr;
+  int (*destroy_object)(void* made) = nullptr;
+  int (*set_object)(
+      void* object,
+      int attribute,
       int type,
-      int dims,
-      const int* sizes,
-      const int* strides) = nullptr;
-  int (*set_filter)(
-      void* desc,
+      int64_t count,
+      const void* values) = nullptr;
+  int (*get_object)(
+      void* object,
+      int attribute,
       int type,
-      int format,
-      int dims,
-      const int* sizes) = nullptr;
-  int (*set_convolution)(
-      void* desc,
-      int dims,
-      const int* padding,
-      const int* stride,
-      const int* dilation,
-      int mode,
-      int compute_type) = nullptr;
-  int (*set_groups)(void* desc, int groups) = nullptr;
-  int (*set_math)(void* desc, int math) = nullptr;
-
-  // For each CudnnWay; `a` and `b` are what the result is computed from, in the
-  // order input, weight, output but for Input, where the weight is first.
-  using Choose = int (*)(
-      void* handle,
-      void* desc_a,
-      void* desc_b,
-      void* convolution,
-      void* desc_result,
-      int wanted,
-      int* found,
-      CudnnAlgorithm* algorithms);
-  using Convolve = int (*)(
-      void* handle,
-      const void* alpha,
-      void* desc_a,
-      const void* a,
-      void* desc_b,
-      const void* b,
-      void* convolution,
-      int algorithm,
-      void* workspace,
-      size_t workspace_size,
-      const void* beta,
-      void* desc_result,
-      void* result);
-  std::array<Choose, 3> choose{};
-  std::array<Convolve, 3> convolve{};
+      int64_t wanted,
+      int64_t* count,
+      void* values) = nullptr;
+  int (*finalize_object)(void* object) = nullptr;
+  int (*execute)(void* handle, void* plan, void* pack) = nullptr;
 };
 
 /// The library, opened if it was not.

@@ -10,6 +10,10 @@
 
 namespace at::xpu::detail {
 
+/// Opens the first of the files that is in a folder of CUDA, or else where the
+/// loader finds one; gives what dlopen does, or null.
+void* openOfCuda(c10::ArrayRef<const char*> files);
+
 /// A library of a vendor that is not linked but opened when it is first needed.
 /// What is derived from it has the functions.
 struct VendorLibrary {
@@ -17,9 +21,8 @@ struct VendorLibrary {
   std::string version_name; // such as 13.1.0
   std::string problem; // why it cannot be used; else empty
 
-  /// Opens the first of the files that is in a folder of CUDA, or else where
-  /// the loader finds one. If there is none, the problem has their `name` and
-  /// the `package` to install.
+  /// Opens one of the files by openOfCuda. If there is none, the problem has
+  /// their `name` and the `package` to install.
   void open(
       c10::ArrayRef<const char*> files,
       const std::string& name,

@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <ATen/ceil_div.h>
+#include <ATen/xpu/detail/CudnnAttention.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Product.h>
+#include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 
 #include <algorithm>
@@ -11,17 +13,19 @@
 #include <tuple>
 #include <vector>
 
-// Attention as scaled_dot_product_attention chooses it without dropout:
-// products, and kernels/Attention.sycl between them.
+// Attention as scaled_dot_product_attention chooses it without dropout: by
+// cuDNN where it takes it, see CudnnAttention.h, by a kernel of its own for few
+// queries, or else by products and a kernel between them: Attention.sycl.
 
 namespace at::xpu::detail {
 
 namespace {
 
-enum AttentionKernel { kAttention, kAttentionGrad };
-constexpr std::array<const char*, 2> kAttentionNames{
+enum AttentionKernel { kAttention, kAttentionGrad, kAttentionFew };
+constexpr std::array<const char*, 3> kAttentionNames{
     "attention",
-    "attention_grad"};
+    "attention_grad",
+    "attention_few"};
 
 std::string attentionSourceOf(int type) {
   return typedSource(type) + reduceSource() +
@@ -40,6 +44,9 @@ constexpr int64_t kRowsOfAttention = 4; // in a group
 constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
 constexpr int64_t kBlocks = 4; // of queries, of which the first need few keys
 constexpr int64_t kLeastOfBlock = 128;
+constexpr int64_t kMostFew = 15; // queries that a kernel computes alone
+constexpr int64_t kMostNumbersOfFew = 256; // as in the source
+constexpr uint32_t kItemsOfFew = 256;
 
 // Note [Attention]
 // ~~~~~~~~~~~~~~~~
@@ -67,6 +74,21 @@ Matrices rowsOf(
       tensor.narrow(0, part.first, part.heads).narrow(1, from, count));
 }
 
+/// Numbers of a row side by side.
+Tensor withPlainRows(const Tensor& tensor) {
+  return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
+}
+
+bool hasAlignedRows(const Tensor& tensor) {
+  constexpr int64_t kAligned = 16; // bytes
+  const auto fits = [&](int64_t elements) {
+    return elements * tensor.element_size() % kAligned == 0;
+  };
+  return fits(tensor.size(3)) && fits(tensor.stride(0)) &&
+      fits(tensor.stride(1)) && fits(tensor.stride(2)) &&
+      reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kAligned == 0;
+}
+
 struct Attention {
   const std::string& op;
   Tensor query; // [images · heads, queries, numbers]
@@ -79,15 +101,12 @@ struct Attention {
   bool causal;
   double scale;
 
-  static std::optional<Attention> of(
-      const std::string& op,
+  /// The type, if kernels take it; the host has the checks.
+  static std::optional<KernelType> typeOf(
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
-      double dropout,
-      bool causal,
-      const c10::optional<Tensor>& mask,
-      c10::optional<double> scale) {
+      double dropout) {
     const auto type = kernelTypeOf(query, FLOATING);
     const auto device = query.device().index();
     const bool plain = type && dropout == 0 && query.dim() == 4 &&
@@ -100,27 +119,31 @@ struct Attention {
         key.size(2) <= kMostProducts &&
         kAttentionKernels.find(kAttention, *type, device) &&
         kAttentionKernels.find(kAttentionGrad, *type, device);
-    if (!plain) {
-      return std::nullopt;
+    return plain ? type : std::nullopt;
+  }
+
+  Attention(
+      const std::string& op,
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      KernelType type,
+      bool causal,
+      const Tensor& mask,
+      double scale)
+      : op(op),
+        query(query.flatten(0, 1)),
+        key(key.flatten(0, 1)),
+        value(value.flatten(0, 1)),
+        images(query.size(0)),
+        heads(query.size(1)),
+        type(type),
+        causal(causal),
+        scale(scale) {
+    if (mask.defined()) {
+      this->mask = mask.to(computedType(type))
+                       .expand({images, heads, query.size(2), key.size(2)});
     }
-    auto added = tensorOf(mask);
-    if (added.defined()) {
-      added =
-          added.to(computedType(*type))
-              .expand(
-                  {query.size(0), query.size(1), query.size(2), key.size(2)});
-    }
-    return Attention{
-        op,
-        query.flatten(0, 1),
-        key.flatten(0, 1),
-        value.flatten(0, 1),
-        added,
-        query.size(0),
-        query.size(1),
-        *type,
-        causal,
-        scale ? *scale : 1 / std::sqrt(double(query.size(3)))};
   }
 
   int64_t queries() const {
@@ -215,6 +238,84 @@ struct Attention {
   }
 };
 
+double scaleOf(c10::optional<double> scale, const Tensor& query) {
+  return scale ? *scale : 1 / std::sqrt(double(query.size(3)));
+}
+
+/// [images, heads, rows, numbers], in memory by rows, then by heads, as PyTorch
+/// has results.
+Tensor emptyByRows(const Tensor& like, int64_t numbers) {
+  return at::empty(
+             {like.size(0), like.size(2), like.size(1), numbers},
+             like.options())
+      .transpose(1, 2);
+}
+
+/// By one kernel, see Note [Few queries], with results as emptyByRows makes
+/// them; false if it does not take them.
+bool attendFew(
+    const std::string& op,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& mask,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    KernelType type,
+    bool causal,
+    double scale) {
+  const auto device = query.device().index();
+  const auto* const kernel =
+      kAttentionKernels.find(kAttentionFew, type, device);
+  const auto groups = query.size(0) * query.size(1) * query.size(2);
+  if (query.size(2) > kMostFew || query.size(3) > kMostNumbersOfFew ||
+      value.size(3) > kMostNumbersOfFew || !kernel ||
+      groupSize(*kernel) < kItemsOfFew ||
+      groups > std::numeric_limits<int32_t>::max() / kItemsOfFew) {
+    return false;
+  }
+  const auto q = withPlainRows(query);
+  const auto k = withPlainRows(key);
+  const auto v = withPlainRows(value);
+  const auto added = mask.defined()
+      ? mask.to(computedType(type))
+            .expand({q.size(0), q.size(1), q.size(2), k.size(2)})
+      : mask;
+  c10::SmallVector<KernelArgument, 40> arguments{
+      out.data_ptr(),
+      logsumexp.data_ptr(),
+      q.data_ptr(),
+      k.data_ptr(),
+      v.data_ptr(),
+      pointerOf(added)};
+  for (const auto* tensor : {&q, &k, &v, &added}) {
+    for (const auto d : {0, 1, 2}) {
+      arguments.emplace_back(
+          tensor->defined() ? tensor->stride(d) : int64_t(0));
+    }
+  }
+  arguments.emplace_back(added.defined() ? added.stride(3) : int64_t(0));
+  for (const auto number :
+       {q.size(1),
+        q.size(2),
+        k.size(2),
+        q.size(3),
+        v.size(3),
+        int64_t(causal),
+        int64_t(hasAlignedRows(k))}) {
+    arguments.emplace_back(static_cast<uint32_t>(number));
+  }
+  arguments.emplace_back(kernelNumber(scale, type));
+  launchKernel(
+      *kernel,
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      groups * kItemsOfFew,
+      arguments,
+      kItemsOfFew);
+  return true;
+}
+
 std::tuple<Tensor, Tensor> attentionForward(
     const Tensor& query,
     const Tensor& key,
@@ -224,18 +325,42 @@ std::tuple<Tensor, Tensor> attentionForward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention";
-  const auto found =
-      Attention::of(name, query, key, value, dropout, causal, mask, scale);
-  if (!found) {
+  const auto type = Attention::typeOf(query, key, value, dropout);
+  if (!type) {
     return OnHost<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
         query, key, value, dropout, causal, mask, scale);
   }
-  const auto& attention = *found;
   const c10::xpu::XPUGuard guard(query.device());
-  const auto out = at::empty(
+  const auto added = tensorOf(mask);
+  const auto factor = scaleOf(scale, query);
+  auto out = emptyByRows(query, value.size(3));
+  auto logsumexp = at::empty(
+                       {query.size(0), query.size(2), query.size(1)},
+                       query.options().dtype(computedType(*type)))
+                       .transpose(1, 2);
+  if (!added.defined() && attendsByCudnn(query, key, value, causal) &&
+      attendByCudnn(name, query, key, value, out, logsumexp, causal, factor)) {
+    return {out, logsumexp};
+  }
+  if (attendFew(
+          name,
+          query,
+          key,
+          value,
+          added,
+          out,
+          logsumexp,
+          *type,
+          causal,
+          factor)) {
+    return {out, logsumexp};
+  }
+  const Attention attention(
+      name, query, key, value, *type, causal, added, factor);
+  out = at::empty(
       {attention.query.size(0), attention.queries(), value.size(3)},
       query.options());
-  const auto logsumexp = at::empty(
+  logsumexp = at::empty(
       {attention.query.size(0), attention.queries()}, attention.numbers());
   attention.each([&](const AttentionPart& part) {
     const auto products = attention.productsOf(part, attention.numbers());
@@ -268,9 +393,8 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention_backward";
-  const auto found =
-      Attention::of(name, query, key, value, dropout, causal, mask, scale);
-  if (!found || !alike(grad, query)) {
+  const auto type = Attention::typeOf(query, key, value, dropout);
+  if (!type || !alike(grad, query)) {
     return OnHost<
         at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::
         call(
@@ -285,8 +409,30 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
             mask,
             scale);
   }
-  const auto& attention = *found;
   const c10::xpu::XPUGuard guard(query.device());
+  const auto added = tensorOf(mask);
+  const auto factor = scaleOf(scale, query);
+  if (!added.defined() && attendsByCudnn(query, key, value, causal)) {
+    std::array<Tensor, 3> grads{
+        emptyByRows(query, query.size(3)),
+        emptyByRows(key, key.size(3)),
+        emptyByRows(value, value.size(3))};
+    if (attendBackByCudnn(
+            name,
+            grad,
+            query,
+            key,
+            value,
+            out,
+            logsumexp,
+            grads,
+            causal,
+            factor)) {
+      return {grads[0], grads[1], grads[2]};
+    }
+  }
+  const Attention attention(
+      name, query, key, value, *type, causal, added, factor);
   const auto of_out = grad.flatten(0, 1);
   const auto known = logsumexp.contiguous();
   const auto of_query = at::empty(attention.query.sizes(), query.options());

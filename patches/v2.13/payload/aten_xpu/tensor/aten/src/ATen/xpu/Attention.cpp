@@ -19,6 +19,18 @@ namespace {
 // SDPBackend::flash_attention
 constexpr int64_t kFlashAttention = 1;
 
+/// Whether each head of the tensor is that of some heads of queries.
+bool isShared(const Tensor& query, const Tensor& tensor) {
+  return query.dim() > 2 && tensor.dim() > 2 && tensor.sym_size(-3) > 0 &&
+      query.sym_size(-3) % tensor.sym_size(-3) == 0;
+}
+
+/// As many heads as queries have.
+Tensor repeated(const Tensor& query, const Tensor& tensor) {
+  const auto times = query.sym_size(-3) / tensor.sym_size(-3);
+  return times == 1 ? tensor : tensor.repeat_interleave_symint(times, -3);
+}
+
 Tensor attention(
     const Tensor& query,
     const Tensor& key,
@@ -31,6 +43,18 @@ Tensor attention(
   if (!query.is_xpu()) {
     return at::native::scaled_dot_product_attention(
         query, key, value, mask, dropout, causal, scale, enable_gqa);
+  }
+  // Several heads of queries may share one of keys. No operator below takes
+  // that as it is: the math of PyTorch repeats keys and values, too.
+  if (enable_gqa && isShared(query, key) && isShared(query, value)) {
+    return at::scaled_dot_product_attention(
+        query,
+        repeated(query, key),
+        repeated(query, value),
+        mask,
+        dropout,
+        causal,
+        scale);
   }
   if (at::native::_fused_sdp_choice_cpp(
           query, key, value, mask, dropout, causal, scale, enable_gqa) !=

@@ -1,0 +1,277 @@
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/xpu/detail/CudnnAttention.h>
+#include <ATen/xpu/detail/CudnnGraph.h>
+#include <c10/util/bit_cast.h>
+
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace at::xpu::detail {
+
+namespace {
+
+// The oldest that computes all of this right: 9.10.2.
+constexpr size_t kAttentionVersion = 91002;
+constexpr int64_t kMostNumbers = 128; // of a query
+constexpr int64_t kNumbersStep = 8;
+constexpr int64_t kFewQueries = 16; // for which a plan is not worth its time
+
+/// As the library reads it: aligned, and the numbers of a row side by side.
+Tensor alignedRows(const Tensor& tensor) {
+  constexpr int64_t kAligned = 16; // bytes
+  const auto fits = [&](int64_t bytes) { return bytes % kAligned == 0; };
+  bool is_plain = tensor.stride(3) == 1 &&
+      fits(reinterpret_cast<intptr_t>(tensor.data_ptr()));
+  for (const auto d : {0, 1, 2}) {
+    is_plain = is_plain && tensor.stride(d) > 0 &&
+        fits(tensor.stride(d) * tensor.element_size());
+  }
+  return is_plain ? tensor : tensor.clone(MemoryFormat::Contiguous);
+}
+
+CudnnData dataOf(const Tensor& tensor) {
+  CudnnData data{*cudnnTypeOf(tensor.scalar_type())};
+  data.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  data.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  data.data = tensor.data_ptr();
+  return data;
+}
+
+/// A matrix for each head the other way round.
+CudnnData transposed(CudnnData data) {
+  std::swap(data.sizes[2], data.sizes[3]);
+  std::swap(data.strides[2], data.strides[3]);
+  return data;
+}
+
+CudnnRules rulesOf(bool backward, bool causal, double scale) {
+  CudnnRules rules;
+  rules.key = {backward, causal, c10::bit_cast<int64_t>(scale)};
+  rules.deterministic = at::globalContext().deterministicAlgorithms();
+  rules.patient = true;
+  return rules;
+}
+
+/// What both graphs have: products of queries and keys.
+struct AttentionGraph {
+  CudnnGraph& graph;
+  CudnnType type; // of what is in memory
+  std::array<int64_t, 4> products; // [images, heads, queries, keys]
+  std::array<int64_t, 4> rows; // [images, heads, queries, 1]
+
+  AttentionGraph(CudnnGraph& graph, const Tensor& query, const Tensor& key)
+      : graph(graph),
+        type(*cudnnTypeOf(query.scalar_type())),
+        products{query.size(0), query.size(1), query.size(2), key.size(2)},
+        rows{query.size(0), query.size(1), query.size(2), 1} {}
+
+  CudnnGraph::Tensor product(CudnnType of = CudnnType::Float) {
+    return graph.between(of, products);
+  }
+  CudnnGraph::Tensor row() {
+    return graph.between(CudnnType::Float, rows);
+  }
+  CudnnGraph::Tensor number(double value) {
+    return graph.number(static_cast<float>(value));
+  }
+
+  /// What `what` makes of products.
+  CudnnGraph::Tensor pointwise(
+      CudnnPoint what,
+      std::initializer_list<CudnnGraph::Tensor> from) {
+    const auto out = product();
+    graph.point(what, from, out);
+    return out;
+  }
+
+  /// query · keyᵀ · scale, and -inf where a query does not see a key.
+  CudnnGraph::Tensor scores(
+      CudnnGraph::Tensor query,
+      CudnnGraph::Tensor key_transposed,
+      double scale,
+      bool causal) {
+    const auto multiplied = product();
+    graph.multiply(query, key_transposed, multiplied);
+    const auto scaled =
+        pointwise(CudnnPoint::Multiply, {multiplied, number(scale)});
+    if (!causal) {
+      return scaled;
+    }
+    const auto index = [&](int64_t axis) {
+      const auto out = product(CudnnType::Int);
+      graph.point(CudnnPoint::Index, {scaled}, out, CudnnType::Float, axis);
+      return out;
+    };
+    const auto of_query = index(2);
+    const auto of_key = index(3);
+    const auto sees = product(CudnnType::Bool);
+    graph.point(
+        CudnnPoint::GreaterEqual, {of_query, of_key}, sees, CudnnType::Bool);
+    const auto none = number(-std::numeric_limits<double>::infinity());
+    return pointwise(CudnnPoint::Select, {scaled, none, sees});
+  }
+};
+
+} // namespace
+
+bool attendsByCudnn(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    bool causal) {
+  const auto type = query.scalar_type();
+  const auto size = query.size(3);
+  const auto fits = [](int64_t numbers) {
+    return numbers % kNumbersStep == 0 && numbers <= kMostNumbers;
+  };
+  return (type == kHalf || type == kBFloat16) && fits(size) &&
+      fits(value.size(3)) && query.size(2) >= kFewQueries &&
+      (!causal || query.size(2) <= key.size(2)) &&
+      at::globalContext().userEnabledCuDNN() &&
+      hasCudnn(query.device().index()) &&
+      cudnn().version() >= kAttentionVersion;
+}
+
+bool attendByCudnn(
+    const std::string& op,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    bool causal,
+    double scale) {
+  const auto q = alignedRows(query);
+  const auto k = alignedRows(key);
+  const auto v = alignedRows(value);
+  const std::array<CudnnData, 5> data{
+      dataOf(q),
+      transposed(dataOf(k)),
+      dataOf(v),
+      dataOf(out),
+      dataOf(logsumexp.unsqueeze(3))};
+  return computeByCudnn(
+      op,
+      query.device().index(),
+      data,
+      rulesOf(/*backward=*/false, causal, scale),
+      [&](CudnnGraph& graph) {
+        AttentionGraph of(graph, q, k);
+        const auto query_in = graph.add(data[0]);
+        const auto key_in = graph.add(data[1]);
+        const auto value_in = graph.add(data[2]);
+        const auto out_in = graph.add(data[3]);
+        const auto logsumexp_in = graph.add(data[4]);
+        const auto scores = of.scores(query_in, key_in, scale, causal);
+        const auto most = of.row();
+        graph.reduce(CudnnReduce::Max, scores, most);
+        const auto less = of.pointwise(CudnnPoint::Subtract, {scores, most});
+        const auto exp = of.pointwise(CudnnPoint::Exp, {less});
+        const auto sum = of.row();
+        graph.reduce(CudnnReduce::Add, exp, sum);
+        const auto log = of.row();
+        graph.point(CudnnPoint::Log, {sum}, log);
+        graph.point(CudnnPoint::Add, {most, log}, logsumexp_in);
+        const auto softmax = of.product(of.type);
+        graph.point(CudnnPoint::Divide, {exp, sum}, softmax);
+        graph.multiply(softmax, value_in, out_in);
+      });
+}
+
+bool attendBackByCudnn(
+    const std::string& op,
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    const std::array<Tensor, 3>& grads,
+    bool causal,
+    double scale) {
+  const auto q = alignedRows(query);
+  const auto k = alignedRows(key);
+  const auto v = alignedRows(value);
+  const auto o = alignedRows(out);
+  const auto g = alignedRows(grad);
+  const auto numbers = query.options().dtype(kFloat);
+  const auto sums =
+      at::empty({query.size(0), query.size(1), query.size(2), 1}, numbers);
+  std::vector<CudnnData> data{
+      dataOf(g),
+      dataOf(q),
+      transposed(dataOf(k)),
+      transposed(dataOf(v)),
+      dataOf(o),
+      dataOf(logsumexp.unsqueeze(3)),
+      dataOf(grads[0]),
+      dataOf(grads[1]),
+      dataOf(grads[2]),
+      dataOf(sums)};
+  // Blocks of keys add their parts to the queries' gradients in any order.
+  const auto rules = rulesOf(/*backward=*/true, causal, scale);
+  Tensor of_query;
+  if (!rules.deterministic) {
+    of_query = at::empty(query.sizes(), numbers);
+    data.push_back(dataOf(of_query));
+  }
+  return computeByCudnn(
+      op, query.device().index(), data, rules, [&](CudnnGraph& graph) {
+        AttentionGraph of(graph, q, k);
+        const auto grad_in = graph.add(data[0]);
+        const auto query_in = graph.add(data[1]);
+        const auto key_in = graph.add(data[2]);
+        const auto value_in = graph.add(data[3]);
+        const auto out_in = graph.add(data[4]);
+        const auto logsumexp_in = graph.add(data[5]);
+        const auto of_query_in = graph.add(data[6]);
+        const auto of_key_in = graph.add(data[7]);
+        const auto of_value_in = graph.add(data[8]);
+        const auto sums_in = graph.add(data[9]);
+        // of rows: the sum of out · grad
+        const auto weighted = graph.between(CudnnType::Float, o.sizes());
+        graph.point(CudnnPoint::Multiply, {grad_in, out_in}, weighted);
+        const auto summed = of.row();
+        graph.reduce(CudnnReduce::Add, weighted, summed);
+        graph.point(CudnnPoint::Multiply, {summed, of.number(1)}, sums_in);
+        // the softmax again, and the values' gradients
+        const auto scores = of.scores(query_in, key_in, scale, causal);
+        const auto less =
+            of.pointwise(CudnnPoint::Subtract, {scores, logsumexp_in});
+        const auto softmax = of.pointwise(CudnnPoint::Exp, {less});
+        const auto turned = [&](CudnnGraph::Tensor products) {
+          const auto& [images, heads, queries, keys] = of.products;
+          const std::array<int64_t, 4> sizes{images, heads, keys, queries};
+          const std::array<int64_t, 4> strides{
+              heads * queries * keys, queries * keys, 1, keys};
+          const auto result = graph.between(of.type, sizes, strides);
+          graph.reshape(products, result);
+          return result;
+        };
+        graph.multiply(turned(softmax), grad_in, of_value_in);
+        // the products' gradients, and from them the others
+        const auto of_softmax = of.product();
+        graph.multiply(grad_in, value_in, of_softmax);
+        const auto apart =
+            of.pointwise(CudnnPoint::Subtract, {of_softmax, sums_in});
+        const auto by_softmax =
+            of.pointwise(CudnnPoint::Multiply, {apart, softmax});
+        const auto of_products =
+            of.pointwise(CudnnPoint::Multiply, {by_softmax, of.number(scale)});
+        graph.multiply(turned(of_products), query_in, of_key_in);
+        const auto keys = graph.between(of.type, k.sizes(), k.strides());
+        graph.reshape(key_in, keys);
+        if (rules.deterministic) {
+          graph.multiply(of_products, keys, of_query_in);
+        } else {
+          const auto sum = graph.add(data[10]);
+          graph.multiply(of_products, keys, sum);
+          graph.point(CudnnPoint::Identity, {sum}, of_query_in);
+        }
+      });
+}
+
+} // namespace at::xpu::detail

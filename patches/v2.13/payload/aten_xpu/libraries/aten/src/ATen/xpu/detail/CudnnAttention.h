@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <string>
+
+// Attention by cuDNN: nothing of the size of queries times keys is in memory.
+
+namespace at::xpu::detail {
+
+/// Whether the library can be asked: for half or bfloat16 on an NVIDIA device,
+/// with [images, heads, rows, numbers] each.
+bool attendsByCudnn(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    bool causal);
+
+/// Launches it on the current stream of the device, which is the current one.
+/// `logsumexp` is float, [images, heads, queries]. False, and nothing computed,
+/// if the library does not take it.
+bool attendByCudnn(
+    const std::string& op,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    bool causal,
+    double scale);
+
+/// The gradients of query, key and value, likewise. Those of queries may differ
+/// by roundings from call to call, unless algorithms are to be deterministic.
+bool attendBackByCudnn(
+    const std::string& op,
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    const std::array<Tensor, 3>& grads,
+    bool causal,
+    double scale);
+
+} // namespace at::xpu::detail

@@ -167,7 +167,7 @@ def of_images(batch):
     return inputs
 
 
-def forward(make, inputs):
+def forward(make, inputs, in_graph=False):
     def make_call(device):
         torch.manual_seed(0)
         model = make().to(device, torch.bfloat16).eval()
@@ -178,7 +178,16 @@ def forward(make, inputs):
             with torch.no_grad():
                 model(x)
 
-        return call
+        if not in_graph:
+            return call
+        backend = getattr(torch, device)
+        graph = getattr(backend, f"{device.upper()}Graph")()
+        for _ in range(3):  # plans are made before it records
+            call()
+        backend.synchronize()
+        with backend.graph(graph):
+            call()
+        return graph.replay
 
     return make_call
 
@@ -205,6 +214,11 @@ ROWS = {
     "ResNet-50, forward, batch 1": Row(forward(resnet50, of_images(1)), 10, 0.8),
     "ViT-B, forward, batch 1": Row(forward(ViT, of_images(1)), 10, 0.8),
     "GPT-2 124M, generate 128 of 1": Row(generate, 1, 0.8),
+    "GPT-2 124M, forward, 1 x 1024, in a graph": Row(
+        forward(GPT2, of_words(1, 1024 // SCALE), True), 10, 0.95
+    ),
+    "ResNet-50, forward, batch 1, in a graph": Row(forward(resnet50, of_images(1), True), 10, 0.95),
+    "ViT-B, forward, batch 1, in a graph": Row(forward(ViT, of_images(1), True), 10, 0.95),
 }
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ tensors, for a device that would take too long.
 """
 
 import os
+from functools import partial
 
 import torch
-from peer import Row, main
+from peer import Row, compare, main
 from torch.nn import functional
 
 SIZE = int(os.environ.get("SIZE", "8192"))  # 2^26 elements
@@ -284,7 +285,7 @@ for name, heads, length, numbers in (
     ("32 x 8192 x 128", 32, 8192, 128),
 ):
     for title, backward in (("", False), (", backward", True)):
-        ROWS[f"attention, {name}{title}"] = Row(attention(heads, length, numbers, backward), 5, 0.3)
+        ROWS[f"attention, {name}{title}"] = Row(attention(heads, length, numbers, backward), 5, 0.9)
 for channels, size, out, taps, stride in (
     (3, 224, 64, 7, 2),
     (64, 56, 64, 3, 1),
@@ -300,4 +301,4 @@ for channels, size, out, taps, stride in (
 ROWS["launch of mm, 32 x 32 floats"] = Row(small_product, 200, 1.2, launch=True)
 
 if __name__ == "__main__":
-    main(__file__, __doc__, ROWS, LIMIT)
+    main(__file__, __doc__, ROWS, compare=partial(compare, limit=LIMIT))

@@ -1,11 +1,13 @@
 """A table of XPU's times beside torch.cuda's, each measured in a process of its own.
 
-The file that has the rows is started again for each process. The peer is measured before and
-after XPU, and the faster of the two counts. Times are the medians of rounds, per call, until
+The file that has the rows is started again for each process. The peer, a Python with a torch
+for CUDA, is measured before and after XPU, and the faster of the two counts; `cpu` is the CPU of
+the same torch, measured once. Times are the medians of rounds, per call, until
 the device is done, or for a launch until it is submitted.
 """
 
 import argparse
+import gc
 import json
 import os
 import pathlib
@@ -22,7 +24,7 @@ ROUNDS = 21
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured: `make` takes "xpu" or "cuda", and returns the call."""
+    """What is measured: `make` takes "xpu", "cuda" or "cpu", and returns the call."""
 
     make: Callable
     calls: int  # of a round; of a launch few enough that none waits for a place in the queue
@@ -51,6 +53,21 @@ def median(backend, call, row):
     return statistics.median(times)
 
 
+def torch_and_card(device):
+    import torch
+
+    card = "the CPU" if device == "cpu" else getattr(torch, device).get_device_name()
+    return {"torch": torch.__version__, "card": card}
+
+
+def empty_cache(device):
+    import torch
+
+    gc.collect()
+    if device != "cpu":
+        getattr(torch, device).empty_cache()
+
+
 def measure(device, rows):
     """Prints a line of JSON: microseconds by name, and for XPU what ran on the host."""
     import torch
@@ -71,23 +88,26 @@ def measure(device, rows):
         call = None
         if hasattr(torch, "compiler"):
             torch.compiler.reset()
-        backend.empty_cache()
-    about = {"torch": torch.__version__, "card": backend.get_device_name()}
-    print(json.dumps({**about, "times": found, "on host": on_host}))
+        empty_cache(device)
+    print(json.dumps({**torch_and_card(device), "times": found, "on host": on_host}))
 
 
 def measured(python, file, device, only):
-    """What `measure` prints in a process of this Python."""
+    """What `measure` prints last in a process of this Python."""
     env = dict(os.environ)
     if device == "cuda":  # with its own libraries, and the driver's, as ci/gpu/run has it
         env.pop("PYTHONPATH", None)
         env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"
     command = [python, file, "--device", device, "--only", only]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:  # what it had printed until then is of use
+        print(f"{python} {file}, {device}: ended with {done.returncode}", file=sys.stderr)
+    if not done.stdout:
+        done.check_returncode()
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(rows, limit, ours, peers):
+def compare(rows, ours, peers, limit=None):
     """Yields what is known of each row. What moves bytes is compared with the row `limit`, too."""
     fastest = ours["times"].get(limit)
     for name, row in rows.items():
@@ -128,26 +148,29 @@ def table(found):
         yield f"| {' | '.join(cells)} |"
 
 
-def main(file, doc, rows, limit=None):
+def main(file, doc, rows, measure=measure, compare=compare, table=table):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument(
         "--only", default="", metavar="TEXT,TEXT", help="rows with one of these in their names"
     )
     parser.add_argument("--json", metavar="FILE", help="also write what was measured there")
-    parser.add_argument("--device", choices=("cuda", "xpu"), help=argparse.SUPPRESS)
-    parser.add_argument("peer", nargs="?", help="a Python with a torch for CUDA")
+    parser.add_argument("--device", choices=("cuda", "xpu", "cpu"), help=argparse.SUPPRESS)
+    parser.add_argument("peer", nargs="?", help="a Python with a torch for CUDA, or cpu")
     given = parser.parse_args()
     texts = given.only.split(",")
     rows = {name: row for name, row in rows.items() if any(text in name for text in texts)}
     if given.device:
         measure(given.device, rows)
         return
-    before = measured(given.peer, file, "cuda", given.only) if given.peer else None
-    ours = measured(sys.executable, file, "xpu", given.only)
-    after = measured(given.peer, file, "cuda", given.only) if given.peer else None
+    peer = (sys.executable, "cpu") if given.peer == "cpu" else (given.peer, "cuda")
+
+    def measured_by(python, device):
+        return measured(python, file, device, given.only) if python else None
+
+    before, ours = measured_by(*peer), measured_by(sys.executable, "xpu")
+    after = None if given.peer == "cpu" else measured_by(*peer)
     about = [f"torch {one['torch']} on {one['card']}" for one in (ours, before) if one]
-    peers = [one for one in (before, after) if one]
-    found = list(compare(rows, limit, ours, peers))
+    found = list(compare(rows, ours, [one for one in (before, after) if one]))
     print(*about, *table(found), sep="\n")
     if given.json:
         document = json.dumps({"about": about, "rows": found}, indent=1)

@@ -77,6 +77,81 @@ if hasattr(F, "scaled_dot_product_attention"):
     CASES["attention"] = ([(2, 2, 7, 8)] * 3, F.scaled_dot_product_attention)
 
 
+class Recurrent(torch.nn.Module):
+    """A language model of an LSTM."""
+
+    def __init__(self, words=40, width=16):
+        super().__init__()
+        self.words = torch.nn.Embedding(words, width)
+        self.layers = torch.nn.LSTM(width, width, 2, batch_first=True)
+        self.last = torch.nn.Linear(width, words)
+
+    def forward(self, x):
+        return self.last(self.layers(self.words(x))[0])
+
+
+def rotated(x):
+    """Turns pairs of numbers by angles that grow with the place."""
+    half = x.size(-1) // 2
+    places, numbers = (torch.arange(n, device=x.device) for n in (x.size(-2), half))
+    angles = places[:, None] * (numbers / half * -4.0).exp()
+    low, high = x.chunk(2, -1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+
+def attention(q, k, v):
+    """Causal; some heads share keys and values."""
+    if kernels.LATER:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    times = q.size(1) // k.size(1)
+    k, v = (torch.stack(times * [x], 2).flatten(1, 2) for x in (k, v))
+    later = torch.ones(q.size(-2), k.size(-2), device=q.device).triu(1) > 0
+    products = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+    return products.masked_fill(later, -float("inf")).softmax(-1) @ v
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, width, heads, shared):
+        super().__init__()
+        linear = lambda of, to: torch.nn.Linear(of, to, bias=False)  # noqa: E731
+        self.heads, self.sizes = heads, [n * width // heads for n in (heads, shared, shared)]
+        self.before, self.between = Norm(width), Norm(width)
+        self.qkv, self.out = linear(width, sum(self.sizes)), linear(width, width)
+        self.up, self.down = linear(width, 4 * width), linear(2 * width, width)
+
+    def forward(self, x):
+        parts = self.qkv(self.before(x)).split(self.sizes, -1)
+        size = x.size(-1) // self.heads
+        q, k, v = (part.unflatten(-1, (-1, size)).transpose(1, 2) for part in parts)
+        y = attention(rotated(q), rotated(k), v)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        gate, y = self.up(self.between(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * y)
+
+
+class Decoder(torch.nn.Module):
+    """As Llama is: four heads share two keys, and the embedding is the last layer, too."""
+
+    def __init__(self, words=40, width=32, heads=4, shared=2):
+        super().__init__()
+        self.words = torch.nn.Embedding(words, width)
+        layers = (Layer(width, heads, shared) for _ in range(2))
+        self.layers = torch.nn.Sequential(*layers, Norm(width))
+
+    def forward(self, x):
+        return F.linear(self.layers(self.words(x)), self.words.weight)
+
+
 @kernels.needs_device
 @unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
 class TestKernelProducts(TestCase):
@@ -214,6 +289,32 @@ class TestKernelProducts(TestCase):
                 y = model(x)
                 (y if isinstance(y, torch.Tensor) else y[0]).square().sum().backward()
                 results.append([x.grad.cpu(), *(p.grad.cpu() for p in model.parameters())])
+            for expected, got in zip(*results):
+                self.assertEqual(got, expected, rtol=1e-4, atol=1e-4)
+
+    def test_language_models(self):
+        """Train as on the CPU, and wait for nothing."""
+        text = torch.randint(40, (3, 12))
+        self.addCleanup(torch._C._xpu_set_sync_debug_mode, 0)
+        for make in (Recurrent, Decoder):
+            results = []
+            for device in ("cpu", "xpu"):
+                torch.manual_seed(0)
+                model, x = make().to(device), text.to(device)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+                losses = []
+                torch._C._xpu_set_sync_debug_mode(2)
+                for _ in range(4):
+                    optimizer.zero_grad()
+                    y = model(x[:, :-1])
+                    loss = F.cross_entropy(y.flatten(0, 1), x[:, 1:].flatten())
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.detach())
+                torch._C._xpu_set_sync_debug_mode(0)
+                self.assertLess(losses[-1].cpu(), losses[0].cpu())
+                weights = (p.detach().cpu() for p in model.parameters())
+                results.append([torch.stack(losses).cpu(), y.detach().cpu(), *weights])
             for expected, got in zip(*results):
                 self.assertEqual(got, expected, rtol=1e-4, atol=1e-4)
 

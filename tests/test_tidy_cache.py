@@ -114,6 +114,17 @@ def test_only_what_was_tidy_is_not_looked_at_again(
     assert told.count("not compiled here, not tidied: three.cpp") == 2
 
 
+def test_sources_of_a_unit_are_tidied(two: Two) -> None:
+    """A unit of both is compiled: the compiler's list has neither."""
+    (two.tree / "one.cpp").write_text("int* one() { return 0; }\n")
+    (two.tree / "two.cpp").write_text("int* two() { return 0; }\n")
+    two.make("-DCMAKE_UNITY_BUILD=ON")
+    assert "/one.cpp" not in (two.build / "compile_commands.json").read_text()
+    assert set(cmake.compile_commands(two.build)) == set(two.sources)
+    said = "\n".join(tidy(two, two.sources, []))
+    assert all(f"{source}:1:" in said for source in two.sources)
+
+
 def test_headers_of_the_series_are_looked_at_and_others_are_not(two: Two) -> None:
     new = ["c10/xpu/New.h", "aten/src/ATen/xpu/New.h", "torch/csrc/xpu/New.h"]
     old = ["c10/Old.h", "c10/xpu/Old.h", "aten/src/ATen/Old.h"]

@@ -5,9 +5,11 @@ alone. Of a source tree it is links into the checkout and the build, so that an 
 file takes effect at once.
 """
 
+import hashlib
+import math
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +21,7 @@ from xpu_stack.core.lay import applying
 from xpu_stack.core.move import stack
 from xpu_stack.core.move.workspace import Workspace
 from xpu_stack.core.series.change import Change
-from xpu_stack.core.series.series import NO_STAGE
+from xpu_stack.core.series.series import NO_STAGE, Series
 from xpu_stack.core.system import commands, files, shell
 from xpu_stack.core.system.console import progress, say
 from xpu_stack.core.system.errors import MissingError, UsageError
@@ -31,6 +33,7 @@ SOURCES = (".c", ".cc", ".cpp")
 # What of PyTorch's tree the Python package is made from: a change that touches
 # none of it is built and tested without the package.
 _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
+_OF_UNIT = 5  # sources, about
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _BINDINGS = ("torch_python", "torch_xpu_python")
@@ -85,8 +88,6 @@ def prepare(
     if mode is Mode.FAST and not torch:
         options |= _fast_options(work, stage, folder)
     if sanitizer.flags:
-        if mode is Mode.FAST and not torch:  # only the last stage is built so
-            options["CMAKE_PROJECT_Torch_INCLUDE"] += f";{_injected('units.cmake')}"
         for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
         # PyTorch's own -O2 comes after the flags above, and before these.
@@ -232,7 +233,27 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
         "XPU_STACK_EDITED": str(_listed(folder / "series-edited.txt", edited)),
         "XPU_STACK_UNITS": ";".join(",".join(folders) for folders in prebuilt.units),
         "XPU_STACK_ALONE": ";".join(name for name in alone if name.endswith(SOURCES)),
+        "XPU_STACK_OWN_UNITS": str(
+            _listed(folder / "series-units.txt", own_units(work.series, stage, prebuilt.alone))
+        ),
     }
+
+
+def own_units(series: Series, point: str, alone: Iterable[str]) -> Iterator[str]:
+    """For each source that the series adds, its name and that of the unit that it is compiled in.
+
+    A unit has sources of one stage, by a hash of their names: neither the next stage nor a
+    new source changes many of them. What another change edits is compiled alone.
+    """
+    others = {path for change in series.all_changes() for path in change.patched_paths()}
+    others.update(alone)
+    for stage in series.up_to(point.partition("/")[0]):
+        names = {file.target for change in stage.changes for file in change.files} - others
+        names = {one for one in names if one.endswith(SOURCES) and "/test/" not in one}
+        units = math.ceil(len(names) / _OF_UNIT)
+        for name in names:
+            digest = hashlib.sha256(name.encode()).digest()
+            yield f"{name} {stage.name}_{digest[0] % units}"
 
 
 def _injected(*names: str) -> str:

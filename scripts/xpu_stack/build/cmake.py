@@ -111,9 +111,14 @@ def targets(build: Path) -> list[Target]:
 
 
 def compile_commands(build: Path) -> dict[Path, list[str]]:
+    """How each source is compiled; one of a unit, as the unit is."""
     found: dict[Path, list[str]] = {}
     for one in json.loads((build / "compile_commands.json").read_text()):
-        found.setdefault(Path(one["file"]), []).append(one["command"])
+        path = Path(one["file"])
+        in_unit = _INCLUDED.findall(path.read_text()) if path.parent.name == "Unity" else [path]
+        for source in in_unit:
+            command = one["command"].replace(one["file"], str(source))
+            found.setdefault(Path(source), []).append(command)
     return found
 
 
@@ -169,6 +174,7 @@ _UNIT = (
     "fix it, or name the source under 'alone' in the base's base.yaml where only others "
     "of its unit are in its way; then the same command again"
 )
+_INCLUDED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 

@@ -6,6 +6,7 @@ had before is PyTorch's to tidy.
 
 import functools
 import hashlib
+import json
 import re
 import shlex
 import sys
@@ -63,7 +64,15 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     configuration = this.folder / "clang-tidy.yaml"
     checks = (this.work.repository.folder / ".clang-tidy").read_text()
     configuration.write_text(_UNREADABLE.sub("", checks))
-    command = [str(_TOOLS / "clang-tidy"), "--quiet", "-p", str(this.folder)]
+    known = cmake.compile_commands(this.folder)
+    database = this.folder / "tidy" / "compile_commands.json"  # for sources, not for units
+    entries = [
+        {"directory": str(this.folder), "file": str(path), "command": one}
+        for path, commands in known.items()
+        for one in commands
+    ]
+    files.write(database, json.dumps(entries))
+    command = [str(_TOOLS / "clang-tidy"), "--quiet", "-p", str(database.parent)]
     compiler = [*_COMPILER, *(f"--system-header-prefix={one}" for one in _PYTORCHS)]
     command += [f"--config-file={configuration}", *(f"--extra-arg={one}" for one in compiler)]
     listed = Path(__file__).with_name("clang-tidy.txt").read_text().splitlines()
@@ -74,7 +83,6 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     own = (path.relative_to(this.work.repository.folder).as_posix() for path in headers)
     own = (name.removeprefix("aten/src/") for name in own)  # as it is included
     command += [f"--extra-arg=--no-system-header-prefix={name}" for name in own]
-    known = cmake.compile_commands(this.folder)
     compiled = [path for path in sources if path in known]
     for path in sorted(set(sources) - set(compiled)):
         say(f"not compiled here, not tidied: {path.name}")

@@ -20,6 +20,8 @@
 #                               their folders: a list of units, of folders with
 #                               commas between them
 #   XPU_STACK_ALONE             sources of these folders that are compiled alone
+#   XPU_STACK_OWN_UNITS         file that lists the sources that the series adds, and
+#                               the unit of each: two words per line
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
 
@@ -82,6 +84,33 @@ function(xpu_stack_unite target)
   endforeach()
 endfunction()
 
+# Those of the series, of which there are many: SYCL's headers are read for each.
+function(xpu_stack_unite_own)
+  file(STRINGS "${XPU_STACK_OWN_UNITS}" lines)
+  foreach(line IN LISTS lines)
+    separate_arguments(line)
+    list(GET line 0 path)
+    list(GET line 1 "unit_of_${path}")
+  endforeach()
+  foreach(target c10_xpu torch_xpu torch_python_xpu)
+    if(NOT TARGET ${target})
+      continue()
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
+    get_target_property(all ${target} SOURCES)
+    get_target_property(from ${target} SOURCE_DIR)
+    foreach(source IN LISTS all)
+      get_filename_component(path "${source}" ABSOLUTE BASE_DIR "${from}")
+      cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${CMAKE_SOURCE_DIR}")
+      if(DEFINED "unit_of_${path}")
+        set_source_files_properties("${source}" DIRECTORY "${from}"
+          PROPERTIES UNITY_GROUP "${unit_of_${path}}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 # The bindings spend their time in what they call, and a person waits for their
 # compiler: so -O1. The largest unit takes 2.9 GB.
 function(xpu_stack_bindings)
@@ -91,7 +120,9 @@ endfunction()
 
 function(xpu_stack_fast)
   set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND
-    PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}" "${XPU_STACK_EDITED}")
+    PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}" "${XPU_STACK_EDITED}"
+    "${XPU_STACK_OWN_UNITS}")
+  xpu_stack_unite_own()
   foreach(target IN LISTS XPU_STACK_PREBUILT_TARGETS)
     if(TARGET ${target})
       xpu_stack_reduce(${target})

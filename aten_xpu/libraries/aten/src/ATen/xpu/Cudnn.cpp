@@ -20,8 +20,8 @@ constexpr size_t kCudnn9 = 90000; // from which on numbers have more digits
 
 Cudnn loadCudnn() {
   Cudnn library{};
-  // It compiles some of its kernels by this, and looks where pip's packages for
-  // CUDA 12 have it. Without it, it does without those.
+  // cuDNN compiles some kernels at run time by NVRTC, and does not find that
+  // where pip's packages for CUDA 13 have it. Without it, it uses others.
   openOfCuda({"libnvrtc.so.13", "libnvrtc.so.12"});
   library.open(
       {"libcudnn.so.9", "libcudnn.so.8"}, "libcudnn.so", "nvidia-cudnn-cu13");

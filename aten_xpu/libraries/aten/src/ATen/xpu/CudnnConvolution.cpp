@@ -111,23 +111,18 @@ bool convolveByCudnn(const CudnnConvolution& convolution) {
       channels_last ? convolution.format : MemoryFormat::Contiguous;
   const std::array<const Tensor*, 3> given{
       &convolution.input, &convolution.weight, &convolution.output};
-  const auto& result = *given.at(
-      convolution.way == CudnnWay::Output       ? 2
-          : convolution.way == CudnnWay::Weight ? 1
-                                                : 0);
-  Tensor computed;
+  const size_t result_at = convolution.way == CudnnWay::Output ? 2
+      : convolution.way == CudnnWay::Weight                    ? 1
+                                                               : 0;
   std::array<Tensor, 3> packed; // alive until it is launched
   std::array<CudnnData, 3> data;
   for (const auto i : c10::irange(given.size())) {
     auto& tensor = packed.at(i);
     tensor = *given.at(i);
     if (!tensor.is_contiguous(format)) {
-      tensor = tensor.is_same(result)
+      tensor = i == result_at
           ? at::empty(tensor.sizes(), tensor.options().memory_format(format))
           : tensor.contiguous(format);
-    }
-    if (given.at(i) == &result) {
-      computed = tensor;
     }
     data.at(i) = packedData(*type, tensor, channels_last);
   }
@@ -146,8 +141,9 @@ bool convolveByCudnn(const CudnnConvolution& convolution) {
             stride,
             dilation);
       });
-  if (done && !computed.is_same(result)) {
-    result.copy_(computed);
+  const auto& result = *given.at(result_at);
+  if (done && !packed.at(result_at).is_same(result)) {
+    result.copy_(packed.at(result_at));
   }
   return done;
 }

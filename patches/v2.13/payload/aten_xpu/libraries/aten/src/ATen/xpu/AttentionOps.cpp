@@ -44,7 +44,6 @@ constexpr int64_t kRowsOfAttention = 4; // in a group
 constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
 constexpr int64_t kBlocks = 4; // of queries, of which the first need few keys
 constexpr int64_t kLeastOfBlock = 128;
-constexpr int64_t kMostFew = 15; // queries that a kernel computes alone
 constexpr int64_t kMostNumbersOfFew = 256; // as in the source
 constexpr uint32_t kItemsOfFew = 256;
 
@@ -79,14 +78,17 @@ Tensor withPlainRows(const Tensor& tensor) {
   return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
 }
 
-bool hasAlignedRows(const Tensor& tensor) {
-  constexpr int64_t kAligned = 16; // bytes
-  const auto fits = [&](int64_t elements) {
-    return elements * tensor.element_size() % kAligned == 0;
-  };
-  return fits(tensor.size(3)) && fits(tensor.stride(0)) &&
-      fits(tensor.stride(1)) && fits(tensor.stride(2)) &&
-      reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kAligned == 0;
+/// What is added to the products of all heads, in the type that is computed
+/// with.
+Tensor maskFor(
+    const Tensor& mask,
+    const Tensor& query,
+    const Tensor& key,
+    KernelType type) {
+  return mask.defined()
+      ? mask.to(computedType(type))
+            .expand({query.size(0), query.size(1), query.size(2), key.size(2)})
+      : mask;
 }
 
 struct Attention {
@@ -135,16 +137,12 @@ struct Attention {
         query(query.flatten(0, 1)),
         key(key.flatten(0, 1)),
         value(value.flatten(0, 1)),
+        mask(maskFor(mask, query, key, type)),
         images(query.size(0)),
         heads(query.size(1)),
         type(type),
         causal(causal),
-        scale(scale) {
-    if (mask.defined()) {
-      this->mask = mask.to(computedType(type))
-                       .expand({images, heads, query.size(2), key.size(2)});
-    }
-  }
+        scale(scale) {}
 
   int64_t queries() const {
     return query.size(1);
@@ -268,7 +266,7 @@ bool attendFew(
   const auto* const kernel =
       kAttentionKernels.find(kAttentionFew, type, device);
   const auto groups = query.size(0) * query.size(1) * query.size(2);
-  if (query.size(2) > kMostFew || query.size(3) > kMostNumbersOfFew ||
+  if (query.size(2) >= kFewQueries || query.size(3) > kMostNumbersOfFew ||
       value.size(3) > kMostNumbersOfFew || !kernel ||
       groupSize(*kernel) < kItemsOfFew ||
       groups > std::numeric_limits<int32_t>::max() / kItemsOfFew) {
@@ -277,10 +275,7 @@ bool attendFew(
   const auto q = withPlainRows(query);
   const auto k = withPlainRows(key);
   const auto v = withPlainRows(value);
-  const auto added = mask.defined()
-      ? mask.to(computedType(type))
-            .expand({q.size(0), q.size(1), q.size(2), k.size(2)})
-      : mask;
+  const auto added = maskFor(mask, query, key, type);
   c10::SmallVector<KernelArgument, 40> arguments{
       out.data_ptr(),
       logsumexp.data_ptr(),

@@ -17,18 +17,11 @@ namespace {
 constexpr size_t kAttentionVersion = 91002;
 constexpr int64_t kMostNumbers = 128; // of a query
 constexpr int64_t kNumbersStep = 8;
-constexpr int64_t kFewQueries = 16; // for which a plan is not worth its time
 
-/// As the library reads it: aligned, and the numbers of a row side by side.
+/// As the library reads it, without strides of 0.
 Tensor alignedRows(const Tensor& tensor) {
-  constexpr int64_t kAligned = 16; // bytes
-  const auto fits = [&](int64_t bytes) { return bytes % kAligned == 0; };
-  bool is_plain = tensor.stride(3) == 1 &&
-      fits(reinterpret_cast<intptr_t>(tensor.data_ptr()));
-  for (const auto d : {0, 1, 2}) {
-    is_plain = is_plain && tensor.stride(d) > 0 &&
-        fits(tensor.stride(d) * tensor.element_size());
-  }
+  const bool is_plain = hasAlignedRows(tensor) && tensor.stride(0) > 0 &&
+      tensor.stride(1) > 0 && tensor.stride(2) > 0;
   return is_plain ? tensor : tensor.clone(MemoryFormat::Contiguous);
 }
 
@@ -117,17 +110,27 @@ struct AttentionGraph {
 
 } // namespace
 
+bool hasAlignedRows(const Tensor& tensor) {
+  constexpr int64_t kAligned = 16; // bytes
+  const auto fits = [&](int64_t elements) {
+    return elements * tensor.element_size() % kAligned == 0;
+  };
+  return tensor.stride(3) == 1 && fits(tensor.size(3)) &&
+      fits(tensor.stride(0)) && fits(tensor.stride(1)) &&
+      fits(tensor.stride(2)) &&
+      reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kAligned == 0;
+}
+
 bool attendsByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
     bool causal) {
   const auto type = query.scalar_type();
-  const auto size = query.size(3);
   const auto fits = [](int64_t numbers) {
     return numbers % kNumbersStep == 0 && numbers <= kMostNumbers;
   };
-  return (type == kHalf || type == kBFloat16) && fits(size) &&
+  return (type == kHalf || type == kBFloat16) && fits(query.size(3)) &&
       fits(value.size(3)) && query.size(2) >= kFewQueries &&
       (!causal || query.size(2) <= key.size(2)) &&
       at::globalContext().userEnabledCuDNN() &&
@@ -231,7 +234,8 @@ bool attendBackByCudnn(
         const auto of_key_in = graph.add(data[7]);
         const auto of_value_in = graph.add(data[8]);
         const auto sums_in = graph.add(data[9]);
-        // of rows: the sum of out · grad
+        // of rows: the sum of out · grad; the library knows the graph with a
+        // factor, which is that of dropout
         const auto weighted = graph.between(CudnnType::Float, o.sizes());
         graph.point(CudnnPoint::Multiply, {grad_in, out_in}, weighted);
         const auto summed = of.row();

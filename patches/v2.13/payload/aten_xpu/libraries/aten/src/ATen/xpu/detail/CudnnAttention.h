@@ -3,11 +3,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 // Attention by cuDNN: nothing of the size of queries times keys is in memory.
 
 namespace at::xpu::detail {
+
+/// Queries of a head, for fewer of which a plan is not worth its time.
+constexpr int64_t kFewQueries = 16;
+
+/// Whether rows, the last dimension of four, begin where vectors of 16 bytes
+/// may, and have no part of one.
+bool hasAlignedRows(const Tensor& tensor);
 
 /// Whether the library can be asked: for half or bfloat16 on an NVIDIA device,
 /// with [images, heads, rows, numbers] each.

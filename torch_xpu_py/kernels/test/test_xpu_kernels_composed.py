@@ -18,7 +18,7 @@ NAN = float("nan")
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestComposedProcesses(kernels.Processes):
     def test_composed(self):
-        self.run_class("TestKernelComposed")
+        self.run_class("TestKernelComposed", **kernels.WITHOUT_VECTORS)
 
     @unittest.skipIf(not importlib.util.find_spec("test_xpu_ops"), "it is with later releases")
     def test_samples(self):
@@ -114,29 +114,6 @@ class TestKernelComposed(TestCase):
         self.assertFalse(torch.equal(x, y))
         self.assertFalse(torch.equal(x * NAN, x * NAN))
         self.assertTrue(torch.equal(x[:0], y[:0]))
-
-    def test_isin(self):
-        for dtype in (torch.long, torch.int, torch.float, torch.half)[: 4 if kernels.LATER else 3]:
-            x = torch.randint(9, (5, 7)).to(dtype)
-            for tests in (torch.tensor([3, 8, 3, -1]), torch.arange(4).view(2, 2), torch.empty(0)):
-                tests = tests.to(dtype)
-                for invert in (False, True):
-                    got = torch.isin(x.t().xpu(), tests.xpu(), invert=invert)
-                    self.assertEqual(got.cpu(), torch.isin(x.t(), tests, invert=invert))
-        x = torch.tensor([1, NAN, float("inf"), 2])
-        for tests in (x[:2], x[1:2], x[1:3], x):
-            self.assertEqual(torch.isin(x.xpu(), tests.xpu()).cpu(), torch.isin(x, tests))
-
-    def test_repeat_interleave(self):
-        for dtype in (torch.long, torch.int):
-            repeats = torch.tensor([2, 0, 3, 1], dtype=dtype)
-            for size in ({}, {"output_size": 6}):
-                got = torch.repeat_interleave(repeats.xpu(), **size)
-                expected = torch.repeat_interleave(repeats, **size)
-                self.assertEqual((got.cpu(), got.dtype), (expected, dtype))
-        x = torch.randn(4, 3)
-        got = x.xpu().repeat_interleave(repeats.xpu(), 0)
-        self.assertEqual(got.cpu(), x.repeat_interleave(repeats, 0))
 
     def test_fill(self):
         """With a number of the device, which the host does not read."""

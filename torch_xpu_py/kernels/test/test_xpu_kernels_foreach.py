@@ -20,10 +20,10 @@ needs_later = unittest.skipIf(not LATER, "PyTorch 1.13 has none")
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestForeachProcesses(kernels.Processes):
     def test_foreach(self):
-        self.run_class("TestKernelForeach")
+        self.run_class("TestKernelForeach", **kernels.WITHOUT_VECTORS)
 
     def test_optimizers(self):
-        self.run_class("TestKernelOptimizers")
+        self.run_class("TestKernelOptimizers", **kernels.WITHOUT_VECTORS)
 
 
 class Lists(TestCase):

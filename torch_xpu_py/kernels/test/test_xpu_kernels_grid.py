@@ -17,7 +17,7 @@ FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestGridProcesses(kernels.Processes):
     def test_grid(self):
-        self.run_class("TestKernelGrid")
+        self.run_class("TestKernelGrid", **kernels.WITHOUT_VECTORS)
 
 
 @kernels.needs_device

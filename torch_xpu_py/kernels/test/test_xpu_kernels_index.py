@@ -9,7 +9,16 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from test_xpu_kernels import DTYPES, fallbacks, has, needs_device, ON, Processes, some
+from test_xpu_kernels import (
+    DTYPES,
+    fallbacks,
+    has,
+    needs_device,
+    ON,
+    Processes,
+    some,
+    WITHOUT_VECTORS,
+)
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
@@ -40,10 +49,10 @@ def places(size, shape, dim):
 @unittest.skipIf(ON, "it is the process of the tests below")
 class TestIndexProcesses(Processes):
     def test_indices(self):
-        self.run_class("TestKernelIndex")
+        self.run_class("TestKernelIndex", **WITHOUT_VECTORS)
 
     def test_sequences(self):
-        self.run_class("TestKernelSequences")
+        self.run_class("TestKernelSequences", **WITHOUT_VECTORS)
 
 
 @needs_device

@@ -11,7 +11,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from test_xpu_kernels import LATER, needs_device, Processes
+from test_xpu_kernels import LATER, needs_device, Processes, WITHOUT_VECTORS
 from torch.testing._internal.common_utils import run_tests, TestCase
 from torch.utils.checkpoint import checkpoint
 
@@ -112,7 +112,7 @@ def empty(*size, dtype=torch.float):
 @unittest.skipIf(ON, "it is the process of the test below")
 class TestRandomProcesses(Processes):
     def test_random(self):
-        self.run_class("TestKernelRandom")
+        self.run_class("TestKernelRandom", **WITHOUT_VECTORS)
 
 
 @unittest.skipIf(not torch.xpu.is_available(), "there is no device")

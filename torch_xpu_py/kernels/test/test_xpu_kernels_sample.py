@@ -18,7 +18,7 @@ INF, NAN = float("inf"), float("nan")
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestSampleProcesses(kernels.Processes):
     def test_sample(self):
-        self.run_class("TestKernelSample")
+        self.run_class("TestKernelSample", **kernels.WITHOUT_VECTORS)
 
 
 def resized(mode, **kwargs):

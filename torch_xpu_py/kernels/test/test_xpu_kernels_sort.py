@@ -386,6 +386,31 @@ class TestKernelSearch(Compared):
             with self.assertRaises(RuntimeError):
                 call(nan.xpu())
 
+    def test_isin(self):
+        for dtype in (torch.long, torch.int, torch.float, torch.half)[: 4 if LATER else 3]:
+            x = torch.randint(9, (5, 7)).to(dtype)
+            for tests in (torch.tensor([3, 8, 3, -1]), torch.arange(4).view(2, 2), torch.empty(0)):
+                tests = tests.to(dtype)
+                for invert in (False, True):
+                    got = torch.isin(x.t().xpu(), tests.xpu(), invert=invert)
+                    self.assertEqual(got.cpu(), torch.isin(x.t(), tests, invert=invert))
+        x = torch.tensor([1, float("nan"), float("inf"), 2])
+        for tests in (x[:2], x[1:2], x[1:3], x):
+            self.assertEqual(torch.isin(x.xpu(), tests.xpu()).cpu(), torch.isin(x, tests))
+        self.no_fallbacks(waits=True)
+
+    def test_repeat_interleave(self):
+        for dtype in (torch.long, torch.int):
+            repeats = torch.tensor([2, 0, 3, 1], dtype=dtype)
+            for size in ({}, {"output_size": 6}):
+                got = torch.repeat_interleave(repeats.xpu(), **size)
+                expected = torch.repeat_interleave(repeats, **size)
+                self.assertEqual((got.cpu(), got.dtype), (expected, dtype))
+        x = torch.randn(4, 3)
+        got = x.xpu().repeat_interleave(repeats.xpu(), 0)
+        self.assertEqual(got.cpu(), x.repeat_interleave(repeats, 0))
+        self.no_fallbacks(waits=True)
+
 
 if __name__ == "__main__":
     run_tests()

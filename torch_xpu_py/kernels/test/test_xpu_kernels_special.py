@@ -18,7 +18,7 @@ INTEGERS = (torch.long, torch.int, torch.short, torch.uint8)
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestSpecialProcesses(kernels.Processes):
     def test_special(self):
-        self.run_class("TestKernelSpecial")
+        self.run_class("TestKernelSpecial", **kernels.WITHOUT_VECTORS)
 
 
 @kernels.needs_device

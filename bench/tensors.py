@@ -1,7 +1,8 @@
 """Tensors on XPU beside those of the CPU, in one run: ratios of times, and memory.
 
 For devices whose memory is host memory. Run it with the PyTorch to measure:
-`make python FILE=bench/tensors.py`, or the Python of a stock torch with the extension.
+`make python FILE=bench/tensors.py`, or the Python of a stock torch with the extension. With
+TORCH_XPU_KERNELS=1 it measures what oneDNN then computes.
 """
 
 import os
@@ -79,27 +80,70 @@ def transformer():
     return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
 
 
-MODELS = {"resnet18": (resnet18, (4, 3, 64, 64)), "transformer": (transformer, (4, 64, 128))}
+def training(make, *shape):
+    def on(device):
+        model, data = make().to(device), torch.randn(shape).to(device)
+
+        def step():
+            model.zero_grad()
+            model(data).square().mean().backward()
+
+        return step
+
+    return on
 
 
-def train(model, device):
-    """Measures forward and backward, as often as each line of the standard input says."""
-    make, shape = MODELS[model]
-    on_device, data = make().to(device), torch.randn(shape).to(device)
+def product(size, dtype):
+    def on(device):
+        a = torch.randn(size, size).to(device, dtype)
+        return lambda: torch.mm(a, a)
+
+    return on
+
+
+def convolution(channels, size, dtype):
+    def on(device):
+        x = torch.randn(8, channels, size, size).to(device, dtype)
+        weight = torch.randn(channels, channels, 3, 3).to(device, dtype)
+        x, weight = (t.contiguous(memory_format=torch.channels_last) for t in (x, weight))
+        return lambda: nn.functional.conv2d(x, weight, padding=1)
+
+    return on
+
+
+TRAINING = {
+    "ResNet-18, 4 x 3 x 64 x 64, training": (training(resnet18, 4, 3, 64, 64), 1.03, 2),
+    "6 layers of transformer, training": (training(transformer, 4, 64, 128), 1.03, 4),
+}
+BY_ONEDNN = {
+    "mm of 512, float": (product(512, torch.float), 1.2, 20),
+    "mm of 1024, float": (product(1024, torch.float), 1.2, 4),
+    "mm of 2048, float": (product(2048, torch.float), 1.2, 1),
+    "mm of 1024, bfloat16": (product(1024, torch.bfloat16), 1.2, 10),
+    "3 x 3, 64 channels of 56, float": (convolution(64, 56, torch.float), 1.3, 4),
+}
+STEPS = {**TRAINING, **BY_ONEDNN}
+
+
+def measure_step(name, device):
+    """Measures it as often as each line of the standard input says."""
+    torch.backends.cudnn.allow_tf32 = False
+    run = STEPS[name][0](device)
 
     def step():
-        on_device.zero_grad()
-        on_device(data).square().mean().backward()
+        run()
+        if device == "xpu":
+            torch.xpu.synchronize()
 
     for line in sys.stdin:
         print(seconds(step, int(line)), flush=True)
 
 
-def in_process(model, device):
+def in_process(name, device):
     """The same from outside. A process for each device, since the threads that one uses
     slow down the other."""
     process = subprocess.Popen(
-        [sys.executable, __file__, model, device],
+        [sys.executable, __file__, name, device],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -140,9 +184,17 @@ def hold_memory(count=10_000, warm=1_000, bound=1 << 20):
     )
 
 
+def compare_steps(steps):
+    for name, (_, bound, count) in steps.items():
+        compare(name, bound, in_process(name, "cpu"), in_process(name, "xpu"), count)
+
+
 def main():
     print(f"torch {torch.__version__}, {torch.xpu.get_device_name(0)}")
     print(f"{'':38} {'CPU':>13} {'XPU':>13}  ratio")
+    if os.environ.get("TORCH_XPU_KERNELS") == "1":
+        compare_steps(BY_ONEDNN)
+        return
     compare(
         "empty(16)",
         1.2,
@@ -174,16 +226,12 @@ def main():
     ):
         on_cpu, on_xpu = partial(call, a), partial(call, x)
         compare(name, 1.5, partial(seconds, on_cpu), partial(seconds, on_xpu), count)
-    for name, model, count in (
-        ("ResNet-18, 4 x 3 x 64 x 64, training", "resnet18", 2),
-        ("6 layers of transformer, training", "transformer", 4),
-    ):
-        compare(name, 1.03, in_process(model, "cpu"), in_process(model, "xpu"), count)
+    compare_steps(TRAINING)
     hold_memory()
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        train(*sys.argv[1:])
+        measure_step(*sys.argv[1:])
     else:
         main()

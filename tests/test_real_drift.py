@@ -50,6 +50,7 @@ NEW = {
     "kernels/functions",
     "kernels/jiterator",
     "libraries/cublas",
+    "libraries/onednn",
     "libraries/products",
     "libraries/cudnn",
     "libraries/convolutions",

@@ -197,7 +197,7 @@ def need_sycl(layout: Layout) -> Sycl:
         asked = ("--", *(f"{name}=={made.version}" for name in SYCL_PACKAGES))
     with files.folder(made.root) as draft:
         words = ("--ignore-installed", "--prefix", str(draft), *asked)
-        what = f"installing the SYCL runtime {made.version} (1.5 GB)"
+        what = f"installing the SYCL runtime {made.version} (1.8 GB)"
         if code := pip(sys.executable, what, *words):
             raise MissingError(
                 "The SYCL runtime could not be installed.",

@@ -9,6 +9,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
+from test_xpu_products import choose_onednn
 from torch.testing._internal.common_utils import run_tests
 
 DTYPES = [torch.float, torch.half, torch.bfloat16, torch.double]
@@ -21,14 +22,20 @@ LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestConvolutionProcesses(kernels.Processes):
     def test_convolutions(self):
-        self.run_class("TestKernelConvolutions")
+        self.run_class("TestKernelConvolutions", **kernels.WITHOUT_VECTORS)
+
+    def test_convolutions_by_onednn(self):
+        self.run_class("TestKernelConvolutionsByOneDnn", **kernels.WITHOUT_VECTORS)
 
 
 @kernels.needs_device
 @unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
 class TestKernelConvolutions(kernels.BesideCpu):
+    onednn = False
+
     def setUp(self):
         super().setUp()
+        choose_onednn(self, self.onednn)
         # By default cuDNN computes float in TF32.
         self.addCleanup(torch._C._set_cudnn_allow_tf32, torch._C._get_cudnn_allow_tf32())
         torch._C._set_cudnn_allow_tf32(False)
@@ -131,6 +138,19 @@ class TestKernelConvolutions(kernels.BesideCpu):
                 self.assertEqual(of_weight.stride(), given[1].stride())
         self.no_fallbacks()
 
+    def test_one_column(self):
+        """Of the result, or one row: those oneDNN computes wrong on some CPUs."""
+        for (width, taps, step), dtype in itertools.product(
+            (((2, 4), 4, (2, 1, 1)), ((9, 14), 4, (4, 3, 6)), ((5, 1), 3, (2, 1, 1))),
+            kernels.types_of(self, DTYPES),
+        ):
+            stride, padding, dilation = ((1, n) for n in step)
+            x, weight = torch.randn(2, 6, *width), torch.randn(10, 3, 2, taps) / 4
+            x = x.to(dtype).contiguous(memory_format=torch.channels_last)
+            more = {"stride": stride, "padding": (0, padding[1]), "dilation": dilation}
+            self.check(lambda *given: F.conv2d(*given, groups=2, **more), x, weight.to(dtype))
+        self.no_fallbacks()
+
     def test_other_ways(self):
         x, weight, bias = torch.randn(3, 4, 9), torch.randn(6, 4, 3), torch.randn(6)
         self.check(F.conv1d, x[0], weight, bias)  # without images
@@ -186,6 +206,10 @@ class TestKernelConvolutions(kernels.BesideCpu):
                     function(*given, **more)
                 texts.append(str(caught.exception).splitlines()[0])
             self.assertEqual(texts[1], texts[0])
+
+
+class TestKernelConvolutionsByOneDnn(TestKernelConvolutions):
+    onednn = True
 
 
 if __name__ == "__main__":

@@ -19,7 +19,19 @@ NAN = float("nan")
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestProductProcesses(kernels.Processes):
     def test_products(self):
-        self.run_class("TestKernelProducts")
+        self.run_class("TestKernelProducts", **kernels.WITHOUT_VECTORS)
+
+    def test_products_by_onednn(self):
+        self.run_class("TestKernelProductsByOneDnn", **kernels.WITHOUT_VECTORS)
+
+
+def choose_onednn(test, on):
+    """Whether it computes in a test, or kernels; on NVIDIA's devices neither may."""
+    problem = torch.xpu.libraries()["onednn"].problem
+    if on and (problem or kernels.ON_CUDA):
+        test.skipTest(problem or "oneDNN is for devices of Intel's")
+    test.addCleanup(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+    torch._C._set_mkldnn_enabled(on)
 
 
 def matrix(dtype, *sizes):
@@ -155,8 +167,11 @@ class Decoder(torch.nn.Module):
 @kernels.needs_device
 @unittest.skipIf(not kernels.ON, "TORCH_XPU_KERNELS is not 1")
 class TestKernelProducts(TestCase):
+    onednn = False
+
     def setUp(self):
         super().setUp()
+        choose_onednn(self, self.onednn)
         torch.manual_seed(0)
         torch._C._xpu_resetFallbackStatistics()
 
@@ -317,6 +332,10 @@ class TestKernelProducts(TestCase):
                 results.append([torch.stack(losses).cpu(), y.detach().cpu(), *weights])
             for expected, got in zip(*results):
                 self.assertEqual(got, expected, rtol=1e-4, atol=1e-4)
+
+
+class TestKernelProductsByOneDnn(TestKernelProducts):
+    onednn = True
 
 
 @kernels.needs_device

@@ -16,7 +16,7 @@ class Library(NamedTuple):
 def libraries() -> Dict[str, Library]:
     r"""Returns the vendors' libraries that XPU's operators use, by name, found or not. They
     are opened by that, if they were not. ``cublasLt`` is for products on NVIDIA devices,
-    ``cudnn`` for convolutions there.
+    ``cudnn`` for convolutions there, ``onednn`` for both on Intel's devices, a CPU too.
 
     A library that cannot be used has a ``problem``. What it would have computed, kernels of
     XPU do.
@@ -24,6 +24,7 @@ def libraries() -> Dict[str, Library]:
     return {
         "cublasLt": Library(*torch.ops.torch_xpu._cublas_lt()),
         "cudnn": Library(*torch.ops.torch_xpu._cudnn()),
+        "onednn": Library(*torch.ops.torch_xpu._one_dnn()),
     }
 
 

@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/Cudnn.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
+#include <ATen/xpu/detail/OneDnn.h>
 #include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/Reduce.h>
@@ -15,11 +17,12 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
-// Convolutions: by cuDNN where it is found, see Cudnn.h, or else by
-// kernels/Convolution.sycl.
+// Convolutions: by cuDNN or oneDNN where it is found, see Cudnn.h and OneDnn.h,
+// or else by kernels/Convolution.sycl.
 
 namespace at::xpu::detail {
 
@@ -73,6 +76,15 @@ MemoryFormat formatOf(const Tensor& input, const Tensor& weight) {
 int64_t onAxis(IntArrayRef list, int64_t axis, int64_t otherwise) {
   const auto at = axis + int64_t(list.size()) - kAxes;
   return at < 0 ? otherwise : list[at];
+}
+
+// PyTorch 1.13 has one switch for all operators of cuDNN.
+template <typename Op>
+bool allowsTf32(bool (Context::*allows)(std::optional<Op>) const) {
+  return (at::globalContext().*allows)(Op::CONV);
+}
+[[maybe_unused]] bool allowsTf32(bool (Context::*allows)() const) {
+  return (at::globalContext().*allows)();
 }
 
 struct Convolution {
@@ -149,10 +161,10 @@ struct Convolution {
           op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
       return out;
     }
-    const bool by_cudnn = is_transposed
-        ? byCudnn(op, CudnnWay::Input, out, weight, in, format)
-        : byCudnn(op, CudnnWay::Output, in, weight, out, format);
-    if (by_cudnn) {
+    const bool by_library = is_transposed
+        ? byLibrary(op, ConvolutionWay::Input, out, weight, in, format)
+        : byLibrary(op, ConvolutionWay::Output, in, weight, out, format);
+    if (by_library) {
       if (bias.defined()) {
         DimVector sizes(out.dim(), 1);
         sizes[1] = out.size(1);
@@ -182,7 +194,7 @@ struct Convolution {
       multiply({op, channelsOf(result), rows.transposed(), columns});
       return result;
     }
-    if (byCudnn(op, CudnnWay::Weight, in, result, out, format)) {
+    if (byLibrary(op, ConvolutionWay::Weight, in, result, out, format)) {
       return result;
     }
     return launch(op, kConvolveWeight, false, out, in, result, Tensor())
@@ -245,15 +257,77 @@ struct Convolution {
     multiply({op, to, from, matrix, added, bias.defined() ? 1 : 0});
   }
 
-  bool byCudnn(
+  bool byLibrary(
       const std::string& op,
-      CudnnWay way,
+      ConvolutionWay way,
       const Tensor& in,
       const Tensor& weight,
       const Tensor& out,
       MemoryFormat format) const {
-    return convolveByCudnn(
-        {op, way, in, weight, out, stride, padding, dilation, groups, format});
+    const bool has_cudnn =
+        at::globalContext().userEnabledCuDNN() && hasCudnn(device);
+    if (!libraryTakes(in, weight, out) || !(has_cudnn || hasOneDnn(device))) {
+      return false;
+    }
+    if (type == f64) {
+      format = MemoryFormat::Contiguous; // cuDNN does not take it otherwise
+    }
+    std::array<Tensor, 3> packed{in, weight, out}; // alive until it is launched
+    const size_t result_at = way == ConvolutionWay::Output ? 2
+        : way == ConvolutionWay::Weight                    ? 1
+                                                           : 0;
+    const auto result = packed.at(result_at);
+    for (auto& tensor : packed) {
+      if (!tensor.is_contiguous(format)) {
+        tensor = tensor.is_same(result)
+            ? at::empty(tensor.sizes(), tensor.options().memory_format(format))
+            : tensor.contiguous(format);
+      }
+    }
+    const ConvolutionCall call{
+        op,
+        way,
+        packed[0],
+        packed[1],
+        packed[2],
+        stride,
+        padding,
+        dilation,
+        groups,
+        format,
+        type == f32 && allowsTf32(&Context::allowTF32CuDNN)};
+    if (!convolveByCudnn(call) && !convolveByOneDnn(call)) {
+      return false;
+    }
+    if (!packed.at(result_at).is_same(result)) {
+      result.copy_(packed.at(result_at));
+    }
+    return true;
+  }
+
+  /// Whether a library can be asked.
+  bool libraryTakes(const Tensor& in, const Tensor& weight, const Tensor& out)
+      const {
+    const auto is_large = [](int64_t n) { return n > kMostNumber; };
+    for (const auto* tensor : {&in, &weight, &out}) {
+      if (tensor->numel() == 0 || is_large(tensor->numel())) {
+        return false;
+      }
+    }
+    // A transposed convolution may want more places than these.
+    for (const auto i : c10::irange(stride.size())) {
+      const auto d = static_cast<int64_t>(i) + 2;
+      if (is_large(padding[i]) || is_large(stride[i]) ||
+          is_large(dilation[i])) {
+        return false;
+      }
+      const auto reach = dilation[i] * (weight.size(d) - 1) + 1;
+      const auto places = in.size(d) + 2 * padding[i] - reach;
+      if (places < 0 || places / stride[i] + 1 != out.size(d)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   bool launch(

@@ -14,10 +14,9 @@ constexpr size_t kOldestCublasLt = 110400; // 11.4
 
 CublasLt loadCublasLt() {
   CublasLt library{};
-  library.open(
-      {"libcublasLt.so.13", "libcublasLt.so.12"},
-      "libcublasLt.so",
-      "nvidia-cublas");
+  library.take(
+      openOfCuda({"libcublasLt.so.13", "libcublasLt.so.12"}),
+      missingOfCuda("libcublasLt.so", "nvidia-cublas"));
   library.look("cublasLtGetVersion", library.version);
   if (library.problem.empty()) {
     const auto version = library.version();

@@ -23,8 +23,9 @@ Cudnn loadCudnn() {
   // cuDNN compiles some kernels at run time by NVRTC, and does not find that
   // where pip's packages for CUDA 13 have it. Without it, it uses others.
   openOfCuda({"libnvrtc.so.13", "libnvrtc.so.12"});
-  library.open(
-      {"libcudnn.so.9", "libcudnn.so.8"}, "libcudnn.so", "nvidia-cudnn-cu13");
+  library.take(
+      openOfCuda({"libcudnn.so.9", "libcudnn.so.8"}),
+      missingOfCuda("libcudnn.so", "nvidia-cudnn-cu13"));
   library.look("cudnnGetVersion", library.version);
   if (library.problem.empty()) {
     const auto version = library.version();

@@ -181,7 +181,7 @@ CudnnGraph::Tensor CudnnGraph::number(float value) {
 }
 
 void CudnnGraph::convolve(
-    CudnnWay way,
+    ConvolutionWay way,
     CudnnType computed,
     Tensor input,
     Tensor weight,
@@ -203,10 +203,10 @@ void CudnnGraph::convolve(
   // For each way: alpha, beta and the convolution, and then weight, input and
   // output, or else for the gradient of weights these by its own order.
   const int first = kConvolveFirst + 6 * static_cast<int>(way);
-  const bool of_weight = way == CudnnWay::Weight;
-  const int kind = way == CudnnWay::Output ? kConvolveKind
-      : of_weight                          ? kConvolveWeightKind
-                                           : kConvolveInputKind;
+  const bool of_weight = way == ConvolutionWay::Weight;
+  const int kind = way == ConvolutionWay::Output ? kConvolveKind
+      : of_weight                                ? kConvolveWeightKind
+                                                 : kConvolveInputKind;
   constexpr static std::array<float, 2> kScales{1, 0};
   constexpr static std::array<double, 2> kWideScales{1, 0};
   const bool wide = computed == CudnnType::Double;

@@ -5,6 +5,7 @@
 #include <ATen/xpu/detail/CublasLt.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/KernelTypes.h>
+#include <ATen/xpu/detail/OneDnn.h>
 #include <ATen/xpu/detail/Reduce.h>
 
 #include <algorithm>
@@ -168,7 +169,8 @@ bool canMultiply(const Tensor& left, const Tensor& right) {
 }
 
 void multiply(const Product& product) {
-  if (product.out.tensor.numel() > 0 && !multiplyByCublas(product)) {
+  if (product.out.tensor.numel() > 0 && !multiplyByCublas(product) &&
+      !multiplyByOneDnn(product)) {
     byKernel(product);
   }
 }

@@ -13,18 +13,13 @@
 
 namespace at::xpu::detail {
 
-void* openOfCuda(c10::ArrayRef<const char*> files) {
-  std::vector<std::string> places;
-  for (const auto& folder : cudaFolders()) {
-    for (const auto* in : {"/lib/", "/lib64/"}) {
-      places.push_back(folder + in);
-    }
-  }
-  places.emplace_back(); // where the loader looks
-  for (const auto& place : places) {
+void* openLibrary(
+    c10::ArrayRef<std::string> folders,
+    c10::ArrayRef<const char*> files) {
+  for (const auto& folder : folders) {
     for (const auto* file : files) {
       if (void* const opened =
-              dlopen((place + file).c_str(), RTLD_NOW | RTLD_LOCAL)) {
+              dlopen((folder + file).c_str(), RTLD_NOW | RTLD_LOCAL)) {
         return opened;
       }
     }
@@ -32,17 +27,29 @@ void* openOfCuda(c10::ArrayRef<const char*> files) {
   return nullptr;
 }
 
-void VendorLibrary::open(
-    c10::ArrayRef<const char*> files,
-    const std::string& name,
-    const std::string& package) {
-  opened = openOfCuda(files);
+void* openOfCuda(c10::ArrayRef<const char*> files) {
+  std::vector<std::string> places;
+  for (const auto& folder : cudaFolders()) {
+    for (const auto* in : {"/lib/", "/lib64/"}) {
+      places.push_back(folder + in);
+    }
+  }
+  places.emplace_back();
+  return openLibrary(places, files);
+}
+
+std::string missingOfCuda(const std::string& name, const std::string& package) {
+  return c10::str(
+      name,
+      " is not found. Install the package ",
+      package,
+      ", or set CUDA_PATH to a CUDA toolkit that has it");
+}
+
+void VendorLibrary::take(void* handle, const std::string& missing) {
+  opened = handle;
   if (!opened) {
-    problem = c10::str(
-        name,
-        " is not found. Install the package ",
-        package,
-        ", or set CUDA_PATH to a CUDA toolkit that has it");
+    problem = missing;
     return;
   }
   const link_map* map = nullptr;
@@ -76,10 +83,14 @@ bool makeFirstHandle(
   enterCuda(device);
   const auto problem = make();
   if (!problem.empty()) {
-    TORCH_WARN(
-        what, " are slower on this device than they could be: ", problem, ".");
+    warnOfSlowness(what, problem);
   }
   return problem.empty();
+}
+
+void warnOfSlowness(const char* what, const std::string& problem) {
+  TORCH_WARN(
+      what, " are slower on this device than they could be: ", problem, ".");
 }
 
 } // namespace at::xpu::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/xpu/detail/ConvolutionCall.h>
 #include <ATen/xpu/detail/VendorLibrary.h>
 #include <c10/macros/Macros.h>
 
@@ -14,26 +14,10 @@
 
 namespace at::xpu::detail {
 
-/// Which of the tensors of a convolution is computed from the others.
-enum class CudnnWay { Output, Input, Weight };
-
-/// output = weight · input: a transposed convolution is that of its gradients,
-/// the other way. All are of one type and device, and no sizes are checked.
-struct CudnnConvolution {
-  const std::string& op; // for the profiler
-  CudnnWay way{};
-  const Tensor& input; // [images, groups * channels, 1 to 3 sizes]
-  const Tensor& weight; // [groups * rows, channels, as many]
-  const Tensor& output; // [images, groups * rows, as many]
-  IntArrayRef stride, padding, dilation; // as many
-  int64_t groups = 1;
-  MemoryFormat format{}; // in which it is best computed
-};
-
-/// Launches it by cuDNN on the current stream of the device, which is the
-/// current one; false, and nothing computed, if the library is not there or
-/// does not take it.
-bool convolveByCudnn(const CudnnConvolution& convolution);
+/// Launches it on the current stream of the device, which is the current one;
+/// false, and nothing computed, if the library is not there or does not take
+/// it.
+bool convolveByCudnn(const ConvolutionCall& call);
 
 // Its functions, as cudnn.h declares them; handles and descriptors are
 // pointers, and enumerations are int.

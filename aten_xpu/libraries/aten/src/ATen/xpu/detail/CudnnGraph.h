@@ -110,7 +110,7 @@ class CudnnGraph {
   Tensor number(float value);
 
   void convolve(
-      CudnnWay way,
+      ConvolutionWay way,
       CudnnType computed,
       Tensor input,
       Tensor weight,

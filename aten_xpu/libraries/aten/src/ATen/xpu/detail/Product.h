@@ -14,8 +14,9 @@ namespace at::xpu::detail {
 // Note [Products]
 // ~~~~~~~~~~~~~~~
 // An operator makes one call of a Product. On an NVIDIA device cuBLASLt
-// computes it if that is found, see CublasLt.h; what it does not take, and on
-// every other device all, a kernel of tiles does.
+// computes it if that is found, see CublasLt.h, and on a device of Intel's
+// oneDNN, see OneDnn.h; what they do not take, and on every other device all, a
+// kernel of tiles does.
 
 /// Matrices of a tensor. Strides are in elements, and any.
 struct Matrices {

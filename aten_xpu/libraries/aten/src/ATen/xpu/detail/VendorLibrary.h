@@ -10,9 +10,17 @@
 
 namespace at::xpu::detail {
 
-/// Opens the first of the files that is in a folder of CUDA, or else where the
-/// loader finds one; gives what dlopen does, or null.
+/// Opens the first of the files that is in one of the folders, which end in /,
+/// or are empty for where the loader looks; gives what dlopen does, or null.
+void* openLibrary(
+    c10::ArrayRef<std::string> folders,
+    c10::ArrayRef<const char*> files);
+
+/// The same in the folders of CUDA, or else where the loader looks.
 void* openOfCuda(c10::ArrayRef<const char*> files);
+
+/// That a library of CUDA is not there, and the package to install.
+std::string missingOfCuda(const std::string& name, const std::string& package);
 
 /// A library of a vendor that is not linked but opened when it is first needed.
 /// What is derived from it has the functions.
@@ -21,12 +29,9 @@ struct VendorLibrary {
   std::string version_name; // such as 13.1.0
   std::string problem; // why it cannot be used; else empty
 
-  /// Opens one of the files by openOfCuda. If there is none, the problem has
-  /// their `name` and the `package` to install.
-  void open(
-      c10::ArrayRef<const char*> files,
-      const std::string& name,
-      const std::string& package);
+  /// Takes what a function above gave. If that is null, the problem is what is
+  /// `missing`.
+  void take(void* handle, const std::string& missing);
 
   /// Finds a function in what was opened. A problem that there was stays.
   template <typename Function>
@@ -54,5 +59,9 @@ bool makeFirstHandle(
     DeviceIndex device,
     const char* what,
     c10::function_ref<std::string()> make);
+
+/// Warns that `what` is slower on a device, and of what keeps it from a
+/// library.
+void warnOfSlowness(const char* what, const std::string& problem);
 
 } // namespace at::xpu::detail

@@ -264,9 +264,11 @@ struct Convolution {
       const Tensor& weight,
       const Tensor& out,
       MemoryFormat format) const {
-    const bool has_cudnn =
-        at::globalContext().userEnabledCuDNN() && hasCudnn(device);
-    if (!libraryTakes(in, weight, out) || !(has_cudnn || hasOneDnn(device))) {
+    if (!libraryTakes(in, weight, out)) {
+      return false;
+    }
+    const bool by_cudnn = convolvesByCudnn(in);
+    if (!by_cudnn && !convolvesByOneDnn(in)) {
       return false;
     }
     if (type == f64) {
@@ -296,7 +298,7 @@ struct Convolution {
         groups,
         format,
         type == f32 && allowsTf32(&Context::allowTF32CuDNN)};
-    if (!convolveByCudnn(call) && !convolveByOneDnn(call)) {
+    if (!(by_cudnn ? convolveByCudnn(call) : convolveByOneDnn(call))) {
       return false;
     }
     if (!packed.at(result_at).is_same(result)) {

@@ -166,10 +166,8 @@ void check(int status, const char* function) {
   TORCH_CHECK(status == 0, function, " returned ", status);
 }
 
-using Owned = std::unique_ptr<void, int (*)(void*)>;
-
 template <typename... Args>
-Owned make(
+VendorObject make(
     int (*create)(void**, Args...),
     int (*destroy)(void*),
     const char* function,
@@ -182,14 +180,14 @@ Owned make(
 template <typename T>
 void set(
     int (*setter)(void*, int, const void*, size_t),
-    const Owned& object,
+    const VendorObject& object,
     int attribute,
     T value) {
   const auto* const place = static_cast<const void*>(&value);
   check(setter(object.get(), attribute, place, sizeof(T)), "cuBLASLt's setter");
 }
 
-Owned makeLayout(const Columns& matrix, int64_t batches, DataType type) {
+VendorObject makeLayout(const Columns& matrix, int64_t batches, DataType type) {
   const auto& lt = cublasLt();
   auto layout = make(
       lt.create_layout,
@@ -264,7 +262,7 @@ struct Plan {
     return status == 0 && count > 0 && found.status == 0;
   }
 
-  Owned desc, a, b, c, d;
+  VendorObject desc, a, b, c, d;
   CublasLtHeuristic found{};
 };
 

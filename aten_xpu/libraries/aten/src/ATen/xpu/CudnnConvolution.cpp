@@ -25,13 +25,17 @@ CudnnData packedData(CudnnType type, const Tensor& tensor, bool channels_last) {
 
 } // namespace
 
+bool convolvesByCudnn(const Tensor& input) {
+  return cudnnTypeOf(input.scalar_type()) &&
+      at::globalContext().userEnabledCuDNN() &&
+      hasCudnn(input.device().index());
+}
+
 bool convolveByCudnn(const ConvolutionCall& call) {
   const auto device = call.input.device().index();
   const auto& context = at::globalContext();
   const auto type = cudnnTypeOf(call.input.scalar_type());
-  if (!type || !context.userEnabledCuDNN() || !hasCudnn(device)) {
-    return false;
-  }
+  TORCH_INTERNAL_ASSERT(type);
   const auto padding = cudnnSizes(call.padding, 0, 0);
   const auto stride = cudnnSizes(call.stride, 0, 1);
   const auto dilation = cudnnSizes(call.dilation, 0, 1);

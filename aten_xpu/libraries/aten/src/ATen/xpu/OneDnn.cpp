@@ -30,8 +30,6 @@ namespace at::xpu::detail {
 namespace {
 
 // Numbers of dnnl_types.h.
-constexpr int kFrom = 1;
-constexpr int kTo = 17;
 constexpr int kScratchpad = 80;
 constexpr int kAnyFormat = 1;
 constexpr int kUsm = 0;
@@ -170,21 +168,19 @@ void* oneDnnStream(void* engine, sycl::queue& queue) {
   return stream;
 }
 
-using Owned = std::unique_ptr<void, int (*)(void*)>;
-
-Owned nothing() {
+VendorObject nothing() {
   return {nullptr, [](void*) { return 0; }};
 }
 
 /// What a function of the library makes by its first argument; empty if it
 /// fails.
 template <typename Create>
-Owned make(int (*destroy)(void*), Create create) {
+VendorObject make(int (*destroy)(void*), Create create) {
   void* made = nullptr;
-  return create(&made) == 0 && made ? Owned(made, destroy) : nothing();
+  return create(&made) == 0 && made ? VendorObject(made, destroy) : nothing();
 }
 
-Owned makePrimitive(const Owned& description) {
+VendorObject makePrimitive(const VendorObject& description) {
   return make(oneDnn().destroy_primitive, [&](void** made) {
     return description ? oneDnn().create_primitive(made, description.get()) : 1;
   });
@@ -198,13 +194,14 @@ struct Argument {
 
 /// Gives the status.
 int execute(
-    const Owned& primitive,
+    const VendorObject& primitive,
     void* engine,
     void* stream,
     c10::ArrayRef<Argument> arguments,
     sycl::event& event) {
   const auto& library = oneDnn();
-  std::vector<Owned> memories; // which work that was launched keeps alive
+  std::vector<VendorObject>
+      memories; // which work that was launched keeps alive
   std::vector<OneDnnArgument> given;
   for (const auto& one : arguments) {
     memories.push_back(make(library.destroy_memory, [&](void** made) {
@@ -226,12 +223,6 @@ int execute(
       &event);
 }
 
-using Describe = c10::function_ref<int(
-    void* engine,
-    c10::ArrayRef<const void*> described,
-    const void* attributes,
-    void** primitive)>;
-
 /// How something is computed of arguments with some sizes and strides.
 class OneDnnPlan {
  public:
@@ -239,10 +230,10 @@ class OneDnnPlan {
       void* engine,
       c10::ArrayRef<OneDnnData> data,
       const OneDnnRules& rules,
-      Describe describe)
+      OneDnnDescribe describe)
       : engine_(engine) {
     const auto& library = oneDnn();
-    std::vector<Owned> wanted; // any format
+    std::vector<VendorObject> wanted; // any format
     std::vector<const void*> described;
     for (const auto& one : data) {
       const auto dims = static_cast<int>(one.sizes.size());
@@ -336,8 +327,10 @@ class OneDnnPlan {
       const auto reorder = [&](size_t i, bool back) {
         const auto& place = places_[i];
         if (place.reorder && status == 0) {
-          Argument given{back ? kTo : kFrom, place.given.get(), data[i].data};
-          Argument used{back ? kFrom : kTo, place.used, arguments[i].data};
+          const int in = back ? kOneDnnOutput : kOneDnnInput;
+          const int out = back ? kOneDnnInput : kOneDnnOutput;
+          Argument given{in, place.given.get(), data[i].data};
+          Argument used{out, place.used, arguments[i].data};
           status = execute(place.reorder, engine_, its, {given, used}, event);
         }
       };
@@ -358,23 +351,23 @@ class OneDnnPlan {
 
  private:
   struct Place {
-    explicit Place(Owned given) : given(std::move(given)) {}
+    explicit Place(VendorObject given) : given(std::move(given)) {}
 
-    Owned given; // a description
+    VendorObject given; // a description
     const void* used = nullptr; // a description of the primitive's
-    Owned reorder = nothing(); // between them, if they differ
+    VendorObject reorder = nothing(); // between them, if they differ
     size_t bytes = 0; // of a copy
   };
 
   /// Whether the library would compute it by what it has for its own tests.
-  static bool isSlow(const Owned& description) {
+  static bool isSlow(const VendorObject& description) {
     const char* name = nullptr;
     void* const place = static_cast<void*>(&name);
     return oneDnn().query_other(description.get(), kQueryName, 0, place) != 0 ||
         std::string(name).rfind("ref", 0) == 0;
   }
 
-  static Owned attributesFor(const OneDnnRules& rules) {
+  static VendorObject attributesFor(const OneDnnRules& rules) {
     const auto& library = oneDnn();
     auto made = make(library.destroy_attributes, library.create_attributes);
     const auto later = make(library.destroy_later, library.create_later);
@@ -396,8 +389,8 @@ class OneDnnPlan {
 
   void* engine_;
   std::vector<Place> places_;
-  Owned description_ = nothing();
-  Owned primitive_ = nothing();
+  VendorObject description_ = nothing();
+  VendorObject primitive_ = nothing();
   const void* scratchpad_ = nullptr; // a description of the primitive's
 };
 
@@ -434,7 +427,7 @@ bool computeByOneDnn(
     DeviceIndex device,
     c10::ArrayRef<OneDnnData> data,
     const OneDnnRules& rules,
-    Describe describe) {
+    OneDnnDescribe describe) {
   constexpr size_t kMostPlans = 1024;
   using Key = std::vector<int64_t>;
   static thread_local std::

@@ -2,6 +2,7 @@
 #include <ATen/xpu/detail/OneDnn.h>
 #include <c10/xpu/XPUFunctions.h>
 
+#include <array>
 #include <utility>
 
 namespace at::xpu::detail {
@@ -14,18 +15,16 @@ constexpr int kAlgorithm = 1; // direct
 
 } // namespace
 
-bool convolveByOneDnn(const ConvolutionCall& call) {
-  const auto device = call.input.device().index();
-  const auto type = oneDnnTypeOf(call.input.scalar_type());
-  if (!type || !hasOneDnn(device)) {
-    return false;
-  }
+bool convolvesByOneDnn(const Tensor& input) {
+  const auto device = input.device().index();
   // On a CPU with AMX oneDNN 3.13 computes some of half and bfloat16 wrong, and
   // reads and writes where it may not.
-  if (call.input.element_size() < 4 &&
-      c10::xpu::get_raw_device(device).is_cpu()) {
-    return false;
-  }
+  return oneDnnTypeOf(input.scalar_type()) && hasOneDnn(device) &&
+      (input.element_size() >= 4 || !c10::xpu::get_raw_device(device).is_cpu());
+}
+
+bool convolveByOneDnn(const ConvolutionCall& call) {
+  const auto type = oneDnnTypeOf(call.input.scalar_type());
   const bool of_input = call.way == ConvolutionWay::Input;
   const bool of_weight = call.way == ConvolutionWay::Weight;
   const bool forward = call.way == ConvolutionWay::Output;
@@ -64,29 +63,28 @@ bool convolveByOneDnn(const ConvolutionCall& call) {
     key.append(list.begin(), list.end());
   }
   rules.key = key;
-  // The result is the last.
-  c10::SmallVector<OneDnnData, 3> data{input, weight, output};
-  std::swap(data[of_input ? 0 : of_weight ? 1 : 2], data[2]);
+  const size_t result_at = of_input ? 0 : of_weight ? 1 : 2;
+  std::array<OneDnnData, 3> data{input, weight, output};
+  std::swap(data.at(result_at), data[2]); // which is the result
   const auto describe = [&](void* engine,
                             c10::ArrayRef<const void*> described,
                             const void* attributes,
                             void** made) {
     const auto& library = oneDnn();
-    const void* const of_in = described[of_input ? 2 : 0];
-    const void* const of_w = described[of_weight ? 2 : 1];
-    const void* const of_out = described[of_input ? 0 : of_weight ? 1 : 2];
+    auto of = described.vec();
+    std::swap(of.at(result_at), of[2]);
     const auto* const stride = call.stride.data();
     const auto* const padding = call.padding.data();
-    const auto describeForward = [&](void** primitive, const void* attributes) {
+    const auto describeForward = [&](void** primitive) {
       return library.describe_forward(
           primitive,
           engine,
           kForTraining,
           kAlgorithm,
-          of_in,
-          of_w,
+          of[0],
+          of[1],
           nullptr,
-          of_out,
+          of[2],
           stride,
           dilation.data(),
           padding,
@@ -94,44 +92,34 @@ bool convolveByOneDnn(const ConvolutionCall& call) {
           attributes);
     };
     if (forward) {
-      return describeForward(made, attributes);
+      return describeForward(made);
     }
     void* hint = nullptr;
-    int status = describeForward(&hint, attributes);
+    int status = describeForward(&hint);
     if (status != 0) {
       return status;
     }
-    status = of_input ? library.describe_input(
-                            made,
-                            engine,
-                            kAlgorithm,
-                            of_in,
-                            of_w,
-                            of_out,
-                            stride,
-                            dilation.data(),
-                            padding,
-                            padding,
-                            hint,
-                            attributes)
-                      : library.describe_weight(
-                            made,
-                            engine,
-                            kAlgorithm,
-                            of_in,
-                            of_w,
-                            nullptr,
-                            of_out,
-                            stride,
-                            dilation.data(),
-                            padding,
-                            padding,
-                            hint,
-                            attributes);
+    const auto describeBack = [&](auto function, auto... tensors) {
+      return function(
+          made,
+          engine,
+          kAlgorithm,
+          tensors...,
+          stride,
+          dilation.data(),
+          padding,
+          padding,
+          hint,
+          attributes);
+    };
+    status = of_input
+        ? describeBack(library.describe_input, of[0], of[1], of[2])
+        : describeBack(library.describe_weight, of[0], of[1], nullptr, of[2]);
     library.destroy_primitive_description(hint);
     return status;
   };
-  return computeByOneDnn(call.op, device, data, rules, describe);
+  return computeByOneDnn(
+      call.op, call.input.device().index(), data, rules, describe);
 }
 
 } // namespace at::xpu::detail

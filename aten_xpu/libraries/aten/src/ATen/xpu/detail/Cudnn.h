@@ -14,9 +14,12 @@
 
 namespace at::xpu::detail {
 
-/// Launches it on the current stream of the device, which is the current one;
-/// false, and nothing computed, if the library is not there or does not take
-/// it.
+/// Whether it can be asked for a convolution of such an input.
+bool convolvesByCudnn(const Tensor& input);
+
+/// Launches it on the current stream of the device, which is the current one,
+/// where the function above is true; false, and nothing computed, if the
+/// library does not take it.
 bool convolveByCudnn(const ConvolutionCall& call);
 
 // Its functions, as cudnn.h declares them; handles and descriptors are

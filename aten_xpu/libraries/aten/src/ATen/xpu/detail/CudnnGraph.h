@@ -54,7 +54,7 @@ struct CudnnData {
 };
 
 /// A descriptor of the library, or nothing if it could not be made.
-using CudnnObject = std::unique_ptr<void, int (*)(void*)>;
+using CudnnObject = VendorObject;
 
 /// An attribute of a descriptor.
 struct CudnnAttribute {

@@ -29,7 +29,10 @@ bool hasOneDnn(DeviceIndex device);
 /// does not take it.
 bool multiplyByOneDnn(const Product& product);
 
-/// The same for a convolution.
+/// Whether it can be asked for a convolution of such an input.
+bool convolvesByOneDnn(const Tensor& input);
+
+/// Launches it as a product is, where the function above is true.
 bool convolveByOneDnn(const ConvolutionCall& call);
 
 // Its functions, as dnnl.h and dnnl_sycl.h declare them; handles are pointers,
@@ -183,18 +186,22 @@ struct OneDnnRules {
   c10::ArrayRef<int64_t> key{}; // other numbers on which `describe` depends
 };
 
+/// Makes the library's description of what it computes, of memory descriptions,
+/// and gives the status.
+using OneDnnDescribe = c10::function_ref<int(
+    void* engine,
+    c10::ArrayRef<const void*> described,
+    const void* attributes,
+    void** primitive)>;
+
 /// Launches what the library computes of `data`, of which the last is the
-/// result. `describe` makes its description of memory descriptions of these, in
-/// this order, and gives the status. False if the library does not take it.
+/// result; `describe` gets a description of each, in this order. False if the
+/// library does not take it.
 bool computeByOneDnn(
     const std::string& op,
     DeviceIndex device,
     c10::ArrayRef<OneDnnData> data,
     const OneDnnRules& rules,
-    c10::function_ref<
-        int(void* engine,
-            c10::ArrayRef<const void*> described,
-            const void* attributes,
-            void** primitive)> describe);
+    OneDnnDescribe describe);
 
 } // namespace at::xpu::detail

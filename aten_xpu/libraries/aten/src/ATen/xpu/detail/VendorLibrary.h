@@ -5,10 +5,14 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <tuple>
 
 namespace at::xpu::detail {
+
+/// What a library made, with its function that destroys it.
+using VendorObject = std::unique_ptr<void, int (*)(void*)>;
 
 /// Opens the first of the files that is in one of the folders, which end in /,
 /// or are empty for where the loader looks; gives what dlopen does, or null.

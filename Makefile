@@ -39,9 +39,10 @@ self-test: ## Runs the toolkit's tests.
 	@$(tool) --dev -m pytest --numprocesses auto --maxprocesses 4 --no-loadscope-reorder $(ARGS)
 
 # + hands this make's flags and variables on to the makes of the steps. The first build
-# installs what both bases need.
+# installs what both bases need. With one seed both test the same types, whose kernels the
+# CPU device's driver compiles once.
 verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
-	+@ci/steps '$(MAKE) lint' '$(MAKE) check' '$(MAKE) build STAGE=device' \
+	+@export TEST_SEED=$${TEST_SEED:-$$RANDOM}; ci/steps '$(MAKE) lint' '$(MAKE) check' '$(MAKE) build STAGE=device' \
 		'$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,

@@ -14,8 +14,8 @@ class Prebuilt:
     apt: tuple[str, ...]
     soversion: str
     targets: tuple[str, ...]
-    units: tuple[tuple[str, ...], ...] = ()  # folders whose sources are compiled as one
-    alone: tuple[str, ...] = ()  # sources there that are not
+    hidden: tuple[str, ...] = ()  # sources of the bindings that are compiled all the same
+    alone: tuple[str, ...] = ()  # sources of the series that are not compiled in a unit
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,10 @@ def prepare(
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
         # PyTorch's own -O2 comes after the flags above, and before these.
         options["CMAKE_CXX_FLAGS_RELEASE"] = "-O1 -DNDEBUG"
+    if sanitizer is Sanitizer.ADDRESS:
+        # The table of operators alone would take minutes otherwise. And without optimization
+        # GCC does not see that a function does not return.
+        options["XPU_STACK_LAST"] = "-O0;-Wno-return-type"
     extra = sycl.version
     if torch:  # its CMake looks at which files there are
         new = (file.target for change in work.series.changes(stage) for file in change.files)
@@ -219,9 +223,9 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     new = {file.target for change in changes for file in change.files}
     edited = {path for change in changes for path in change.patched_paths()} - new
     added = [name for name in new if name.endswith(SOURCES)]
-    # What any stage touches is alone at every one: units stay as they are between stages.
-    touched = {path for change in work.series.all_changes() for path in change.touched_paths()}
-    alone = sorted(touched.union(prebuilt.alone))
+    touched = {path for change in work.series.all_changes() for path in change.patched_paths()}
+    here = ("diff", "--name-only", "-z", "--diff-filter=MD", stack.read(work.repository).base)
+    touched.update(prebuilt.hidden, work.repository.run(*here).text.split("\0")[:-1])
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": _injected("python.cmake", "fast.cmake"),
         # Its install step would write into the checkout.
@@ -231,8 +235,7 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
         "XPU_STACK_PREBUILT_TARGETS": ";".join(prebuilt.targets),
         "XPU_STACK_SOURCES": str(_listed(folder / "series-sources.txt", added)),
         "XPU_STACK_EDITED": str(_listed(folder / "series-edited.txt", edited)),
-        "XPU_STACK_UNITS": ";".join(",".join(folders) for folders in prebuilt.units),
-        "XPU_STACK_ALONE": ";".join(name for name in alone if name.endswith(SOURCES)),
+        "XPU_STACK_TOUCHED": str(_listed(folder / "series-touched.txt", touched)),
         "XPU_STACK_OWN_UNITS": str(
             _listed(folder / "series-units.txt", own_units(work.series, stage, prebuilt.alone))
         ),

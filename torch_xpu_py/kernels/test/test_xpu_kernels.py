@@ -35,6 +35,7 @@ SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.5, 300.
 NARROW = (torch.half, torch.bfloat16)
 USUAL = (torch.float, torch.long, torch.bool)
 ON_CUDA = torch.xpu.device_count() > 0 and torch._C._xpu_cudaDevice(0) is not None
+ON_CPU = torch.xpu.device_count() > 0 and torch.xpu.get_device_properties(0).type == "cpu"
 # For tests that are not about sub-groups. The CPU device's compiler makes vectors of the
 # items of one, which takes it more time than all else.
 WITHOUT_VECTORS = {"CL_CONFIG_USE_VECTORIZER": "False"}
@@ -119,6 +120,23 @@ class BesideCpu(TestCase):
                 got.cpu(), expected.to(dtype), rtol=tolerance, atol=tolerance * scale, msg=msg
             )
         return [got.cpu() for got in results[1]]
+
+
+def joined(parts):
+    """The other way round."""
+    return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
+
+
+def with_codes(path, change):
+    """Changes each code in a file of kernels, with the checksum of what it is then."""
+    magic, key, content, _ = parts(path.read_bytes())
+    images = list(parts(content))
+    images[1::2] = [change(code) for code in images[1::2]]
+    content = joined(images)
+    check = 0xCBF29CE484222325
+    for byte in content:
+        check = (check ^ byte) * 0x100000001B3 % 2**64
+    path.write_bytes(joined([magic, key, content, b"%016x" % check]))
 
 
 def on_cpu(function, *args, **kwargs):
@@ -275,12 +293,9 @@ class TestProcesses(Processes):
     # of a type that a package has kernels for NVIDIA for, and no others
     RARE = ADD.format("int16")
 
-    def files(self, folder):
-        return {
-            name: os.stat(os.path.join(folder, name)).st_ino
-            for name in os.listdir(folder)
-            if name.endswith(".kernels")
-        }
+    def files(self, folder, below=""):
+        found = pathlib.Path(folder, below).glob("*.kernels")
+        return {path.name: os.stat(path).st_ino for path in found}
 
     @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
     def test_cache(self):
@@ -306,6 +321,31 @@ class TestProcesses(Processes):
             pass
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=os.path.join(folder, "file", "x")))
 
+    @unittest.skipIf(not ON_CPU, "a GPU's driver keeps what it compiles itself")
+    def test_built(self):
+        """The CPU device's driver compiles a kernel once for all processes."""
+        folder = os.path.join(self.folder.name, "kernels-built")
+        add = lambda **env: self.run_python(  # noqa: E731
+            "-c", self.ADD.format("float32"), TORCH_XPU_KERNEL_CACHE=folder, **env
+        )
+        self.assertIn("True []", add())
+        (name,) = files = self.files(folder, "built")
+        path = pathlib.Path(folder, "built", name)
+        # used by the next process: then it is not old, and not written again
+        os.utime(path, (0, 0))
+        self.assertIn("True []", add())
+        self.assertEqual(self.files(folder, "built"), files)
+        self.assertGreater(path.stat().st_mtime, 1)
+        # what the driver refuses is made again
+        whole = path.read_bytes()
+        for change in (lambda code: code[: len(code) // 2], lambda code: b"", lambda code: b"\0" * 99):
+            with_codes(path, change)
+            self.assertIn("True []", add())
+            self.assertEqual(len(path.read_bytes()), len(whole))
+        # another setting of the driver gives other code
+        self.assertIn("True []", add(CL_CONFIG_CPU_VECTORIZER_MODE="1"))
+        self.assertEqual(len(self.files(folder, "built")), 2)
+
     @unittest.skipIf(not PACKAGE.is_dir(), "kernels are compiled ahead for a wheel only")
     def test_package(self):
         """What a wheel brings is not compiled."""
@@ -313,7 +353,7 @@ class TestProcesses(Processes):
         for name in ("float32", "int64", "uint8"):
             add = self.ADD.format(name)
             self.assertIn("True []", self.run_python("-c", add, TORCH_XPU_KERNEL_CACHE=folder))
-        self.assertFalse(os.path.exists(folder))
+        self.assertEqual(self.files(folder), {})
 
     @unittest.skipIf(not PACKAGE.is_dir(), "kernels are compiled ahead for a wheel only")
     @unittest.skipIf(not PTXAS.exists(), "needs the package triton, which has ptxas")
@@ -341,9 +381,10 @@ class TestProcesses(Processes):
         run = lambda *args: self.run_python(*self.COMMAND, *args, TORCH_XPU_KERNEL_CACHE=folder)  # noqa: E731
         self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
         (name,) = self.files(folder)
-        self.assertRegex(run("--list"), rf"MB  {name}\n.*MB in 1 file\(s\) of {folder}")
-        self.assertEqual(run("--clear"), f"removed 1 file(s) from {folder}\n")
-        self.assertEqual(self.files(folder), {})
+        count = 1 + len(self.files(folder, "built"))
+        self.assertRegex(run("--list"), rf"MB  {name}\n(.*\n)*.*MB in {count} file\(s\) of {folder}")
+        self.assertEqual(run("--clear"), f"removed {count} file(s) from {folder}\n")
+        self.assertEqual({**self.files(folder), **self.files(folder, "built")}, {})
         with self.assertRaisesRegex(AssertionError, "error: Kernels are not kept"):
             self.run_python(*self.COMMAND, TORCH_XPU_KERNEL_CACHE="0")
 
@@ -352,22 +393,7 @@ class TestProcesses(Processes):
         folder = os.path.join(self.folder.name, "kernels-that-fail")
         self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
         (name,) = self.files(folder)
-        path = os.path.join(folder, name)
-        with open(path, "rb") as file:
-            data = file.read()
-
-        def joined(parts):
-            return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
-
-        magic, key, content, _ = parts(data)
-        images = list(parts(content))
-        images[1::2] = [code[:60] for code in images[1::2]]
-        content = joined(images)
-        check = 0xCBF29CE484222325
-        for byte in content:
-            check = (check ^ byte) * 0x100000001B3 % 2**64
-        with open(path, "wb") as file:
-            file.write(joined([magic, key, content, b"%016x" % check]))
+        with_codes(pathlib.Path(folder, name), lambda code: code[:60])
         printed = self.run_python("-c", self.RARE, TORCH_XPU_KERNEL_CACHE=folder)
         self.assertIn("True ['aten::add.Tensor']", printed)
         self.assertEqual(printed.count("cannot be compiled"), 1, msg=printed)

@@ -5,7 +5,9 @@
 # its include paths and its place in the graph, but is reduced to the sources
 # that the series adds to it and linked against the shipped library. The
 # shipped library carries a version in its soname and ours does not, so both
-# are loaded and the symbols of both are found.
+# are loaded and the symbols of both are found, ours first. The bindings keep
+# the sources that the series edits as well: what these export takes the place
+# of the same symbols in the shipped library.
 #
 # Input:
 #   XPU_STACK_PREBUILT_DIR      folder of the shipped libraries
@@ -14,16 +16,33 @@
 #   XPU_STACK_SOURCES           file that lists the sources that the series
 #                               adds, a path relative to the checkout per line
 #   XPU_STACK_EDITED            file that lists the files that it edits; a source
-#                               of a shipped library among them is an error, since
-#                               the edit would have no effect
-#   XPU_STACK_UNITS             sources of the bindings to be compiled as one, by
-#                               their folders: a list of units, of folders with
-#                               commas between them
-#   XPU_STACK_ALONE             sources of these folders that are compiled alone
+#                               of another shipped library than the bindings among
+#                               them is an error, since the edit would have no effect
+#   XPU_STACK_TOUCHED           file that lists what any stage of the series edits or
+#                               removes, and what that needs: the bindings' sources
+#                               among these, and those that are generated from such
+#                               templates, are compiled at every stage
+#   XPU_STACK_LAST              options of the compiler, for the libraries of the series,
+#                               that come after PyTorch's own
 #   XPU_STACK_OWN_UNITS         file that lists the sources that the series adds, and
 #                               the unit of each: two words per line
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+
+# Whether a source of the bindings is compiled here in place of the shipped object.
+function(xpu_stack_replaces result target source)
+  set(${result} FALSE PARENT_SCOPE)
+  if(target STREQUAL "torch_python")
+    file(STRINGS "${XPU_STACK_TOUCHED}" touched)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE path)
+    get_filename_component(name "${source}" NAME_WE)
+    string(REGEX REPLACE "_[0-9]+$" "" name "${name}")
+    set(template "tools/autograd/templates/${name}.cpp")
+    if(path IN_LIST touched OR (path MATCHES "/generated/" AND template IN_LIST touched))
+      set(${result} TRUE PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
 
 function(xpu_stack_reduce target)
   get_target_property(all ${target} SOURCES)
@@ -32,12 +51,15 @@ function(xpu_stack_reduce target)
   list(TRANSFORM added PREPEND "${CMAKE_SOURCE_DIR}/")
   file(STRINGS "${XPU_STACK_EDITED}" edited)
   list(TRANSFORM edited PREPEND "${CMAKE_SOURCE_DIR}/")
-  set(kept)
+  set(kept ${all})
+  list(FILTER kept INCLUDE REGEX "TARGET_OBJECTS")
+  list(FILTER all EXCLUDE REGEX "TARGET_OBJECTS")
   set(absolute)
   foreach(source IN LISTS all)
     get_filename_component(source "${source}" ABSOLUTE BASE_DIR "${from}")
     list(APPEND absolute "${source}")
-    if(source IN_LIST added)
+    xpu_stack_replaces(replaces "${target}" "${source}")
+    if(source IN_LIST added OR replaces)
       list(APPEND kept "${source}")
     elseif(source IN_LIST edited)
       message(FATAL_ERROR "The series edits ${source}, which the shipped "
@@ -55,36 +77,14 @@ function(xpu_stack_reduce target)
   set(shipped "${XPU_STACK_PREBUILT_DIR}/lib${target}.so.${XPU_STACK_PREBUILT_VERSION}")
   message(STATUS "xpu-stack: ${target} from ${shipped}, with ${kept}")
   set_property(TARGET ${target} PROPERTY SOURCES ${kept})
-  set_property(TARGET ${target} PROPERTY LINK_LIBRARIES "${shipped}")
+  if(NOT target STREQUAL "torch_python") # its libraries bring it folders of headers
+    set_property(TARGET ${target} PROPERTY LINK_LIBRARIES)
+  endif()
+  set_property(TARGET ${target} APPEND PROPERTY LINK_LIBRARIES "${shipped}")
   set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${shipped}")
 endfunction()
 
-# Most of a compiler's time is the reading of headers and the instantiation of the
-# same templates, for each source again.
-function(xpu_stack_unite target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  foreach(unit IN LISTS XPU_STACK_UNITS)
-    string(REPLACE "," ";" folders "${unit}")
-    list(GET folders 0 name)
-    string(MAKE_C_IDENTIFIER "${name}" name)
-    foreach(folder IN LISTS folders)
-      set(unit_of_${folder} "${name}")
-    endforeach()
-  endforeach()
-  get_target_property(all ${target} SOURCES)
-  get_target_property(from ${target} SOURCE_DIR)
-  foreach(source IN LISTS all)
-    get_filename_component(path "${source}" ABSOLUTE BASE_DIR "${from}")
-    cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${CMAKE_SOURCE_DIR}")
-    get_filename_component(folder "${path}" DIRECTORY)
-    if(DEFINED unit_of_${folder} AND NOT path IN_LIST XPU_STACK_ALONE)
-      set_source_files_properties("${source}" DIRECTORY "${from}"
-        PROPERTIES UNITY_GROUP "${unit_of_${folder}}")
-    endif()
-  endforeach()
-endfunction()
-
-# Those of the series, of which there are many: SYCL's headers are read for each.
+# Of the series' own there are many, and SYCL's headers would be read for each.
 function(xpu_stack_unite_own)
   file(STRINGS "${XPU_STACK_OWN_UNITS}" lines)
   foreach(line IN LISTS lines)
@@ -97,7 +97,7 @@ function(xpu_stack_unite_own)
       continue()
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
+    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE} ${XPU_STACK_LAST})
     get_target_property(all ${target} SOURCES)
     get_target_property(from ${target} SOURCE_DIR)
     foreach(source IN LISTS all)
@@ -112,16 +112,19 @@ function(xpu_stack_unite_own)
 endfunction()
 
 # The bindings spend their time in what they call, and a person waits for their
-# compiler: so -O1. The largest unit takes 2.9 GB.
+# compiler: so -O1.
 function(xpu_stack_bindings)
   target_compile_options(torch_python PRIVATE
     $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
+  # Both libraries have Module.cpp, whose guard ends a process that initialises it twice.
+  target_compile_definitions(torch_python PRIVATE
+    pytorch_duplicate_guard=xpu_stack_duplicate_guard)
 endfunction()
 
 function(xpu_stack_fast)
   set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND
     PROPERTY CMAKE_CONFIGURE_DEPENDS "${XPU_STACK_SOURCES}" "${XPU_STACK_EDITED}"
-    "${XPU_STACK_OWN_UNITS}")
+    "${XPU_STACK_TOUCHED}" "${XPU_STACK_OWN_UNITS}")
   xpu_stack_unite_own()
   foreach(target IN LISTS XPU_STACK_PREBUILT_TARGETS)
     if(TARGET ${target})
@@ -130,7 +133,6 @@ function(xpu_stack_fast)
   endforeach()
   if(TARGET torch_python)
     xpu_stack_bindings()
-    xpu_stack_unite(torch_python)
   endif()
 endfunction()
 

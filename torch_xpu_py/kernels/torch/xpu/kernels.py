@@ -16,7 +16,8 @@ import torch
 
 
 def _kept(folder):
-    found = (path for end in ("*.kernels", "*.log") for path in Path(folder).glob(end))
+    ends = ("*.kernels", "*.log", "built/*.kernels")
+    found = (path for end in ends for path in Path(folder).glob(end))
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 

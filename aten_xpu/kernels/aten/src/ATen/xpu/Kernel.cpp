@@ -4,6 +4,7 @@
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/KernelCache.h>
 #include <ATen/xpu/detail/KernelImage.h>
+#include <ATen/xpu/detail/OpenClKernel.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/util/Exception.h>
 #include <c10/util/irange.h>
@@ -132,10 +133,16 @@ std::unique_ptr<const Kernel> loadPtx(
   return kernel;
 }
 
-std::unique_ptr<const Kernel> loadSpirv(
+sycl::kernel buildSpirv(
     const sycl::device& device,
     const std::string& name,
     const std::string& code) {
+  const auto key = builtKey(device, code);
+  if (key) {
+    if (auto kept = loadBuilt(device, *key, name)) {
+      return *kept;
+    }
+  }
   const auto* const bytes = reinterpret_cast<const std::byte*>(code.data());
   auto source = C10_XPU_CHECK(
       ex::create_kernel_bundle_from_source(
@@ -143,8 +150,18 @@ std::unique_ptr<const Kernel> loadSpirv(
           ex::source_language::spirv,
           std::vector<std::byte>(bytes, bytes + code.size())));
   auto built = C10_XPU_CHECK(ex::build(source, {device}));
+  if (key) {
+    keepBuilt(built, *key, name);
+  }
+  return C10_XPU_CHECK(built.ext_oneapi_get_kernel(name));
+}
+
+std::unique_ptr<const Kernel> loadSpirv(
+    const sycl::device& device,
+    const std::string& name,
+    const std::string& code) {
   auto kernel = std::make_unique<Kernel>();
-  kernel->queued = C10_XPU_CHECK(built.ext_oneapi_get_kernel(name));
+  kernel->queued = buildSpirv(device, name, code);
   const auto most = C10_XPU_CHECK(
       kernel->queued
           ->get_info<sycl::info::kernel_device_specific::work_group_size>(

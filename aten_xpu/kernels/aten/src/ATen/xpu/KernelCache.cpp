@@ -193,10 +193,13 @@ std::string kernelCacheFolder() {
 }
 
 std::optional<std::vector<KernelImage>> loadKernels(const std::string& key) {
-  if (auto images = loadFrom(packageFolder(), key)) {
-    return images;
-  }
-  const auto folder = kernelCacheFolder();
+  auto images = loadFrom(packageFolder(), key);
+  return images ? std::move(images) : loadKernels(kernelCacheFolder(), key);
+}
+
+std::optional<std::vector<KernelImage>> loadKernels(
+    const std::string& folder,
+    const std::string& key) {
   if (folder.empty()) {
     return std::nullopt;
   }

@@ -22,6 +22,10 @@
 //
 // A package has such files beside this library, in a folder `kernels`. They are
 // looked for first.
+//
+// The CPU device's driver, unlike those of GPUs, does not keep what it makes of
+// an image. That takes it a hundred times as long as to load its code, so code
+// is kept likewise, in a folder `built` of that folder, a file for each kernel.
 
 namespace at::xpu::detail {
 
@@ -29,6 +33,11 @@ namespace at::xpu::detail {
 std::string kernelCacheFolder();
 
 C10_EXPORT std::optional<std::vector<KernelImage>> loadKernels(
+    const std::string& key);
+
+/// Those of a folder alone; nothing if its name is empty.
+std::optional<std::vector<KernelImage>> loadKernels(
+    const std::string& folder,
     const std::string& key);
 
 /// Whether the folder has them now.

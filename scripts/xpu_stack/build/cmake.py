@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -110,15 +110,20 @@ def targets(build: Path) -> list[Target]:
     return found
 
 
-def compile_commands(build: Path) -> dict[Path, list[str]]:
-    """How each source is compiled; one of a unit, as the unit is."""
-    found: dict[Path, list[str]] = {}
+def units(build: Path) -> Iterator[tuple[Path, str, list[Path]]]:
+    """Each file that is compiled, how, and the sources in it: itself, or those of a unit."""
     for one in json.loads((build / "compile_commands.json").read_text()):
         path = Path(one["file"])
         in_unit = _INCLUDED.findall(path.read_text()) if path.parent.name == "Unity" else [path]
-        for source in in_unit:
-            command = one["command"].replace(one["file"], str(source))
-            found.setdefault(Path(source), []).append(command)
+        yield path, one["command"], list(map(Path, in_unit))
+
+
+def compile_commands(build: Path) -> dict[Path, list[str]]:
+    """How each source is compiled; one of a unit, as the unit is."""
+    found: dict[Path, list[str]] = {}
+    for path, command, sources in units(build):
+        for source in sources:
+            found.setdefault(source, []).append(command.replace(str(path), str(source)))
     return found
 
 

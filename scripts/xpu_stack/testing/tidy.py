@@ -6,7 +6,6 @@ had before is PyTorch's to tidy.
 
 import functools
 import hashlib
-import json
 import re
 import shlex
 import sys
@@ -65,21 +64,15 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     checks = (this.work.repository.folder / ".clang-tidy").read_text()
     configuration.write_text(_UNREADABLE.sub("", checks))
     known = cmake.compile_commands(this.folder)
-    database = this.folder / "tidy" / "compile_commands.json"  # for sources, not for units
-    entries = [
-        {"directory": str(this.folder), "file": str(path), "command": one}
-        for path, commands in known.items()
-        for one in commands
-    ]
-    files.write(database, json.dumps(entries))
-    command = [str(_TOOLS / "clang-tidy"), "--quiet", "-p", str(database.parent)]
+    command = [str(_TOOLS / "clang-tidy"), "--quiet", "-p", str(this.folder)]
     compiler = [*_COMPILER, *(f"--system-header-prefix={one}" for one in _PYTORCHS)]
     command += [f"--config-file={configuration}", *(f"--extra-arg={one}" for one in compiler)]
     listed = Path(__file__).with_name("clang-tidy.txt").read_text().splitlines()
     command.append(f"--checks={','.join(one for one in listed if not one.startswith('#'))}")
     release = metadata.version("clang-tidy")
     settings = f"{release}\n{command}\n{configuration.read_text()}"
-    command.append(f"--header-filter=^({'|'.join(re.escape(str(path)) for path in headers)})$")
+    counted = "|".join(re.escape(str(path)) for path in [*headers, *sources])
+    command.append(f"--header-filter=^({counted})$")
     own = (path.relative_to(this.work.repository.folder).as_posix() for path in headers)
     own = (name.removeprefix("aten/src/") for name in own)  # as it is included
     command += [f"--extra-arg=--no-system-header-prefix={name}" for name in own]
@@ -87,21 +80,28 @@ def _tidy(this: Build, sources: list[Path], headers: list[Path]) -> list[str]:
     for path in sorted(set(sources) - set(compiled)):
         say(f"not compiled here, not tidied: {path.name}")
     marks = marks_of(this.folder, compiled, settings, headers)
-    new = [path for path in compiled if path not in marks or not marks[path].exists()]
+    new = {path for path in compiled if path not in marks or not marks[path].exists()}
     if len(new) < len(compiled):
         say(f"{len(compiled) - len(new)} sources were tidy before and have not changed")
+    # A unit as a whole: most of the time is for the headers, which its sources share.
+    work: list[tuple[Path, list[Path]]] = []
+    for file, _, within in cmake.units(this.folder):
+        if not new.isdisjoint(within):
+            work.append((file, within))
+            new.difference_update(within)
 
-    def complaint(path: Path) -> str:
-        result = shell.run([*command, path], check=False)
-        bar.step(f"tidying {path.name}")
+    def complaint(one: tuple[Path, list[Path]]) -> str:
+        file, within = one
+        result = shell.run([*command, file], check=False)
+        bar.step(f"tidying {file.name}")
         if result.code:
             return result.text.strip() or result.complaint
-        if path in marks:
+        for path in marks.keys() & set(within):
             files.write(marks[path], "")
         return ""
 
-    with progress(len(new), "tidying") as bar, ThreadPoolExecutor(cmake.jobs()) as pool:
-        return list(filter(None, pool.map(complaint, new)))
+    with progress(len(work), "tidying") as bar, ThreadPoolExecutor(cmake.jobs()) as pool:
+        return list(filter(None, pool.map(complaint, work)))
 
 
 def marks_of(

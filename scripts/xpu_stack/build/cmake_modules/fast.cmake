@@ -22,8 +22,6 @@
 #                               removes, and what that needs: the bindings' sources
 #                               among these, and those that are generated from such
 #                               templates, are compiled at every stage
-#   XPU_STACK_LAST              options of the compiler, for the libraries of the series,
-#                               that come after PyTorch's own
 #   XPU_STACK_OWN_UNITS         file that lists the sources that the series adds, and
 #                               the unit of each: two words per line
 
@@ -97,7 +95,7 @@ function(xpu_stack_unite_own)
       continue()
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE} ${XPU_STACK_LAST})
+    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
     get_target_property(all ${target} SOURCES)
     get_target_property(from ${target} SOURCE_DIR)
     foreach(source IN LISTS all)

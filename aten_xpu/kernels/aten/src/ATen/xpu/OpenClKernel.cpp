@@ -156,7 +156,11 @@ void keepBuilt(
     std::string code(size, '\0');
     auto* bytes = code.data();
     const auto error = cl.clGetProgramInfo(
-        programs[0], CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, nullptr);
+        programs[0],
+        CL_PROGRAM_BINARIES,
+        sizeof(bytes),
+        static_cast<void*>(&bytes),
+        nullptr);
     if (size > 0 && error == CL_SUCCESS) {
       storeKernels(builtFolder(), key, {{name, std::move(code)}});
     }

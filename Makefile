@@ -53,7 +53,8 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 # the kernels' operators, which take it minutes to compile and which no test of C++ calls.
 kernels := test/test_xpu_kernels.py::TestProcesses
 wheel := test/test_xpu.py $(addprefix $(kernels)::,test_cache test_package)
-extension := test/test_xpu_runtime.py test/test_stock_headers.py \
+extension := $(addprefix test/test_xpu_runtime.py::,TestLoading TestSyclRuntime TestDevices) \
+	test/test_stock_headers.py \
 	$(addprefix $(kernels)::,test_cache test_package test_package_for_nvidia) \
 	test/test_xpu_compile.py::TestInductor::test_cpp_wrapper
 verify-release:

@@ -114,9 +114,8 @@ endfunction()
 function(xpu_stack_bindings)
   target_compile_options(torch_python PRIVATE
     $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
-  # Both libraries have Module.cpp, whose guard ends a process that initialises it twice.
-  target_compile_definitions(torch_python PRIVATE
-    pytorch_duplicate_guard=xpu_stack_duplicate_guard)
+  target_link_options(torch_python PRIVATE
+    "LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/bindings.map")
 endfunction()
 
 function(xpu_stack_fast)

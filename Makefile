@@ -42,15 +42,16 @@ self-test: ## Runs the toolkit's tests.
 # installs what both bases need. With one seed both test the same types, whose kernels the
 # CPU device's driver compiles once.
 verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
-	+@export TEST_SEED=$${TEST_SEED:-$$RANDOM}; ci/steps '$(MAKE) lint' '$(MAKE) check' '$(MAKE) build STAGE=device' \
-		'$(MAKE) -j2 verify-release verify-package'
+	+@export TEST_SEED=$${TEST_SEED:-$$RANDOM}; ci/steps '$(MAKE) lint' '$(MAKE) check' \
+		'$(MAKE) build STAGE=device' '$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,
 # the other takes. The longer one ends with what uses all processors by itself. Tests
 # find the kernels that the extension had compiled, and a test of self-test builds what
 # `make test` has compiled. `make test` has run the tests of Python as well: on the
-# wheels run those that find a file that is missing in them. AddressSanitizer leaves out
-# the kernels' operators, which take it minutes to compile and which no test of C++ calls.
+# wheels run those that find a file that is missing in them. The sanitizers leave out the
+# kernels' operators, which take minutes to compile with them and which no test of C++
+# calls; `make sanitize` has them.
 kernels := test/test_xpu_kernels.py::TestProcesses
 wheel := test/test_xpu.py $(addprefix $(kernels)::,test_cache test_package)
 extension := $(addprefix test/test_xpu_runtime.py::,TestLoading TestSyclRuntime TestDevices) \
@@ -60,8 +61,7 @@ extension := $(addprefix test/test_xpu_runtime.py::,TestLoading TestSyclRuntime 
 verify-release:
 	+@ci/steps '$(MAKE) test' '$(MAKE) wheel MODE=fast' \
 		'$(MAKE) test-wheel MODE=fast ARGS="$(wheel)"' '$(MAKE) tidy' \
-		'$(MAKE) sanitize WITH=thread' '$(MAKE) sanitize WITH=address STAGE=tensor' \
-		2>&1 | sed -u 's/^/[release] /'
+		'$(MAKE) sanitize STAGE=tensor' 2>&1 | sed -u 's/^/[release] /'
 
 verify-package:
 	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) extension BASE=v2.13' \

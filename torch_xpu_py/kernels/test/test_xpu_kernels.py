@@ -1137,7 +1137,7 @@ class TestKernelReductions(TestCase):
                 continue
             ones = torch.tensor([1.0, 3.0] if dtype == torch.uint8 else [1.0, -1.0])
             factors = ones[(x * 2).long() % 2].to(dtype)
-            same = (x * 2).round().to(dtype) if dtype.is_floating_point else x
+            same = (x.float() * 2).round().to(dtype) if dtype.is_floating_point else x
             for name, function in self.SCANS.items():
                 given = {"cumprod": factors, "cummax": same, "cummin": same}.get(name, x)
                 if name == "logcumsumexp" and not dtype.is_floating_point:

@@ -27,6 +27,7 @@ NEW = {
     "tensor/special-ops",
     "tensor/layouts",
     "kernels/cuda",
+    "kernels/images",
     "kernels/launch",
     "kernels/package",
     "kernels/formulas",

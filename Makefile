@@ -50,8 +50,8 @@ verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast whe
 # find the kernels that the extension had compiled, and a test of self-test builds what
 # `make test` has compiled. `make test` has run the tests of Python as well: on the
 # wheels run those that find a file that is missing in them. The sanitizers leave out the
-# kernels' operators, which take minutes to compile with them and which no test of C++
-# calls; `make sanitize` has them.
+# kernels' operators, which take minutes to compile with them, for one program of tests in
+# C++; `make sanitize` has them.
 kernels := test/test_xpu_kernels.py::TestProcesses
 wheel := test/test_xpu.py $(addprefix $(kernels)::,test_cache test_package)
 extension := $(addprefix test/test_xpu_runtime.py::,TestLoading TestSyclRuntime TestDevices) \

@@ -86,7 +86,7 @@ class Sanitizer(enum.Enum):
 
     @property
     def flags(self) -> str:
-        """For compiling and linking."""
+        """For compiling and linking; with -O1 reports have good stacks."""
         # GCC takes the checks of std::optional for uses of what it may not hold.
         common = "-g1 -fno-omit-frame-pointer -Wno-maybe-uninitialized"
         return {

@@ -61,6 +61,11 @@ def parts(data):
         data = rest[int(size) :]
 
 
+def joined(parts):
+    """The other way round."""
+    return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
+
+
 def fallbacks():
     return torch._C._xpu_fallbackStatistics()
 
@@ -120,11 +125,6 @@ class BesideCpu(TestCase):
                 got.cpu(), expected.to(dtype), rtol=tolerance, atol=tolerance * scale, msg=msg
             )
         return [got.cpu() for got in results[1]]
-
-
-def joined(parts):
-    """The other way round."""
-    return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
 
 
 def with_codes(path, change):
@@ -264,6 +264,10 @@ class Processes(TestCase):
         self.assertEqual(result.returncode, 0, msg=result.stdout)
         return result.stdout
 
+    def files(self, folder, below=""):
+        found = pathlib.Path(folder, below).glob("*.kernels")
+        return {path.name: os.stat(path).st_ino for path in found}
+
     def run_class(self, name, **env):
         """A class of the file that this one is in."""
         # not run_tests(): where CI is set, it wants packages to write a report
@@ -292,10 +296,6 @@ class TestProcesses(Processes):
     )
     # of a type that a package has kernels for NVIDIA for, and no others
     RARE = ADD.format("int16")
-
-    def files(self, folder, below=""):
-        found = pathlib.Path(folder, below).glob("*.kernels")
-        return {path.name: os.stat(path).st_ino for path in found}
 
     @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
     def test_cache(self):

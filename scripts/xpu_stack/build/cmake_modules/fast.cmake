@@ -27,11 +27,11 @@
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
 
-# Whether a source of the bindings is compiled here in place of the shipped object.
+# Whether a source of the bindings is compiled here in place of the shipped object, as one
+# of `touched`.
 function(xpu_stack_replaces result target source)
   set(${result} FALSE PARENT_SCOPE)
   if(target STREQUAL "torch_python")
-    file(STRINGS "${XPU_STACK_TOUCHED}" touched)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE path)
     get_filename_component(name "${source}" NAME_WE)
     string(REGEX REPLACE "_[0-9]+$" "" name "${name}")
@@ -49,6 +49,7 @@ function(xpu_stack_reduce target)
   list(TRANSFORM added PREPEND "${CMAKE_SOURCE_DIR}/")
   file(STRINGS "${XPU_STACK_EDITED}" edited)
   list(TRANSFORM edited PREPEND "${CMAKE_SOURCE_DIR}/")
+  file(STRINGS "${XPU_STACK_TOUCHED}" touched)
   set(kept ${all})
   list(FILTER kept INCLUDE REGEX "TARGET_OBJECTS")
   list(FILTER all EXCLUDE REGEX "TARGET_OBJECTS")

@@ -1,12 +1,15 @@
 #include <c10/xpu/impl/XPUNative.h>
 
-#include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <c10/xpu/XPUException.h>
 
 #include <sycl/backend.hpp>
+#include <sycl/handler.hpp>
+#include <sycl/interop_handle.hpp>
 
 #include <dlfcn.h>
 
+#include <memory>
 #include <variant>
 
 namespace c10::xpu::impl {
@@ -128,6 +131,65 @@ optional<int> cudaDevice(const sycl::device& device) {
 
 void* cudaFunction(const char* name) {
   return reinterpret_cast<void*>(ofCuda<void()>(name));
+}
+
+void* cudaContext(const sycl::device& device) {
+  void* context = nullptr;
+  callCuda("cuDevicePrimaryCtxRetain", &context, *cudaDevice(device));
+  return context;
+}
+
+void enterCudaContext(void* context) {
+  static auto* const get = ofCuda<int(void**)>("cuCtxGetCurrent");
+  void* current = nullptr;
+  if (!get || get(&current) != kSuccess || current != context) {
+    callCuda("cuCtxSetCurrent", context);
+  }
+}
+
+sycl::event recordOnCuda(
+    sycl::queue& queue,
+    const std::function<void(void*)>& launch) {
+  constexpr unsigned kNonBlocking = 1;
+  constexpr int kThreadLocal = 1; // CU_STREAM_CAPTURE_MODE
+  void* const context = cudaContext(queue.get_device());
+  enterCudaContext(context);
+  void* stream = nullptr;
+  callCuda("cuStreamCreate", &stream, kNonBlocking);
+  const auto destroy = c10::make_scope_exit(
+      [stream] { ofCuda<int(void*)>("cuStreamDestroy_v2")(stream); });
+  callCuda("cuStreamBeginCapture_v2", stream, kThreadLocal);
+  const auto end = [stream](int& result) {
+    CUgraph graph = nullptr;
+    result = ofCuda<int(void*, CUgraph*)>("cuStreamEndCapture")(stream, &graph);
+    return std::shared_ptr<CUgraph_st>(
+        graph, ofCuda<int(CUgraph)>("cuGraphDestroy"));
+  };
+  int result = kSuccess;
+  try {
+    launch(stream);
+  } catch (...) {
+    end(result); // it may be invalid by now
+    throw;
+  }
+  const auto captured = end(result);
+  TORCH_CHECK(
+      result == kSuccess, "What was launched cannot be captured: ", result);
+  return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
+    handler.ext_codeplay_enqueue_native_command(
+        [captured, context](const sycl::interop_handle& handle) {
+          enterCudaContext(context);
+          void* node = nullptr;
+          const void* const none = nullptr; // no dependencies
+          callCuda(
+              "cuGraphAddChildGraphNode",
+              &node,
+              handle.ext_codeplay_get_native_graph<backend::ext_oneapi_cuda>(),
+              none,
+              size_t(0),
+              captured.get());
+        });
+  }));
 }
 
 void letCudaStreamWait(uintptr_t stream, const sycl::event& event) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <c10/util/Optional.h>
 #include <c10/xpu/XPUMacros.h>
 
@@ -8,6 +9,7 @@
 #include <sycl/queue.hpp>
 
 #include <cstdint>
+#include <functional>
 
 namespace c10::xpu::impl {
 
@@ -65,6 +67,29 @@ C10_XPU_API void letCudaStreamWait(uintptr_t stream, const sycl::event& event);
 
 /// A function of CUDA's driver; null where no device is NVIDIA's.
 C10_XPU_API void* cudaFunction(const char* name);
+
+/// Calls a function of the driver, in which handles are pointers. Raises where
+/// it fails.
+template <typename... Args>
+void callCuda(const char* name, Args... args) {
+  auto* const function = reinterpret_cast<int (*)(Args...)>(cudaFunction(name));
+  TORCH_CHECK(function, "CUDA's driver has no ", name);
+  const int result = function(args...);
+  TORCH_CHECK(result == 0, name, " returned ", result);
+}
+
+/// The CUcontext that SYCL uses on an NVIDIA device. Each call retains it, for
+/// as long as the process lives.
+C10_XPU_API void* cudaContext(const sycl::device& device);
+
+/// Makes a CUcontext the thread's, as SYCL does in each of its calls.
+C10_XPU_API void enterCudaContext(void* context);
+
+/// Adds to the graph that the queue of an NVIDIA device records what `launch`
+/// launches on the CUstream that it is called with.
+C10_XPU_API sycl::event recordOnCuda(
+    sycl::queue& queue,
+    const std::function<void(void* cuda_stream)>& launch);
 
 /// Waits for a CUstream, which is named as above. Raises if the driver does.
 C10_XPU_API void synchronizeCudaStream(uintptr_t stream);

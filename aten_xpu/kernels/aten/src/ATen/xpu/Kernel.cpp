@@ -11,7 +11,6 @@
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUNative.h>
-#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <sycl/kernel_bundle.hpp>
 
@@ -31,7 +30,6 @@ namespace at::xpu::detail {
 struct Kernel {
   std::optional<sycl::kernel> queued; // by SYCL
   void* function = nullptr; // CUfunction
-  DeviceIndex device = -1; // of the function
   uint32_t most_in_group = 0;
 };
 
@@ -118,9 +116,9 @@ std::unique_ptr<const Kernel> loadPtx(
     const std::string& name,
     const std::string& code) {
   auto kernel = std::make_unique<Kernel>();
-  kernel->device = device;
   enterCuda(device);
   void* module = nullptr;
+  using c10::xpu::impl::callCuda;
   callCuda("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
   callCuda("cuModuleGetFunction", &kernel->function, module, name.c_str());
   int most = 0;
@@ -226,20 +224,10 @@ void submit(
 }
 
 constexpr size_t kMostArguments = 32;
-using ArgumentPlaces = std::array<const void*, kMostArguments>;
-
-/// Where a kernel of CUDA finds its arguments.
-ArgumentPlaces placesOf(c10::ArrayRef<KernelArgument> arguments) {
-  ArgumentPlaces places{};
-  for (const auto i : c10::irange(arguments.size())) {
-    places[i] = &arguments[i].bits;
-  }
-  return places;
-}
 
 void launchCuda(
     const Kernel& kernel,
-    c10::xpu::XPUStream stream,
+    void* stream,
     uint32_t groups,
     uint32_t group_size,
     c10::ArrayRef<KernelArgument> arguments) {
@@ -257,9 +245,10 @@ void launchCuda(
       void**);
   static const auto launch =
       reinterpret_cast<Launch>(c10::xpu::impl::cudaFunction("cuLaunchKernel"));
-  auto places = placesOf(arguments);
-  void* const native = cudaStream(stream);
-  enterCuda(kernel.device);
+  std::array<const void*, kMostArguments> places{};
+  for (const auto i : c10::irange(arguments.size())) {
+    places[i] = &arguments[i].bits;
+  }
   const int result = launch(
       kernel.function,
       groups,
@@ -269,47 +258,10 @@ void launchCuda(
       1,
       1,
       /*shared bytes=*/0,
-      native,
+      stream,
       places.data(),
       nullptr);
   TORCH_CHECK(result == 0, "cuLaunchKernel returned ", result);
-}
-
-/// Makes the launch a node of the graph that the stream records.
-void recordKernel(
-    sycl::handler& handler,
-    const Kernel& kernel,
-    uint32_t groups,
-    uint32_t group_size,
-    const std::vector<KernelArgument>& arguments) {
-  struct Node { // CUDA_KERNEL_NODE_PARAMS_v2
-    void* function;
-    std::array<unsigned, 3> groups;
-    std::array<unsigned, 3> group_size;
-    unsigned shared_bytes;
-    const void** arguments;
-    void** extra;
-    void* kernel;
-    void* context;
-  };
-  using Add = int (*)(void**, CUgraph, const void*, size_t, const Node*);
-  static const auto add = reinterpret_cast<Add>(
-      c10::xpu::impl::cudaFunction("cuGraphAddKernelNode_v2"));
-  recordOnCuda(handler, kernel.device, [=, &kernel](CUgraph graph) {
-    auto places = placesOf(arguments);
-    const Node node{
-        kernel.function,
-        {groups, 1, 1},
-        {group_size, 1, 1},
-        /*shared_bytes=*/0,
-        places.data(),
-        nullptr,
-        nullptr,
-        nullptr};
-    void* added = nullptr;
-    const int result = add(&added, graph, nullptr, 0, &node);
-    TORCH_CHECK(result == 0, "cuGraphAddKernelNode returned ", result);
-  });
 }
 
 } // namespace
@@ -411,25 +363,17 @@ void launchKernel(
                                    : groupSize(kernel);
   const auto by = group_size ? group_size : in_group;
   const auto groups = uint32_t((items + by - 1) / by);
-  const bool records =
-      !kernel.queued && c10::xpu::impl::isRecording(stream); // on NVIDIA
-  if (kernel.queued || records) {
+  if (kernel.queued) {
     detail::launch(stream, op.c_str(), /*nbytes=*/0, [&](sycl::queue& queue) {
       return C10_XPU_CHECK(queue.submit([&](sycl::handler& handler) {
-        if (records) {
-          recordKernel(handler, kernel, groups, in_group, arguments.vec());
-        } else {
-          submit(handler, *kernel.queued, groups, in_group, arguments);
-        }
+        submit(handler, *kernel.queued, groups, in_group, arguments);
       }));
     });
     return;
   }
-  {
-    const RecordWork record(RecordWork::By::Stream, op, stream);
-    launchCuda(kernel, stream, groups, in_group, arguments);
-  }
-  waitIfBlocking(stream);
+  launchOnCuda(stream, op, [&](void* cuda_stream) {
+    launchCuda(kernel, cuda_stream, groups, in_group, arguments);
+  });
 }
 
 } // namespace at::xpu::detail

@@ -6,7 +6,6 @@
 #include <ATen/xpu/detail/KernelOps.h>
 #include <c10/util/Exception.h>
 #include <c10/util/hash.h>
-#include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <array>
 #include <memory>
@@ -271,28 +270,23 @@ struct Plan {
 std::shared_ptr<Plan> planOf(
     void* handle,
     const Call& call,
-    DeviceIndex device,
-    bool keep) {
+    DeviceIndex device) {
   constexpr size_t kMostPlans = 1024;
   static thread_local std::
       unordered_map<PlanKey, std::shared_ptr<Plan>, PlanKeyHash>
           plans;
   const auto key = call.key(device);
-  if (keep) {
-    if (const auto known = plans.find(key); known != plans.end()) {
-      return known->second;
-    }
+  if (const auto known = plans.find(key); known != plans.end()) {
+    return known->second;
   }
   auto plan = std::make_shared<Plan>(call);
   if (!plan->find(handle, call)) {
     plan = nullptr;
   }
-  if (keep) {
-    if (plans.size() >= kMostPlans) {
-      plans.clear();
-    }
-    plans.emplace(key, plan);
+  if (plans.size() >= kMostPlans) {
+    plans.clear();
   }
+  plans.emplace(key, plan);
   return plan;
 }
 
@@ -301,9 +295,8 @@ std::shared_ptr<Plan> planWithWorkspace(
     void* handle,
     Call& call,
     const Tensor& out,
-    bool keep,
     Tensor& workspace) {
-  auto plan = planOf(handle, call, out.device().index(), keep);
+  auto plan = planOf(handle, call, out.device().index());
   if (plan && plan->found.workspace > 0) {
     try {
       workspace = at::empty(
@@ -311,7 +304,7 @@ std::shared_ptr<Plan> planWithWorkspace(
           out.options().dtype(kByte));
     } catch (const c10::OutOfMemoryError&) {
       call.most_workspace = 0;
-      plan = planOf(handle, call, out.device().index(), keep);
+      plan = planOf(handle, call, out.device().index());
     }
   }
   return plan;
@@ -401,15 +394,13 @@ bool multiplyByCublas(const Product& product) {
   const Number scale_of_c(beta, types->scale);
   const Number scale(product.alpha.to<double>(), types->scale);
   const auto stream = c10::xpu::getCurrentXPUStream(device);
-  const bool keep = !c10::xpu::impl::isRecording(stream);
   Tensor workspace;
-  const auto plan =
-      planWithWorkspace(handle, call, out.tensor, keep, workspace);
+  const auto plan = planWithWorkspace(handle, call, out.tensor, workspace);
   if (!plan) {
     return false;
   }
   void* const space = workspace.defined() ? workspace.data_ptr() : nullptr;
-  launchOnCuda(stream, product.op, [=](void* cuda_stream) {
+  launchOnCuda(stream, product.op, [&](void* cuda_stream) {
     const auto& lt = cublasLt();
     if (call.bias) {
       set(lt.set_desc, plan->desc, kBiasPointer, call.bias);

@@ -351,20 +351,12 @@ bool computeByCudnn(
     }
     void* const space = workspace.defined() ? workspace.data_ptr() : nullptr;
     int status = 0;
-    // Where the stream records, it is launched later: then a failure raises.
-    int* const answer = records ? nullptr : &status;
-    const auto* const chosen = &way;
-    launchOnCuda(stream, op, [=](void* cuda_stream) {
-      const int launched =
-          plan->launch(*chosen, pointers, space, device, !answer, cuda_stream);
-      if (answer) {
-        *answer = launched;
-      } else {
-        TORCH_CHECK(
-            launched == 0,
-            "What cuDNN computes cannot be a part of a graph: it said ",
-            cudnn().words_of(launched));
-      }
+    launchOnCuda(stream, op, [&](void* cuda_stream) {
+      status = plan->launch(way, pointers, space, device, records, cuda_stream);
+      TORCH_CHECK(
+          status == 0 || !records,
+          "What cuDNN computes cannot be a part of a graph: it said ",
+          cudnn().words_of(status));
     });
     if (status != 0) {
       way.works = false;

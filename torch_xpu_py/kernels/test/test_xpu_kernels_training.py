@@ -282,6 +282,16 @@ class TestKernelNorms(Compared):
             texts.append(str(raised.exception).splitlines()[0])
         self.assertEqual(*texts)
         self.assertEqual(F.group_norm(torch.rand(0, 4, 2, device="xpu"), 2).shape, (0, 4, 2))
+        x, w = torch.rand(2, 4, 3).bfloat16(), torch.rand(4)
+        for weight in (None, w, w.bfloat16()):
+            args = [weight, weight, 2, 4, 3, 2, 1e-5]
+            try:
+                expected = torch.native_group_norm(x, *args)
+            except RuntimeError:  # 1.13's CPU takes no weights of another type
+                continue
+            args[:2] = [None if weight is None else weight.to("xpu")] * 2
+            found = torch.native_group_norm(x.to("xpu"), *args)
+            self.assertEqual([y.dtype for y in found], [y.dtype for y in expected], msg=str(weight))
 
     def test_batch_norm(self):
         for shape, training, _, dtype in some(

@@ -320,7 +320,12 @@ Three groupNorm(
     const auto factor = norm->numbers({n, groups}, input);
     norm->statistics(input, mean, factor, eps);
     norm->normalize(result, input, weight, bias, mean, factor);
-    return {result, mean, factor};
+    // As on the CPU and for CUDA: with float parameters of half numbers, float.
+    const auto type = (weight.defined()     ? weight
+                           : bias.defined() ? bias
+                                            : input)
+                          .scalar_type();
+    return {result, mean.to(type), factor.to(type)};
   }
   return OnHost<at::_ops::native_group_norm>::call(
       input, weight_given, bias_given, n, c, hxw, groups, eps);

@@ -24,7 +24,8 @@ ROUNDS = 21
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured: `make` takes "xpu", "cuda" or "cpu", and returns the call."""
+    """What is measured: `make` takes "xpu", "cuda" or "cpu", and returns the call. Of what
+    happens once it measures the microseconds itself, and returns those."""
 
     make: Callable
     calls: int  # of a round; of a launch few enough that none waits for a place in the queue
@@ -69,7 +70,8 @@ def empty_cache(device):
 
 
 def measure(device, rows):
-    """Prints a line of JSON: microseconds by name, and for XPU what ran on the host."""
+    """Prints a line of JSON after each row, with all until then: microseconds by name, and for
+    XPU what ran on the host."""
     import torch
 
     backend = getattr(torch, device)
@@ -77,19 +79,23 @@ def measure(device, rows):
     for name, row in rows.items():
         try:
             call = row.make(device)
-            call()
-            if device == "xpu":
-                backend.reset_fallback_statistics()
+            if not callable(call):
+                found[name] = call
+            else:
                 call()
-                on_host[name] = sorted(backend.fallback_statistics())
-            found[name] = median(backend, call, row)
+                if device == "xpu":
+                    backend.reset_fallback_statistics()
+                    call()
+                    on_host[name] = sorted(backend.fallback_statistics())
+                found[name] = median(backend, call, row)
         except Exception:  # the others are still of use
             traceback.print_exc()
         call = None
         if hasattr(torch, "compiler"):
             torch.compiler.reset()
         empty_cache(device)
-    print(json.dumps({**torch_and_card(device), "times": found, "on host": on_host}))
+        document = {**torch_and_card(device), "times": found, "on host": on_host}
+        print(json.dumps(document), flush=True)
 
 
 def measured(python, file, device, only):
@@ -151,14 +157,23 @@ def table(found):
 def main(file, doc, rows, measure=measure, compare=compare, table=table):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument(
-        "--only", default="", metavar="TEXT,TEXT", help="rows with one of these in their names"
+        "--only",
+        default="",
+        metavar="TEXT,TEXT",
+        help="the row of this name, or those with one of these in theirs",
     )
     parser.add_argument("--json", metavar="FILE", help="also write what was measured there")
     parser.add_argument("--device", choices=("cuda", "xpu", "cpu"), help=argparse.SUPPRESS)
     parser.add_argument("peer", nargs="?", help="a Python with a torch for CUDA, or cpu")
     given = parser.parse_args()
     texts = given.only.split(",")
-    rows = {name: row for name, row in rows.items() if any(text in name for text in texts)}
+    rows = (
+        {given.only: rows[given.only]}
+        if given.only in rows
+        else {name: row for name, row in rows.items() if any(text in name for text in texts)}
+    )
+    if not rows:
+        parser.error(f"no row has {given.only} in its name")
     if given.device:
         measure(given.device, rows)
         return

@@ -158,6 +158,12 @@ def _version(name: str) -> Any:
         raise AttributeError(f"module 'torch.version' has no attribute '{name}'")
     import torch
 
-    if not torch.xpu.is_available():
-        return None
-    return SYCL if "Level-Zero" in torch.xpu.get_device_properties(0).platform_name else None
+    first = None
+    if torch.xpu._is_in_bad_fork():
+        # One of inductor's that compile: they were told before what the devices are.
+        interface = sys.modules.get("torch._dynamo.device_interface")
+        kept = interface.caching_worker_device_properties.get("xpu") if interface else None
+        first = kept[0] if kept else None
+    elif torch.xpu.is_available():
+        first = torch.xpu.get_device_properties(0)
+    return SYCL if first and "Level-Zero" in first.platform_name else None

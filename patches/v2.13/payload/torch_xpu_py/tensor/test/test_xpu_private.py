@@ -3,12 +3,20 @@
 
 import ast
 import importlib
+import itertools
 import operator
 import os
 import types
 
 from torch.testing._internal.common_utils import run_tests, TestCase
 from torch_xpu_runtime._inductor import private
+
+ROOMS = {
+    "host": private.HOST,
+    "gpu": private.GPU,
+    "graphs": private.GRAPHS,
+    "launch": private.LAUNCH,
+}
 
 
 def imported(tree):
@@ -23,14 +31,13 @@ def imported(tree):
 
 class TestPrivate(TestCase):
     def test_each_is_there(self):
-        for name in (*private.HOST, *private.GPU, *private.LAUNCH):
+        for name in itertools.chain(*ROOMS.values()):
             module, _, path = name.partition(":")
             operator.attrgetter(path)(importlib.import_module(module))
 
     def test_no_other_is_imported(self):
         folder = os.path.dirname(private.__file__)
-        rooms = {"host": private.HOST, "gpu": private.GPU, "launch": private.LAUNCH}
-        for room, listed in rooms.items():
+        for room, listed in ROOMS.items():
             with open(os.path.join(folder, f"{room}.py")) as file:
                 found = list(imported(ast.parse(file.read())))
             self.assertGreater(len(found), 4)

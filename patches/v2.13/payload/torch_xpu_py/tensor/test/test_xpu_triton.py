@@ -190,6 +190,17 @@ class TestCard(TestCase):
             thread.join()
         self.assertEqual(found, {number: [number + 20.0] for number in range(4)})
 
+    def test_in_a_graph(self):
+        x = torch.randn(5000, device="xpu")
+        self.add(x, x)  # which compiles it
+        graph = torch.xpu.XPUGraph()
+        with torch.xpu.graph(graph):
+            found = self.add(self.add(x, x), x)
+        for _ in range(3):
+            x.copy_(torch.randn(5000))
+            graph.replay()
+            self.assertEqual(found, x + x + x)
+
     def test_time(self):
         """A copy of 256 MiB by do_bench: below the memory's speed, and above its tenth."""
         x = torch.zeros(1 << 26, device="xpu")

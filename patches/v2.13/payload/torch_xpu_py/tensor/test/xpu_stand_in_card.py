@@ -157,3 +157,23 @@ def run(folder, code, version="9.0", timeout=240, **environment):
     assert done.returncode == 0, done.stdout
     with open(calls) as file:
         return done.stdout, file.read().splitlines()
+
+
+def compiled_elsewhere(statement):
+    """A program that compiles in other processes alone. It says how many graphs the cache had."""
+    return f"""
+import torch, triton
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile, shutdown_compile_workers
+
+def here(*args, **kwargs):
+    raise AssertionError("compiled in this process")
+
+if __name__ == "__main__":
+    triton.compile = here
+    AsyncCompile.warm_pool()
+    AsyncCompile.wait_pool_ready()
+    {statement}
+    print(counters["inductor"]["fxgraph_cache_hit"])
+    shutdown_compile_workers()
+"""

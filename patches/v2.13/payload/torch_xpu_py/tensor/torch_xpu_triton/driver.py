@@ -6,7 +6,7 @@ See Note [Triton on an NVIDIA card].
 import ctypes
 import functools
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import Benchmarker, GPUDriver
@@ -56,11 +56,7 @@ class _Card:
 
     def enter(self) -> None:
         r"""Makes it the current one of this thread, for all that Triton asks of CUDA."""
-        _enter(self.context)
-
-
-def _enter(context: int) -> None:
-    _cuda()("cuCtxSetCurrent", ctypes.c_void_p(context))
+        _cuda()("cuCtxSetCurrent", ctypes.c_void_p(self.context))
 
 
 @functools.cache
@@ -84,36 +80,17 @@ def native_of(queue: int) -> tuple[int, int, bool]:
     return native, _Card.of_stream(native).context, stream.stream_id != queue
 
 
-class _Streams(dict[int, tuple[int, Optional[int]]]):
-    r"""By the addresses of queues: the stream of CUDA, and the context where that has to be
-    made the current one."""
-
-    def __missing__(self, queue: int) -> tuple[int, Optional[int]]:
-        native, context, lasts = native_of(queue)
-        found = native, context if _may_be_elsewhere() else None
-        if lasts:
-            self[queue] = found
-        return found
-
-
-_streams = _Streams()
-
-
-@functools.cache
-def _may_be_elsewhere() -> bool:
-    r"""Whether a thread's context may be that of another card than the current device's. In
-    a thread that has none, NVIDIA's launcher takes the first card's."""
-    import torch
-
-    return torch.xpu.device_count() > 1 or _card(0).index != 0
-
-
 class _Launcher(nvidia.CudaLauncher if nvidia else object):  # type: ignore[misc]
+    def __init__(self, source: Any, metadata: Any) -> None:
+        import torch
+
+        super().__init__(source, metadata)
+        self._name = metadata.name
+        self._on_native = torch._C._xpu_launchOnCuda  # type: ignore[attr-defined]
+
     def __call__(self, x: int, y: int, z: int, stream: int, *arguments: Any) -> None:
-        native, context = _streams[stream]
-        if context is not None:
-            _enter(context)
-        super().__call__(x, y, z, native, *arguments)
+        launch = super().__call__
+        self._on_native(stream, self._name, lambda native: launch(x, y, z, native, *arguments))
 
 
 class _Utils:

@@ -9,7 +9,6 @@ configurations that are tried, and how time is measured.
 """
 
 import functools
-import warnings
 from typing import Any, Callable, Optional
 
 import torch
@@ -26,8 +25,8 @@ from torch._inductor.codegen.triton import TritonKernel, TritonOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.codegen.xpu.device_op_overrides import XPUDeviceOpOverrides
 from torch._inductor.codegen.xpu.xpu_combined_scheduling import XPUCombinedScheduling
+from torch._inductor.fx_passes import pad_mm
 from torch._inductor.kernel.flex import flex_decoding
-from torch._inductor.output_code import CompiledFxGraph
 from torch._inductor.runtime.benchmarking import InductorBenchmarker, TritonBenchmarker
 from torch._inductor.select_algorithm import TritonTemplateKernel
 from torch._inductor.template_heuristics import registry
@@ -35,7 +34,7 @@ from torch._inductor.template_heuristics import triton as heuristics
 from torch._inductor.virtualized import V
 from torch_xpu_triton._device import capability
 
-from . import launch  # noqa: F401
+from . import graphs, launch  # noqa: F401
 
 _Properties: Any = torch._C._XpuDeviceProperties  # type: ignore[attr-defined]
 
@@ -121,22 +120,6 @@ def _draws_four_at_once() -> bool:
     return V.kernel.triton_tensor_ndim() == 1
 
 
-@functools.cache
-def _say_there_are_no_graphs() -> None:
-    warnings.warn(
-        'torch.compile records no graphs for xpu, which mode="reduce-overhead" and '
-        '"max-autotune" ask for, and launches each kernel: SYCL\'s graphs do not have what is '
-        'launched on the native stream. mode="max-autotune-no-cudagraphs" asks for none',
-        stacklevel=2,
-    )
-
-
-def _post_compile(self: Any, *args: Any) -> None:
-    if "xpu" in self.device_types and config.triton.cudagraphs:
-        _say_there_are_no_graphs()
-    _post_compile_before(self, *args)
-
-
 # -- what is compiled --------------------------------------------------------------------
 
 
@@ -206,6 +189,16 @@ def _exceeding(self: Any, *args: Any) -> Callable[[Any, int], bool]:
     return exceeds
 
 
+def _teraflops(dtype: torch.dtype, is_tf32: bool = False) -> float:
+    r"""What the card's tensor cores, or for float its others, can do, as Triton estimates it for
+    ``torch.cuda``."""
+    from triton.runtime import driver
+
+    card = driver.active.utils.get_device_properties(torch.xpu.current_device())
+    each = 512 if dtype.itemsize <= 2 else 256 if is_tf32 else 64  # of a quarter, in a cycle
+    return float(4 * card["multiprocessor_count"] * card["sm_clock_rate"] * each * 1e-9)
+
+
 # -- time ----------------------------------------------------------------------------------
 
 
@@ -219,14 +212,10 @@ def _benchmark(self: Any, call: Callable[[], Any], *args: Any, **kwargs: Any) ->
 get_device_op_overrides("cpu")  # which registers PyTorch's own
 device_op_overrides_dict["xpu"] = _Operations()
 TritonOverrides._can_use_4x_random = staticmethod(_draws_four_at_once)  # type: ignore[method-assign]
-_post_compile_before = CompiledFxGraph.post_compile
-CompiledFxGraph.post_compile = _post_compile  # type: ignore[method-assign]
 _imports_before = TritonKernel.gen_common_triton_imports.__func__
 XpuInterface.get_compute_capability = staticmethod(_architecture)  # type: ignore[method-assign]
 XpuInterface.raise_if_triton_unavailable = staticmethod(lambda device=None: None)  # type: ignore[method-assign]
 TritonKernel.gen_common_triton_imports = classmethod(_imports)  # type: ignore[assignment,method-assign]
-# What was compiled for another kind of card is another thing in the caches.
-torch.compiler.config.cache_key_tag += f" xpu {_architecture()}"
 
 # Faster on a GPU of Intel's is PyTorch's operator; here that is the generated kernel.
 _operator = torch.ops.aten.embedding_dense_backward.default
@@ -241,6 +230,13 @@ for _operator in (
 _next_power_of_2 = flex_decoding.next_power_of_2
 flex_decoding.next_power_of_2 = _at_least_16
 
+utils.datasheet_tops = _teraflops
+# It pads products of bfloat16 that need it on Intel's GPUs and on older cards.
+pad_mm.torch = launch.With(  # type: ignore[assignment]
+    torch,
+    cuda=launch.With(torch.cuda, get_device_capability=capability),
+    xpu=launch.With(torch.xpu, is_available=lambda: False),
+)
 for _key, _class in list(registry._TEMPLATE_HEURISTIC_REGISTRY.items()):
     if _key[1] == "cuda":
         registry._TEMPLATE_HEURISTIC_REGISTRY[(_key[0], "xpu", *_key[2:])] = _class

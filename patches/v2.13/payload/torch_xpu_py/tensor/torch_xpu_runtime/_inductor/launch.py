@@ -14,6 +14,7 @@ of each kernel imports this one.
 
 import functools
 import sys
+import threading
 from typing import Any, Callable
 
 import torch
@@ -21,6 +22,7 @@ from torch._inductor import utils
 from torch._inductor.runtime import static_triton_launcher, triton_heuristics
 from torch._inductor.runtime.static_triton_launcher import StaticallyLaunchedCudaKernel
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+from torch_xpu_triton._device import capability
 
 
 class Kernel(StaticallyLaunchedCudaKernel):
@@ -59,7 +61,7 @@ class Kernel(StaticallyLaunchedCudaKernel):
         r"""What launches it: it takes the grid, the stream and the arguments."""
         scratch = self.has_global_scratch + self.has_profile_scratch
         return torch._C._XpuTritonLauncher(  # type: ignore[attr-defined]
-            self.function, self.num_warps, self.shared, self.arg_tys, scratch
+            self.function, self.num_warps, self.shared, self.arg_tys, scratch, self.name
         )
 
 
@@ -83,7 +85,19 @@ def _as_cuda(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _With:
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    r"""A method of CachingAutotuner, in one thread at a time. It unloads the configurations that
+    are slower, which another thread may have begun to measure."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _autotuning:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+class With:
     r"""A module, with other attributes."""
 
     def __init__(self, module: Any, **attributes: Any) -> None:
@@ -94,17 +108,24 @@ class _With:
 
 
 utils.GPU_KERNEL_BIN_EXTS["xpu"] = ".cubin"
+# What was compiled for another kind of card is another thing in the caches. The processes
+# that compile have to agree: they name the files for what is measured here.
+torch.compiler.config.cache_key_tag += f" xpu {capability()}"
 _kernel_before = static_triton_launcher.statically_launched_kernel_by_device
 triton_heuristics.statically_launched_kernel_by_device = _kernel
 CachingAutotuner._create_compile_options = _as_cuda(  # type: ignore[method-assign]
     CachingAutotuner._create_compile_options
 )
+_autotuning = threading.RLock()
+CachingAutotuner.autotune_to_one_config = _alone(  # type: ignore[method-assign]
+    CachingAutotuner.autotune_to_one_config
+)
 _scales = functools.cached_property(_as_cuda(CachingAutotuner._could_rblock_scale.func))
 _scales.__set_name__(CachingAutotuner, "_could_rblock_scale")
 CachingAutotuner._could_rblock_scale = _scales  # type: ignore[assignment,method-assign]
 # What it asks them for is which configurations to try.
-triton_heuristics.torch = _With(  # type: ignore[assignment]
+triton_heuristics.torch = With(  # type: ignore[assignment]
     torch,
-    cuda=_With(torch.cuda, is_available=lambda: True),
-    xpu=_With(torch.xpu, is_available=lambda: False),
+    cuda=With(torch.cuda, is_available=lambda: True),
+    xpu=With(torch.xpu, is_available=lambda: False),
 )

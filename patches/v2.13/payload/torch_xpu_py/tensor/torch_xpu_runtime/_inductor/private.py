@@ -1,4 +1,4 @@
-r"""What is private to PyTorch and used by ``host``, ``gpu`` and ``launch``, each with the reason.
+r"""What is private to PyTorch and used by ``host``, ``gpu``, ``graphs`` and ``launch``, each with the reason.
 
 ``test_xpu_private.py`` looks for each name in the PyTorch that is installed, and in the
 rooms for names that are not here.
@@ -78,9 +78,61 @@ GPU: Dict[str, str] = {
     "torch._inductor.codegen.triton:TritonOverrides._can_use_4x_random": "for cuda alone, and "
     "four times as fast",
     "torch._inductor.select_algorithm:TritonTemplateKernel": "kernels that cannot do that",
+    "torch._inductor.virtualized:V": "the graph that is compiled",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen._generate_kernel_call_helper": "it "
+    "writes the calls of kernels, and knows XPU as a device with Triton",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.create": "makes our class",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.write_header": "to import the wait",
+    "torch._inductor.codegen.wrapper:SubgraphPythonWrapperCodegen": "the same in torch.cond",
+    **{
+        f"torch._inductor.codegen.cpp_wrapper_cpu:CppWrapperCpu.{name}": "cpp_wrapper calls "
+        "functions of C for each device, which a build without XPU has not got. Here "
+        "operators are called by the dispatcher"
+        for name in (
+            "create",
+            "generate_extern_kernel_alloc",
+            "generate_extern_kernel_out",
+            "generate_fallback_kernel",
+            "generate_fallback_kernel_with_runtime_lookup",
+            "generate_fallback_kernel_with_runtime_lookup_boxed",
+            "generate_scatter_fallback",
+            "get_device_include_path_jit",
+            "write_header",
+        )
+    },
+}
+
+GPU: Dict[str, str] = {
+    "torch._inductor.codegen.common:register_backend_for_device": "public: takes our backends",
+    "torch._decomp.decompositions:embedding_dense_backward": "inductor takes the operator for "
+    "XPU in its place",
+    "torch._inductor.decomposition:decompositions": "the table that this is put into",
+    "torch._dynamo.device_interface:XpuInterface.get_compute_capability": "a dictionary, where "
+    "Triton's target has a number for a card of NVIDIA",
+    "torch._dynamo.device_interface:XpuInterface.raise_if_triton_unavailable": "it asks for "
+    "Intel's backend",
+    "torch._inductor.config:use_static_cuda_launcher": "a build without XPU has no launcher for "
+    "Intel's GPUs",
+    "torch._inductor.codegen.common:device_op_overrides_dict": "what code calls for the current "
+    "device: here functions of C",
+    "torch._inductor.codegen.common:get_device_op_overrides": "it fills that table",
+    "torch._inductor.codegen.xpu.device_op_overrides:XPUDeviceOpOverrides": "PyTorch's own",
+    "torch._inductor.codegen.triton:TritonKernel.gen_common_triton_imports": "so that a process "
+    "that compiles a kernel loads the room `launch`",
+    "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu.create": "refused for XPU",
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen": "as PyTorch registers it for XPU",
+    "torch._inductor.codegen.xpu.xpu_combined_scheduling:XPUCombinedScheduling": "as PyTorch "
+    "registers it for XPU; here it refuses devices that are no GPUs",
+    "torch._inductor.codegen.triton:TritonOverrides._can_use_4x_random": "for cuda alone, and "
+    "four times as fast",
+    "torch._inductor.select_algorithm:TritonTemplateKernel": "kernels that cannot do that",
     "torch._inductor.output_code:CompiledFxGraph.post_compile": "it disables graphs without a "
     "word for other devices than cuda, also for code from the cache",
     "torch._inductor.virtualized:V": "the graph that is compiled",
+    "torch._inductor.utils:datasheet_tops": "what a card can do in a second: it knows few, and "
+    "Triton is asked for cuda alone. Padding of products depends on it",
+    "torch._inductor.fx_passes.pad_mm:torch": "where torch.xpu is available, it pads as on cards "
+    "before compute capability 9.0",
     **{
         f"torch._inductor.{module}:needs_fallback_due_to_atomic_add_limitations": "bfloat16 "
         "falls back on XPU, and has atomics on a card since compute capability 9.0"
@@ -124,7 +176,26 @@ LAUNCH: Dict[str, str] = {
     "cuda alone it asks for cooperative grids, without which their kernels would hang",
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner._could_rblock_scale": "for cuda "
     "alone it halves blocks of reductions that need too many registers",
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner.autotune_to_one_config": "it "
+    "unloads kernels that another thread measures",
     "torch._inductor.runtime.triton_heuristics:torch": "where torch.xpu is available, and "
     "torch.cuda is not, it tries what is fast on Intel's GPUs: for one, eight rows at once "
     "in a persistent reduction over 1,024 numbers, where a card is faster by a warp for each",
+}
+
+GRAPHS: Dict[str, str] = {
+    "torch._inductor.compile_fx:cudagraphify": "it makes graphs of torch.cuda",
+    "torch._inductor.output_code:CompiledFxGraph.post_compile": "before it calls that",
+    "torch._inductor.compile_fx:get_expanded_dims": "for copies of inputs",
+    "torch._inductor.compile_fx:index_expanded_dims_and_copy_": "copies an input",
+    "torch._inductor.compile_fx:get_input_idxs_to_check": "the inputs of which code that runs "
+    "without a graph takes the alignment for granted",
+    "torch._inductor.utils:align_inputs_from_check_idxs": "copies those",
+    "torch._inductor.utils:ALIGNMENT": "that alignment",
+    "torch._inductor.cudagraph_utils:check_lowering_disable_cudagraph": "it takes no devices "
+    "but cuda",
+    "torch._inductor.cudagraph_utils:log_cudagraph_skip_and_bump_counter": "says why there is "
+    "no graph, which PyTorch does for cuda alone",
+    "torch._inductor.output_code:maybe_handle_backward_generation": "it wants the trees of "
+    "torch.cuda's graphs",
 }

@@ -1,7 +1,12 @@
 #include <ATen/xpu/EmptyTensor.h>
+#include <ATen/xpu/detail/RecordWork.h>
+#include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/env.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPULaunch.h>
+#include <c10/xpu/impl/XPUNative.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -29,7 +34,8 @@
 // CPython's own interface, which costs less than pybind11.
 //
 // The launcher is for NVIDIA devices. Kernels are launched on the native stream
-// of the queue that inductor calls the raw stream, by CUDA's driver.
+// of the queue that inductor calls the raw stream, by CUDA's driver, or into
+// the graph that the queue records.
 
 namespace py = pybind11;
 
@@ -37,6 +43,7 @@ namespace torch::xpu {
 
 namespace {
 
+using at::xpu::detail::RecordWork;
 using sycl::ext::oneapi::experimental::queue_state;
 
 // -- CUDA's driver ----------------------------------------------------------
@@ -126,6 +133,38 @@ Native nativeOf(uintptr_t queue) {
     known.emplace(queue, native);
   }
   return native;
+}
+
+/// Calls `launch` with the stream of CUDA behind the queue at an address, in
+/// the context of its card, or where the queue records a graph with one that
+/// records into that. A profiler gets the name. The GIL is held, but not for
+/// waiting.
+void launchOn(
+    uintptr_t address,
+    const std::string& name,
+    c10::function_ref<void(void* stream)> launch) {
+  auto& queue = *reinterpret_cast<sycl::queue*>(address);
+  if (C10_UNLIKELY(queue.ext_oneapi_get_state() == queue_state::recording)) {
+    c10::xpu::impl::recordOnCuda(queue, launch);
+    return;
+  }
+  const auto native = nativeOf(address);
+  const auto& cuda = driver();
+  Context context = nullptr;
+  cuda.context(&context);
+  if (context != native.context) {
+    check(cuda.set_context(native.context), "cuCtxSetCurrent");
+  }
+  const auto stream = c10::xpu::getCurrentXPUStream(); // that of the queue
+  {
+    const RecordWork recorded(RecordWork::By::Stream, name, stream);
+    launch(native.stream);
+  }
+  static const bool blocking =
+      c10::utils::check_env("TORCH_XPU_LAUNCH_BLOCKING") == true;
+  if (C10_UNLIKELY(blocking)) {
+    withoutGil([&] { c10::xpu::impl::waitFor(stream); });
+  }
 }
 
 // -- arguments of kernels ---------------------------------------------------
@@ -226,6 +265,7 @@ struct Launcher {
   unsigned shared;
   size_t scratch; // parameters for memory of the kernel's own, which are null
   std::string types;
+  std::string name; // for a profiler
 };
 
 constexpr size_t kGrid = 3;
@@ -240,13 +280,6 @@ void launch(const Launcher& launcher, PyObject* const* arguments) {
     return;
   }
   const auto raw_stream = integer<uint64_t>(arguments[kGrid]);
-  const auto& queue = *reinterpret_cast<const sycl::queue*>(raw_stream);
-  TORCH_CHECK(
-      queue.ext_oneapi_get_state() != queue_state::recording,
-      "A kernel of torch.compile is launched on the native stream, so that the "
-      "graph which the current stream records would miss it. Call it before or "
-      "after the capture");
-  const auto native = nativeOf(raw_stream);
   const auto count = launcher.types.size();
   c10::SmallVector<uint64_t, 32> values(count + launcher.scratch, 0);
   c10::SmallVector<void*, 32> parameters(values.size());
@@ -256,17 +289,11 @@ void launch(const Launcher& launcher, PyObject* const* arguments) {
     }
     parameters[i] = &values[i];
   }
-  const auto& cuda = driver();
-  const char* call = "cuCtxSetCurrent";
-  // It waits where the stream has many launches, and a host function in it may
-  // need the GIL.
-  PyThreadState* const thread = PyEval_SaveThread();
-  Context context = nullptr;
-  cuda.context(&context);
-  int code = context == native.context ? 0 : cuda.set_context(native.context);
-  if (code == 0) {
-    call = "cuLaunchKernel";
-    code = cuda.launch(
+  launchOn(raw_stream, launcher.name, [&](void* stream) {
+    // It waits where the stream has many launches, and a host function in it
+    // may need the GIL.
+    PyThreadState* const thread = PyEval_SaveThread();
+    const int code = driver().launch(
         launcher.function,
         grid[0],
         grid[1],
@@ -275,12 +302,12 @@ void launch(const Launcher& launcher, PyObject* const* arguments) {
         1,
         1,
         launcher.shared,
-        native.stream,
+        stream,
         parameters.data(),
         nullptr);
-  }
-  PyEval_RestoreThread(thread);
-  check(code, call);
+    PyEval_RestoreThread(thread);
+    check(code, "cuLaunchKernel");
+  });
 }
 
 PyObject* launcherCall(
@@ -316,8 +343,16 @@ PyObject* launcherNew(
   unsigned shared = 0;
   const char* types = nullptr;
   unsigned scratch = 0;
+  const char* name = nullptr;
   if (!PyArg_ParseTuple(
-          args, "KIIsI", &function, &warps, &shared, &types, &scratch)) {
+          args,
+          "KIIsIs",
+          &function,
+          &warps,
+          &shared,
+          &types,
+          &scratch,
+          &name)) {
     return nullptr;
   }
   const std::string letters(types);
@@ -339,13 +374,16 @@ PyObject* launcherNew(
     launcher.shared = shared;
     launcher.scratch = scratch;
     new (&launcher.types) std::string(letters);
+    new (&launcher.name) std::string(name);
   }
   return self;
   END_HANDLE_TH_ERRORS
 }
 
 void launcherDelete(PyObject* self) {
-  std::destroy_at(&reinterpret_cast<Launcher*>(self)->types);
+  auto& launcher = *reinterpret_cast<Launcher*>(self);
+  std::destroy_at(&launcher.types);
+  std::destroy_at(&launcher.name);
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -355,7 +393,7 @@ PyTypeObject* launcherType() {
     type.ob_base = {PyObject_HEAD_INIT(nullptr) 0};
     type.tp_name = "torch._C._XpuTritonLauncher";
     type.tp_doc =
-        "_XpuTritonLauncher(function, warps, shared, types, scratch): launches "
+        "_XpuTritonLauncher(function, warps, shared, types, scratch, name): launches "
         "a kernel of an NVIDIA device when it is called with the grid, the raw "
         "stream and the arguments. See Note [What inductor's code calls]";
     type.tp_basicsize = sizeof(Launcher);
@@ -479,6 +517,18 @@ void bindGeneratedCode(py::module& module) {
       nullptr};
   addType(module, "_XpuTritonLauncher", *launcherType());
   addType(module, "_XpuDeviceGuard", *guardType());
+  module.def(
+      "_xpu_launchOnCuda",
+      torch::wrap_pybind_function([](uintptr_t raw_stream,
+                                     const std::string& name,
+                                     const py::function& launch) {
+        launchOn(raw_stream, name, [&](void* stream) {
+          launch(reinterpret_cast<uintptr_t>(stream));
+        });
+      }),
+      py::arg("raw_stream"),
+      py::arg("name"),
+      py::arg("launch"));
   module.attr("_xpu_emptyStrided") =
       py::reinterpret_steal<py::object>(PyCFunction_New(&method, nullptr));
 }

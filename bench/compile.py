@@ -117,13 +117,14 @@ def gpt2(device):
     words, following = (words_of(device, 8, 1024) for _ in range(2))
 
     @functools.partial(torch.compile, fullgraph=True)
-    def loss():
-        with torch.autocast(device, torch.bfloat16):
-            return functional.cross_entropy(model(words).flatten(0, -2), following.flatten())
+    def loss_of(words, following):
+        return functional.cross_entropy(model(words).flatten(0, -2), following.flatten())
 
     def call():
         optimizer.zero_grad()
-        loss().backward()
+        with torch.autocast(device, torch.bfloat16):  # in the graph PyTorch would not cache it
+            loss = loss_of(words, following)
+        loss.backward()
         optimizer.step()
 
     return call

@@ -133,6 +133,10 @@ void* cudaFunction(const char* name) {
   return reinterpret_cast<void*>(ofCuda<void()>(name));
 }
 
+void* openClFunction(const char* name) {
+  return reinterpret_cast<void*>(ofDriver<void()>("libOpenCL.so.1", name));
+}
+
 void* cudaContext(const sycl::device& device) {
   void* context = nullptr;
   callCuda("cuDevicePrimaryCtxRetain", &context, *cudaDevice(device));

@@ -68,8 +68,12 @@ C10_XPU_API void letCudaStreamWait(uintptr_t stream, const sycl::event& event);
 /// A function of CUDA's driver; null where no device is NVIDIA's.
 C10_XPU_API void* cudaFunction(const char* name);
 
-/// Calls a function of the driver, in which handles are pointers. Raises where
-/// it fails.
+/// A function of the OpenCL that SYCL has loaded; null if it has not, or there
+/// is none of this name.
+C10_XPU_API void* openClFunction(const char* name);
+
+/// Calls a function of CUDA's driver, in which handles are pointers. Raises
+/// where it fails.
 template <typename... Args>
 void callCuda(const char* name, Args... args) {
   auto* const function = reinterpret_cast<int (*)(Args...)>(cudaFunction(name));

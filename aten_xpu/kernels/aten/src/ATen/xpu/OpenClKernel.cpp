@@ -4,11 +4,11 @@
 #include <c10/util/StringUtil.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/impl/XPUNative.h>
 
 #include <sycl/backend.hpp>
 #include <sycl/backend/opencl.hpp>
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,15 +24,9 @@ constexpr auto kOpenCl = sycl::backend::opencl;
 
 /// The functions of the OpenCL that SYCL has loaded.
 struct OpenCl {
-  template <typename Function>
-  static Function* find(const char* name) {
-    static void* const library =
-        dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return library ? reinterpret_cast<Function*>(dlsym(library, name))
-                   : nullptr;
-  }
-
-#define XPU_OPENCL(name) decltype(::name)* name = find<decltype(::name)>(#name)
+#define XPU_OPENCL(name)                                        \
+  decltype(::name)* name = reinterpret_cast<decltype(::name)*>( \
+      c10::xpu::impl::openClFunction(#name))
   XPU_OPENCL(clBuildProgram);
   XPU_OPENCL(clCreateKernel);
   XPU_OPENCL(clCreateProgramWithBinary);
@@ -73,8 +67,7 @@ const std::string& circumstances() {
     std::vector<std::string> told;
     for (char** one = environ; one && *one; ++one) {
       const std::string variable(*one);
-      if (variable.rfind("CL_CONFIG_", 0) == 0 ||
-          variable.rfind("VOLCANO_", 0) == 0) {
+      if (variable.rfind("CL_CONFIG_", 0) == 0) {
         told.push_back(variable);
       }
     }

@@ -48,11 +48,7 @@ using sycl::ext::oneapi::experimental::queue_state;
 
 // -- CUDA's driver ----------------------------------------------------------
 
-using Context = void*;
-
 struct Driver {
-  int (*context)(Context*);
-  int (*set_context)(Context);
   int (*launch)(
       void* function,
       unsigned grid_x,
@@ -83,8 +79,6 @@ const Driver& driver() {
         "CUDA's driver cannot be loaded: put the folder of libcuda.so.1 into "
         "LD_LIBRARY_PATH");
     Driver driver{};
-    lookUp(library, "cuCtxGetCurrent", driver.context);
-    lookUp(library, "cuCtxSetCurrent", driver.set_context);
     lookUp(library, "cuLaunchKernel", driver.launch);
     lookUp(library, "cuPointerGetAttribute", driver.attribute);
     lookUp(library, "cuGetErrorName", driver.name);
@@ -110,7 +104,7 @@ void check(int code, const char* call) {
 /// The stream of CUDA behind a queue, and the context of its card.
 struct Native {
   void* stream;
-  Context context;
+  void* context;
 };
 
 /// Of the queue at an address, which PyTorch calls a raw stream. The GIL keeps
@@ -127,7 +121,7 @@ Native nativeOf(uintptr_t queue) {
           .cast<std::tuple<uintptr_t, uintptr_t, bool>>();
   const Native native{
       .stream = reinterpret_cast<void*>(stream),
-      .context = reinterpret_cast<Context>(context)};
+      .context = reinterpret_cast<void*>(context)};
   // The address of someone else's queue may be another's later.
   if (lasts) {
     known.emplace(queue, native);
@@ -149,12 +143,7 @@ void launchOn(
     return;
   }
   const auto native = nativeOf(address);
-  const auto& cuda = driver();
-  Context context = nullptr;
-  cuda.context(&context);
-  if (context != native.context) {
-    check(cuda.set_context(native.context), "cuCtxSetCurrent");
-  }
+  c10::xpu::impl::enterCudaContext(native.context);
   const auto stream = c10::xpu::getCurrentXPUStream(); // that of the queue
   {
     const RecordWork recorded(RecordWork::By::Stream, name, stream);

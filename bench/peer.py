@@ -54,6 +54,32 @@ def median(backend, call, row):
     return statistics.median(times)
 
 
+def card_time(device, call, host):
+    """Microseconds of a call that takes `host`, on the card alone: between events, behind work
+    that keeps the card busy until all is submitted. None where that is no card, and of what
+    takes one long: there the host is ahead."""
+    import torch
+
+    backend = getattr(torch, device)
+    kind = None if device == "cpu" else backend.get_device_properties(0)
+    if kind is None or getattr(kind, "type", "gpu") != "gpu" or host > 2000:
+        return None
+    x = torch.ones(8192, 8192, device=device, dtype=torch.bfloat16)  # its product takes over 1 ms
+    times = []
+    for _ in range(7):
+        backend.synchronize()
+        for _ in range(2 + int(10 * host / 1000)):
+            x @ x
+        begin, end = (backend.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(10):
+            call()
+        end.record()
+        backend.synchronize()
+        times.append(begin.elapsed_time(end) / 10 * 1e3)
+    return statistics.median(times)
+
+
 def torch_and_card(device):
     import torch
 
@@ -70,12 +96,12 @@ def empty_cache(device):
 
 
 def measure(device, rows):
-    """Prints a line of JSON after each row, with all until then: microseconds by name, and for
-    XPU what ran on the host."""
+    """Prints a line of JSON after each row, with all until then: microseconds by name, those of
+    the card alone, and for XPU what ran on the host."""
     import torch
 
     backend = getattr(torch, device)
-    found, on_host = {}, {}
+    found, on_card, on_host = {}, {}, {}
     for name, row in rows.items():
         try:
             call = row.make(device)
@@ -88,14 +114,15 @@ def measure(device, rows):
                     call()
                     on_host[name] = sorted(backend.fallback_statistics())
                 found[name] = median(backend, call, row)
+                on_card[name] = card_time(device, call, found[name])
         except Exception:  # the others are still of use
             traceback.print_exc()
         call = None
         if hasattr(torch, "compiler"):
             torch.compiler.reset()
         empty_cache(device)
-        document = {**torch_and_card(device), "times": found, "on host": on_host}
-        print(json.dumps(document), flush=True)
+        known = {"times": found, "on card": on_card, "on host": on_host}
+        print(json.dumps({**torch_and_card(device), **known}), flush=True)
 
 
 def measured(python, file, device, only):
@@ -119,6 +146,7 @@ def compare(rows, ours, peers, limit=None):
     for name, row in rows.items():
         own = ours["times"].get(name)
         theirs = min((peer["times"].get(name, 0) for peer in peers), default=0)
+        on_card = [one["on card"].get(name) for one in peers]
         both = own and theirs
         yield {
             "name": name,
@@ -131,14 +159,18 @@ def compare(rows, ours, peers, limit=None):
             "of limit": row.nbytes / own / (rows[limit].nbytes / fastest)
             if own and fastest and row.nbytes
             else None,
+            "on card": ours["on card"].get(name),
+            "cuda on card": min(filter(None, on_card), default=None),
             "on host": ours["on host"].get(name, []),
         }
 
 
 def table(found):
     """Yields the lines of a table of what `compare` found."""
-    yield "| | XPU, us | `torch.cuda`, us | ratio | bound | | of the limit | on the host |"
-    yield "|---|--:|--:|--:|--:|---|--:|---|"
+    cards = any(one.get("on card") for one in found)
+    alone = "on the card | `torch.cuda`'s | " if cards else ""
+    yield f"| | XPU, us | `torch.cuda`, us | ratio | bound | | {alone}of the limit | on the host |"
+    yield f"|---|--:|--:|--:|--:|---|{'--:|--:|' if cards else ''}--:|---|"
     for one in found:
         ratio, bound, launch = one["ratio"], one["bound"], one["launch"]
         cells = [one["name"], f"{one['xpu']:.1f}" if one["xpu"] else "failed"]
@@ -149,6 +181,9 @@ def table(found):
             cells.append("met" if met else "missed")
         else:
             cells += [""] * 3
+        if cards:
+            both = (one.get("on card"), one.get("cuda on card"))
+            cells += [f"{time:.1f}" if time else "" for time in both]
         cells.append(f"{one['of limit']:.2f}" if one["of limit"] else "")
         cells.append(", ".join(one["on host"]))
         yield f"| {' | '.join(cells)} |"

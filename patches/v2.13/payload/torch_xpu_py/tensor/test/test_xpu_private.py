@@ -7,7 +7,10 @@ import itertools
 import operator
 import os
 import types
+from unittest import mock
 
+import torch
+import torch._inductor.config
 from torch.testing._internal.common_utils import run_tests, TestCase
 from torch_xpu_runtime._inductor import private
 
@@ -33,7 +36,13 @@ class TestPrivate(TestCase):
     def test_each_is_there(self):
         for name in itertools.chain(*ROOMS.values()):
             module, _, path = name.partition(":")
-            operator.attrgetter(path)(importlib.import_module(module))
+            operator.attrgetter(path)(private.module(module))
+
+    def test_what_has_moved(self):
+        with mock.patch.dict(private.MOVED, {"torch._gone": "torch._inductor"}):
+            self.assertEqual(private.module("torch._gone.config"), torch._inductor.config)
+        with self.assertRaises(ModuleNotFoundError):
+            private.module("torch._gone.config")
 
     def test_no_other_is_imported(self):
         folder = os.path.dirname(private.__file__)

@@ -29,13 +29,13 @@ from torch._inductor.fx_passes import pad_mm
 from torch._inductor.kernel.flex import flex_decoding
 from torch._inductor.runtime.benchmarking import InductorBenchmarker, TritonBenchmarker
 from torch._inductor.select_algorithm import TritonTemplateKernel
-from torch._inductor.template_heuristics import registry
-from torch._inductor.template_heuristics import triton as heuristics
 from torch._inductor.virtualized import V
 from torch_xpu_triton._device import capability
 
-from . import graphs, launch  # noqa: F401
+from . import graphs, launch, private  # noqa: F401
 
+registry = private.module("torch._inductor.template_heuristics.registry")
+heuristics = private.module("torch._inductor.template_heuristics.triton")
 _Properties: Any = torch._C._XpuDeviceProperties  # type: ignore[attr-defined]
 
 

@@ -4,7 +4,22 @@ r"""What is private to PyTorch and used by ``host``, ``gpu``, ``graphs`` and ``l
 rooms for names that are not here.
 """
 
-from typing import Dict
+import importlib
+from typing import Any, Dict
+
+MOVED = {"torch._inductor.template_heuristics": "torch._inductor.heuristics.template"}  # in 2.14
+
+
+def module(name: str) -> Any:
+    r"""A module by its name in 2.13, wherever it is now."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        for before, now in MOVED.items():
+            if name.startswith(before):
+                return importlib.import_module(name.replace(before, now))
+        raise
+
 
 HOST: Dict[str, str] = {
     "torch._inductor.codegen.common:register_backend_for_device": "public: takes our backends",

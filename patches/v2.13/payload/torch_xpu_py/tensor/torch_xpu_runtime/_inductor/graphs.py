@@ -11,13 +11,20 @@ share memory in trees. Here each function of inductor's has graphs of its own:
   graph's memory, as activations are. Other inputs are copied to memory of the graph.
 - What a call returns is memory of the graph, and the next replay writes it again. While
   anyone has a tensor of it, the function runs without its graph.
-- A graph is for one thread, one stream and the sizes that it was recorded with.
+- A graph is for one thread, one stream and the sizes that it was recorded with. A function
+  keeps those that were used last.
 - What cannot be recorded, as an operator that runs on the host, is said, and then runs
   without a graph.
+
+What another stream does with a result is not known here: who waits for it there has to keep
+the result until then, whatever ``record_stream`` was told.
 """
 
+import functools
+import sys
 import threading
 import warnings
+from collections import OrderedDict
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -25,17 +32,23 @@ from torch._inductor import cudagraph_utils, output_code, utils
 from torch._inductor.output_code import CompiledFxGraph
 from torch.utils._ordered_set import OrderedSet
 
-_MOST_RECORDINGS = 8  # of a function, for one stream and sizes
+_MOST_PLACES = 16  # of a function: sizes, times streams
+_MOST_RECORDINGS = 8  # for each
 
 _Function = Callable[[List[Any]], Any]
 _Addresses = List[Optional[int]]
 
 _owned: Set[int] = set()  # addresses of memory that graphs hand out
+_recording = threading.Lock()  # they share a generator and a stream
 
 
-def _storages(tensors: Sequence[Any]) -> Dict[int, torch.UntypedStorage]:
-    storages = (one.untyped_storage() for one in tensors if isinstance(one, torch.Tensor))
-    return {one._cdata: one for one in storages}
+@functools.cache
+def _stream(device: int) -> Any:
+    return torch.xpu.Stream(device)
+
+
+def _storage(one: torch.Tensor) -> int:
+    return one.untyped_storage()._cdata
 
 
 class _Recording:
@@ -56,57 +69,77 @@ class _Recording:
         }
         read = [self._copies.get(index, one) for index, one in enumerate(inputs)]
         self._graph = torch.xpu.XPUGraph()  # type: ignore[attr-defined]
-        with torch.xpu.stream(torch.xpu.Stream()):
+        with _recording, torch.xpu.stream(_stream(torch.xpu.current_device())):
             self._graph.capture_begin()
             try:
                 outputs = function(list(read))
             finally:
                 self._graph.capture_end()
-        static = [one for index, one in enumerate(read) if index not in self._copies]
-        kept = _storages(outputs)
-        for other in _storages(static):
-            kept.pop(other, None)
-        # What is an input, or a part of one, is made of that of each call.
-        self._outputs = [self._output(one, kept, read) for one in outputs]
-        del outputs, static, read
-        self._kept = list(kept.values())
-        _owned.update(one.data_ptr() for one in self._kept)
-        self._unused = self._uses()
+        static = {
+            index: one
+            for index, one in enumerate(read)
+            if isinstance(one, torch.Tensor) and index not in self._copies
+        }
+        theirs = {_storage(one): index for index, one in static.items()}
+        tensors = [one for one in outputs if isinstance(one, torch.Tensor)]
+        ours = {_storage(one): one for one in tensors if _storage(one) not in theirs}
+        self._kept = list(ours.values())
+        self._outputs = [self._output(one, theirs, static) for one in outputs]
+        del outputs, tensors, ours, static, read
+        self._owned = {one.untyped_storage().data_ptr() for one in self._kept} - {0}
+        _owned.update(self._owned)
+        self._unused = self._state()
 
     @staticmethod
-    def _output(one: Any, kept: Dict[int, Any], read: List[Any]) -> Callable[[List[Any]], Any]:
+    def _output(
+        one: Any, theirs: Dict[int, int], static: Dict[int, torch.Tensor]
+    ) -> Callable[[List[Any]], Any]:
+        r"""What is an input, or a part of one, is made of that of each call. Of what is the
+        graph's PyTorch makes a part of its own graph of gradients: a new one each time."""
         if not isinstance(one, torch.Tensor):
             return lambda inputs: one
-        storage = one.untyped_storage()._cdata
-        if storage in kept:
-            # PyTorch makes it a part of its graph of gradients: a new one each time.
+        for index, other in static.items():
+            if one is other:
+                return lambda inputs: inputs[index]
+        size, stride, dtype = one.size(), one.stride(), one.dtype
+        within = theirs.get(_storage(one))
+        if within is None:
             return lambda inputs: one.detach()
-        index = next(
-            index
-            for index, other in enumerate(read)
-            if isinstance(other, torch.Tensor) and other.untyped_storage()._cdata == storage
-        )
-        if one is read[index]:
-            return lambda inputs: inputs[index]
-        place, dtype = (one.size(), one.stride(), one.storage_offset()), one.dtype
-        return lambda inputs: inputs[index].detach().view(dtype).as_strided(*place)
+        distance = one.data_ptr() - static[within].data_ptr()
 
-    def _uses(self) -> List[int]:
-        return [torch._C._storage_Use_Count(one._cdata) for one in self._kept]  # type: ignore[attr-defined]
+        def part(inputs: List[Any]) -> torch.Tensor:
+            whole = inputs[within]
+            offset = whole.storage_offset() * whole.element_size() + distance
+            empty = torch.empty(0, dtype=dtype, device=whole.device)
+            return empty.set_(whole.untyped_storage(), offset // dtype.itemsize, size, stride)
+
+        return part
+
+    def _state(self) -> List[Tuple[int, int, int]]:
+        # Python's object of a storage is one, and lives as long as that: it has a count of its own.
+        return [
+            (
+                torch._C._storage_Use_Count(_storage(one)),  # type: ignore[attr-defined]
+                sys.getrefcount(one.untyped_storage()),
+                one.data_ptr(),
+            )
+            for one in self._kept
+        ]
 
     def in_use(self) -> bool:
-        return self._uses() != self._unused
+        r"""Whether anyone has a tensor of its memory, or has resized that."""
+        return self._state() != self._unused
 
     def __call__(self, inputs: List[Any]) -> List[Any]:
         for index, copy in self._copies.items():
             self._copy(copy, inputs[index], self._expanded(copy))
-        self._graph.replay()
         outputs = [output(inputs) for output in self._outputs]
+        self._graph.replay()
         inputs.clear()
         return outputs
 
     def __del__(self) -> None:
-        _owned.difference_update(one.data_ptr() for one in self.__dict__.get("_kept", ()))
+        _owned.difference_update(self.__dict__.get("_owned", ()))
 
 
 class _Place:
@@ -116,6 +149,20 @@ class _Place:
         self.before: Optional[_Addresses] = None  # of the call before
         self.recording: Optional[_Recording] = None
         self.recordings = 0
+
+    def record(self, function: _Function, inputs: List[Any], addresses: _Addresses) -> None:
+        self.recording = None  # its memory is free then
+        self.recordings += 1
+        try:
+            self.recording = _Recording(function, inputs, addresses)
+        except Exception as error:  # it may work without
+            self.recordings = _MOST_RECORDINGS
+            text = str(error) or repr(error)
+            warnings.warn(
+                "torch.compile runs a part of a function without a graph, since it cannot be "
+                f"recorded: {text.splitlines()[0]}",
+                stacklevel=2,
+            )
 
 
 class Graphed(threading.local):
@@ -127,21 +174,22 @@ class Graphed(threading.local):
         function: _Function,
         static_input_idxs: Sequence[int] = (),
         *,
+        device_index: int,
         mutated_input_idxs: Sequence[int] = (),
         **_others: Any,
     ) -> None:
         self._function = function
+        self._device = device_index
         self._static = frozenset(static_input_idxs)
         self._mutated = OrderedSet(mutated_input_idxs)
-        self._places: Dict[Tuple[Any, ...], _Place] = {}
+        self._places: OrderedDict[Tuple[Any, ...], _Place] = OrderedDict()
         self._aligned: Optional[_Function] = None
-        self._records = True
 
     def _plainly(self, inputs: List[Any]) -> Any:
         if self._aligned is None:
             from torch._inductor import compile_fx
 
-            checked = compile_fx.get_input_idxs_to_check(inputs, tuple(self._static))
+            checked = compile_fx.get_input_idxs_to_check(inputs, ())
             self._aligned = utils.align_inputs_from_check_idxs(
                 self._function, checked, self._mutated
             )
@@ -155,34 +203,39 @@ class Graphed(threading.local):
         is_static = index in self._static or one.untyped_storage().data_ptr() in _owned
         return address if is_static and address % utils.ALIGNMENT == 0 else None
 
-    def _record(self, place: _Place, inputs: List[Any], addresses: _Addresses) -> None:
-        if any(addresses[index] is None for index in self._mutated):
-            return  # it would write the copy
-        place.recording = None  # its memory is free then
-        place.recordings += 1
-        try:
-            place.recording = _Recording(self._function, inputs, addresses)
-        except RuntimeError as error:
-            self._records = False
-            warnings.warn(
-                "torch.compile runs a part of a function without a graph, since it cannot be "
-                f"recorded: {str(error).splitlines()[0]}",
-                stacklevel=2,
-            )
+    def _place(self, numbers: List[Any]) -> _Place:
+        stream = torch._C._xpu_getCurrentRawStream(self._device)  # type: ignore[attr-defined]
+        key = (stream, torch.is_inference_mode_enabled(), *numbers)
+        place = self._places.setdefault(key, _Place())
+        self._places.move_to_end(key)
+        if len(self._places) > _MOST_PLACES:
+            self._places.popitem(last=False)
+        return place
 
     def __call__(self, inputs: List[Any]) -> Any:
-        if not self._records or torch._C._xpu_isCurrentStreamCapturing():  # type: ignore[attr-defined]
+        # Inductor's guard of the device is in the function.
+        with torch._C._XpuDeviceGuard(self._device):  # type: ignore[attr-defined]
+            return self._call(inputs)
+
+    def _call(self, inputs: List[Any]) -> Any:
+        numbers = [one for one in inputs if not isinstance(one, torch.Tensor)]
+        if (
+            torch._C._xpu_isCurrentStreamCapturing()  # type: ignore[attr-defined]
+            or not all(one is None or isinstance(one, int) for one in numbers)
+        ):
             return self._plainly(inputs)
-        sizes = [one for one in inputs if not isinstance(one, torch.Tensor)]
-        key = (torch._C._xpu_getCurrentRawStream(torch._C._xpu_getDevice()), *sizes)  # type: ignore[attr-defined]
-        place = self._places.setdefault(key, _Place())
+        place = self._place(numbers)
         addresses = [self._address(index, one) for index, one in enumerate(inputs)]
         before, place.before = place.before, addresses
+        if (
+            (place.recording is None or place.recording.addresses != addresses)
+            and addresses == before
+            and place.recordings < _MOST_RECORDINGS
+            # Otherwise it would write the copy.
+            and all(addresses[index] is not None for index in self._mutated)
+        ):
+            place.record(self._function, inputs, addresses)
         found = place.recording
-        if (found is None or found.addresses != addresses) and addresses == before:
-            if place.recordings < _MOST_RECORDINGS:
-                self._record(place, inputs, addresses)
-                found = place.recording
         if found is None or found.addresses != addresses or found.in_use():
             return self._plainly(inputs)
         return found(inputs)
@@ -190,6 +243,8 @@ class Graphed(threading.local):
 
 def _reason(devices: Dict[torch.device, Any]) -> Optional[str]:
     r"""Why a graph has none of these, if so."""
+    if all(device.type != "xpu" for device in devices):
+        return _reason_before(devices)
     as_cuda = {
         torch.device("cuda", device.index) if device.type == "xpu" else device: node
         for device, node in devices.items()

@@ -94,56 +94,6 @@ GPU: Dict[str, str] = {
     "four times as fast",
     "torch._inductor.select_algorithm:TritonTemplateKernel": "kernels that cannot do that",
     "torch._inductor.virtualized:V": "the graph that is compiled",
-    "torch._inductor.codegen.wrapper:PythonWrapperCodegen._generate_kernel_call_helper": "it "
-    "writes the calls of kernels, and knows XPU as a device with Triton",
-    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.create": "makes our class",
-    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.write_header": "to import the wait",
-    "torch._inductor.codegen.wrapper:SubgraphPythonWrapperCodegen": "the same in torch.cond",
-    **{
-        f"torch._inductor.codegen.cpp_wrapper_cpu:CppWrapperCpu.{name}": "cpp_wrapper calls "
-        "functions of C for each device, which a build without XPU has not got. Here "
-        "operators are called by the dispatcher"
-        for name in (
-            "create",
-            "generate_extern_kernel_alloc",
-            "generate_extern_kernel_out",
-            "generate_fallback_kernel",
-            "generate_fallback_kernel_with_runtime_lookup",
-            "generate_fallback_kernel_with_runtime_lookup_boxed",
-            "generate_scatter_fallback",
-            "get_device_include_path_jit",
-            "write_header",
-        )
-    },
-}
-
-GPU: Dict[str, str] = {
-    "torch._inductor.codegen.common:register_backend_for_device": "public: takes our backends",
-    "torch._decomp.decompositions:embedding_dense_backward": "inductor takes the operator for "
-    "XPU in its place",
-    "torch._inductor.decomposition:decompositions": "the table that this is put into",
-    "torch._dynamo.device_interface:XpuInterface.get_compute_capability": "a dictionary, where "
-    "Triton's target has a number for a card of NVIDIA",
-    "torch._dynamo.device_interface:XpuInterface.raise_if_triton_unavailable": "it asks for "
-    "Intel's backend",
-    "torch._inductor.config:use_static_cuda_launcher": "a build without XPU has no launcher for "
-    "Intel's GPUs",
-    "torch._inductor.codegen.common:device_op_overrides_dict": "what code calls for the current "
-    "device: here functions of C",
-    "torch._inductor.codegen.common:get_device_op_overrides": "it fills that table",
-    "torch._inductor.codegen.xpu.device_op_overrides:XPUDeviceOpOverrides": "PyTorch's own",
-    "torch._inductor.codegen.triton:TritonKernel.gen_common_triton_imports": "so that a process "
-    "that compiles a kernel loads the room `launch`",
-    "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu.create": "refused for XPU",
-    "torch._inductor.codegen.wrapper:PythonWrapperCodegen": "as PyTorch registers it for XPU",
-    "torch._inductor.codegen.xpu.xpu_combined_scheduling:XPUCombinedScheduling": "as PyTorch "
-    "registers it for XPU; here it refuses devices that are no GPUs",
-    "torch._inductor.codegen.triton:TritonOverrides._can_use_4x_random": "for cuda alone, and "
-    "four times as fast",
-    "torch._inductor.select_algorithm:TritonTemplateKernel": "kernels that cannot do that",
-    "torch._inductor.output_code:CompiledFxGraph.post_compile": "it disables graphs without a "
-    "word for other devices than cuda, also for code from the cache",
-    "torch._inductor.virtualized:V": "the graph that is compiled",
     "torch._inductor.utils:datasheet_tops": "what a card can do in a second: it knows few, and "
     "Triton is asked for cuda alone. Padding of products depends on it",
     "torch._inductor.fx_passes.pad_mm:torch": "where torch.xpu is available, it pads as on cards "

@@ -19,6 +19,7 @@ from torch.testing._internal.common_utils import (
     subtest,
     TestCase,
 )
+from torch.utils._pytree import tree_leaves, tree_map
 
 from xpu_stand_in_card import has_card, needs_card, once
 
@@ -77,24 +78,17 @@ def tests():
 
 
 def moved(value, device, dtype=None):
-    if isinstance(value, torch.Tensor):
-        other = dtype if dtype and value.is_floating_point() else value.dtype
-        return value.detach().to(device, other).requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(one, device, dtype) for one in value)
-    if isinstance(value, dict):
-        return {key: moved(one, device, dtype) for key, one in value.items()}
-    return dtype if dtype and isinstance(value, torch.dtype) and value in DTYPES else value
+    def one(leaf):
+        if isinstance(leaf, torch.Tensor):
+            other = dtype if dtype and leaf.is_floating_point() else leaf.dtype
+            return leaf.detach().to(device, other).requires_grad_(leaf.requires_grad)
+        return dtype if dtype and isinstance(leaf, torch.dtype) and leaf in DTYPES else leaf
+
+    return tree_map(one, value)
 
 
 def tensors_of(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for one in value for tensor in tensors_of(one)]
-    return []
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def computed(function, sample, device, dtype=None):

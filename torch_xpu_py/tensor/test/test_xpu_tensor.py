@@ -66,6 +66,7 @@ class TestMemory(TestCase):
             torch.empty(2, device="xpu", pin_memory=True)
 
     def test_memory_is_the_allocators(self):
+        gc.collect()
         before = torch.xpu.memory_allocated()
         x = torch.empty(1000, device="xpu")
         y = x + 1
@@ -637,6 +638,7 @@ class TestFallback(TestCase):
         kept = []
         x = torch.zeros(2000, device="xpu")
         out = torch.zeros(1, device="xpu")
+        gc.collect()
         before = torch.xpu.memory_allocated()
         whole, part, rest = torch.ops.xpu_test_python.keep(x, out)
         self.assertEqual(storage_of(whole).data_ptr(), storage_of(part).data_ptr())
@@ -720,6 +722,7 @@ class TestAliases(TestCase):
         self.assertEqual(x, torch.full((4,), 2.0))
 
     def test_memory_lives_as_long_as_an_alias(self):
+        gc.collect()
         before = torch.xpu.memory_allocated()
         x = torch.full((1000,), 3.0, device="xpu")
         alias = torch.xpu._host_alias_storage(storage_of(x))

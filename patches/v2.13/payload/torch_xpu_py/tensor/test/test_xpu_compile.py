@@ -3,6 +3,7 @@
 functions, and inductor's C++ backend."""
 
 import copy
+import gc
 import os
 import shutil
 import subprocess
@@ -88,6 +89,7 @@ class TestInterface(TestCase):
         capability = interface.get_compute_capability()
         if not isinstance(capability, int):  # as Triton's target has it, for an NVIDIA card
             self.assertEqual(capability, torch.xpu.get_device_capability())
+        gc.collect()
         before = interface.memory_allocated()
         tensor = torch.empty(1024, device="xpu")
         self.assertGreaterEqual(interface.memory_allocated() - before, tensor.nbytes)

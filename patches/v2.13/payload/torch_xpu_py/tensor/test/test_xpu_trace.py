@@ -2,6 +2,7 @@
 """The operators that have a kernel for XPU, traced, exported, decomposed and compiled: they
 call the same operators as without that, and give the same results."""
 
+import gc
 import os
 import shutil
 import unittest
@@ -181,6 +182,7 @@ class TestAttention(TestCase):
     def memory(self, function, *arguments):
         """What a function takes while it runs."""
         function(*arguments)  # to compile it
+        gc.collect()
         torch.xpu.reset_peak_memory_stats()
         before = torch.xpu.memory_allocated()
         function(*arguments)

@@ -52,6 +52,9 @@ CASES = [
     ((9, 4), lambda x: x.unfold(0, 8, 1)),
     ((5, 6), lambda x: x.nansum()),
     ((5, 6), lambda x: x.nansum(1, keepdim=True)),
+    ((2, 3, 12), lambda x: F.max_unpool1d(*F.max_pool1d(x, 3, return_indices=True), 3)),
+    ((2, 3, 8, 6), lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
+    ((3, 4, 6, 4), lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2)),
     ((5, 6), lambda x: torch.view_as_complex(x.float().reshape(5, 3, 2)).real.to(x.dtype)),
 ]
 if kernels.LATER:
@@ -104,6 +107,68 @@ class TestKernelComposed(TestCase):
         out = torch.empty(0).xpu()
         torch.nansum(x.xpu(), (0,), out=out)
         self.assertEqual(out.cpu(), torch.nansum(x, 0))
+
+    def test_integers(self):
+        for dtype in (torch.uint8, torch.int, torch.long, torch.bool):
+            x = torch.randint(0, 9, (4, 3), dtype=torch.uint8).to(dtype)
+            for function in (
+                torch.nansum,
+                torch.isposinf,
+                torch.isneginf,
+                torch.signbit,
+                lambda x: torch.nansum(x, 1, dtype=torch.float),
+                lambda x: torch.linalg.cross(x, x.flip(0)) if x.dtype != torch.bool else x,
+            ):
+                self.assertEqual(function(x.xpu()).cpu(), function(x))
+
+    def test_empty(self):
+        """What has no images, or no elements at all, with the gradients of weights."""
+        weight = torch.randn(6, requires_grad=True)
+        for shape, function in (
+            ((0, 6), lambda x, w: F.layer_norm(x, (6,), w, w)),
+            ((2, 0, 6), lambda x, w: F.layer_norm(x, (6,), w, w)),
+            ((0, 6, 4), lambda x, w: F.group_norm(x, 2, w, w)),
+            ((0, 6), lambda x, w: F.group_norm(x, 2, w, w)),
+            ((0, 4, 6), lambda x, w: F.adaptive_avg_pool1d(x * w, 3)),
+            ((0, 4, 5, 6), lambda x, w: F.adaptive_avg_pool2d(x * w, 3)),
+            ((0, 4, 5, 4, 6), lambda x, w: F.adaptive_avg_pool3d(x * w, 3)),
+            ((0, 4, 5, 6), lambda x, w: F.max_pool3d(x[:, None] * w, 2)),
+            ((0, 4, 5, 6), lambda x, w: F.pad(x * w, (1, 2, 3, 1), "reflect")),
+            ((0, 4, 5, 6), lambda x, w: F.pad(x * w, (1, 2, 3, 1), "replicate")),
+            ((0, 4, 5, 6), lambda x, w: F.unfold(x * w, 2, padding=1)),
+            ((0, 12, 6), lambda x, w: F.fold(x * w, (3, 4), (2, 2))),
+            ((2, 0, 6), lambda x, w: torch.roll(x * w, (1, 2), (0, 1))),
+            ((0, 6), lambda x, w: torch.roll(x * w, 3)),
+        ):
+            results = []
+            for device in ("cpu", "xpu"):
+                x = torch.randn(shape).to(device).requires_grad_()
+                w = weight.detach().to(device).requires_grad_()
+                y = function(x, w)
+                y.sum().backward()
+                results.append([one.detach().cpu() for one in (y, x.grad, w.grad)])
+            self.assertEqual(*results, msg=str(shape))
+
+    def test_zeros_without_memory(self):
+        x = torch.randn(3, 4).xpu().requires_grad_()
+        zeros = torch._efficientzerotensor((3, 4), device="xpu")
+        self.assertEqual((zeros.device, zeros.dtype), (x.device, torch.float))
+        self.assertEqual((x + zeros).cpu(), x.cpu())
+        self.assertEqual((x * zeros).cpu(), torch.zeros(3, 4))
+        torch.sgn(x).sum().backward()
+        self.assertEqual(x.grad.cpu(), torch.zeros(3, 4))
+
+    def test_unpool(self):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = torch.randn(2, 3, 8, 6).contiguous(memory_format=layout)
+            y, indices = F.max_pool2d(x, 2, return_indices=True)
+            got = F.max_unpool2d(y.xpu(), indices.xpu(), 2, output_size=(8, 7))
+            expected = F.max_unpool2d(y, indices, 2, output_size=(8, 7))
+            self.assertEqual(got.cpu(), expected)
+            self.assertEqual(got.stride(), expected.stride())
+        with self.assertRaisesRegex(RuntimeError, "out of bounds"):
+            F.max_unpool2d(y.xpu(), indices.xpu() + 99, 2)
+            torch.xpu.synchronize()
 
     def test_equal(self):
         x = torch.arange(12.0).view(3, 4).xpu()

@@ -13,6 +13,7 @@ from test_xpu_kernels import (
     DTYPES,
     fallbacks,
     has,
+    LATER,
     needs_device,
     ON,
     Processes,
@@ -286,8 +287,7 @@ class TestKernelIndex(TestCase):
                 function(x, y, i.to(device), j.to(device)).sum().backward()
                 results.append([z.grad.cpu() if z.grad is not None else None for z in (x, y)])
             self.assertEqual(*results)
-        left = {x for x in fallbacks() if x != "aten::_efficientzerotensor"}
-        self.assertEqual(left, set())
+        self.no_fallbacks()
 
     def test_embedding(self):
         for dtype, (size, shape) in itertools.product(
@@ -590,9 +590,17 @@ class TestKernelSequences(TestCase):
             results.append(y.grad.cpu())
         self.assertEqual(*results)
         mask = torch.ones(3, dtype=torch.bool)
-        torch.zeros(3).xpu().masked_scatter_(mask.xpu(), torch.ones(2).xpu())
         with self.assertRaisesRegex(RuntimeError, "source < number of ones in mask"):
+            torch.zeros(3).xpu().masked_scatter_(mask.xpu(), torch.ones(2).xpu())
             torch.xpu.synchronize()
+        torch._C._xpu_resetFallbackStatistics()
+        y = torch.ones(3).xpu()
+        y.masked_scatter_(mask.xpu().logical_not(), torch.empty(0).xpu())
+        self.assertEqual(y.cpu(), torch.ones(3))
+        with self.assertRaisesRegex(RuntimeError, "source < number of ones in mask"):
+            y.masked_scatter_(mask.xpu(), torch.empty(0).xpu())
+            torch.xpu.synchronize()
+        self.assertEqual(fallbacks(), {})
         for function in (
             lambda x: x.masked_select(x),
             lambda x: x.masked_select(x[:, :3] > 0),
@@ -605,6 +613,23 @@ class TestKernelSequences(TestCase):
                     function(x.to(device))
                 texts.append(str(raised.exception).splitlines()[0])
             self.assertEqual(*texts)
+
+    def test_assertions(self):
+        """They are raised where the device is waited for, which goes on."""
+        calls = [(torch._assert_async, "single nonzero value, but got zero", ())]
+        if LATER:
+            message = torch.ops.aten._assert_async.msg
+            calls += [(message, "first words", ("first words",)), (message, "others", ("others",))]
+        for call, words, given in calls:
+            for dtype in (torch.bool, torch.float, torch.int):
+                call(torch.ones((), dtype=dtype).xpu(), *given)
+                torch.xpu.synchronize()
+                with self.assertRaisesRegex(RuntimeError, words):
+                    call(torch.zeros(1, dtype=dtype).xpu(), *given)
+                    torch.xpu.synchronize()
+        self.assertEqual(fallbacks(), {})
+        with self.assertRaisesRegex(RuntimeError, "more than one value"):
+            torch._assert_async(torch.ones(2).xpu())
 
     def check_masks(self, function, x, msg=None):
         """Reading how many there are is no operator of the host."""

@@ -43,6 +43,10 @@ CASES = [
     (IMAGE, lambda x: F.adaptive_avg_pool2d(x, (4, 20))),
     (IMAGE, lambda x: F.adaptive_avg_pool2d(x, (9, 7))),
     (BODY, lambda x: F.adaptive_avg_pool3d(x, (2, 4, 7))),
+    (LINE, lambda x: F.adaptive_max_pool1d(x, 5)),
+    (IMAGE, lambda x: F.adaptive_max_pool2d(x, (4, 20))),
+    (IMAGE, lambda x: F.adaptive_max_pool2d(x[0], (9, 7))),
+    (BODY, lambda x: F.adaptive_max_pool3d(x, (2, 4, 9))),
     (LINE, lambda x: F.max_pool1d(x, 3, 2, 1)),
     (IMAGE, lambda x: F.max_pool2d(x, 2)),
     (IMAGE, lambda x: F.max_pool2d(x, (3, 4), (2, 1), (1, 2), (2, 3))),
@@ -140,6 +144,11 @@ class TestKernelSample(TestCase):
                 expected = F.max_pool2d(y, size, stride, return_indices=True)
                 for one, other in zip(got, expected):
                     self.assertEqual(one.cpu(), other)
+            for size in ((2, 3), (3, 2), (1, 1), (5, 6)):
+                got = F.adaptive_max_pool2d(y.xpu(), size, return_indices=True)
+                expected = F.adaptive_max_pool2d(y, size, return_indices=True)
+                for one, other in zip(got, expected):
+                    self.assertEqual(one.cpu(), other)
         results = []
         for _ in range(3):
             torch.manual_seed(0)
@@ -149,6 +158,25 @@ class TestKernelSample(TestCase):
             results.append(z.grad.cpu())
         self.assertEqual(results[1], results[0], rtol=0, atol=0)
         self.assertEqual(results[2], results[0], rtol=0, atol=0)
+        self.no_fallbacks()
+
+    def test_integers(self):
+        """Elements are chosen; those of PyTorch 1.13 for the CPU are real numbers."""
+        cases = [case for case in CASES if case[1].__qualname__.startswith("padded")]
+        for dtype in (torch.uint8, torch.int, torch.long, torch.complex64):
+            for shape, function in cases:
+                x = torch.randint(0, 200, shape).to(dtype)
+                expected = function(x.real.double()).to(dtype)
+                self.assertEqual(function(x.xpu()).cpu(), expected)
+        for dtype, mode in itertools.product((torch.uint8, torch.long), ("nearest", "nearest-exact")):
+            for shape, size in ((LINE, (40,)), (IMAGE, (20, 5)), (BODY, (9, 6, 4))):
+                x = torch.randint(0, 200, shape).to(dtype)
+                expected = F.interpolate(x.float(), size=size, mode=mode).to(dtype)
+                self.assertEqual(F.interpolate(x.xpu(), size=size, mode=mode).cpu(), expected)
+            x = torch.randint(0, 200, IMAGE).to(dtype)
+            expected = F.interpolate(x.float(), scale_factor=(1.7, 0.4), mode=mode).to(dtype)
+            got = F.interpolate(x.xpu(), scale_factor=(1.7, 0.4), mode=mode)
+            self.assertEqual(got.cpu(), expected)
         self.no_fallbacks()
 
     def test_out(self):

@@ -63,11 +63,12 @@ class TestSortProcesses(Processes):
     def test_search(self):
         self.run_class("TestKernelSearch")
 
-    def test_permutations_without_kernels(self):
+    def test_numbers_without_kernels(self):
         """They are the same."""
         code = "import torch; g = torch.Generator('xpu').manual_seed(5)\n"
         code += "order = torch.randperm(3000, device='xpu', generator=g)\n"
-        code += "print(order.tolist(), g.get_state().tolist())"
+        code += "drawn = torch.arange(9.0).to('xpu').multinomial(99, True, generator=g)\n"
+        code += "print(order.tolist(), drawn.tolist(), g.get_state().tolist())"
         outputs = [self.run_python("-c", code, TORCH_XPU_KERNELS=on) for on in ("0", "1")]
         self.assertEqual(outputs[0].splitlines()[-1], outputs[1].splitlines()[-1])
 
@@ -288,6 +289,11 @@ class TestKernelSearch(Compared):
                     asked = (True, inverse, counts)
                     self.same(lambda x: list(itertools.compress(function(x), asked)), x)
         self.same(lambda x: torch.unique(x, dim=0, return_inverse=True), torch.tensor([3, 1, 3]))
+        for dim in (0, -1):
+            self.same(
+                lambda x: torch._VF.unique_consecutive(x, True, True, dim),
+                torch.tensor([3, 3, 1, 3]),
+            )
         self.no_fallbacks(waits=True)
 
     def test_randperm(self):
@@ -313,6 +319,33 @@ class TestKernelSearch(Compared):
             torch.randperm(3, device="xpu", generator=torch.Generator())
         with self.assertRaisesRegex(RuntimeError, "must be non-negative"):
             torch.randperm(-1, out=torch.empty(0, dtype=torch.long, device="xpu"))
+
+    def test_multinomial(self):
+        for dtype in filter(has, (torch.float, torch.half, torch.double)):
+            p = torch.tensor([[0, 1, 0, 5, 4, 0], [7, 0, 0, 0, 0, 1]], dtype=dtype)
+            x = torch.multinomial(p.xpu(), 20000, replacement=True).cpu()
+            for row, weights in zip(x, p.double()):
+                counts = row.bincount(minlength=6) / 20000.0
+                self.assertEqual(counts.double(), weights / weights.sum(), atol=0.02, rtol=0)
+                self.assertEqual(counts[weights == 0], torch.zeros(6)[weights == 0])
+        # among so many that their sum is rounded, each with 0 on both sides
+        p = torch.rand(2**18) * torch.arange(2**18).remainder(2)
+        x = torch.multinomial(p.xpu(), 2**16, True).cpu()
+        self.assertGreater(p[x].min(), 0)
+        self.assertEqual(x.double().mean() / 2**17, 1.0, atol=0.02, rtol=0)
+        self.no_fallbacks()
+        for bad in ([1, -1.0], [1, float("nan")], [float("inf"), 1], [0.0, 0]):
+            with self.assertRaises(RuntimeError):
+                torch.multinomial(torch.tensor(bad).xpu(), 3, replacement=True)
+                torch.xpu.synchronize()
+        for shape in ((0,), (0, 3), (2, 0), (2, 2, 2)):
+            results = []
+            for device in ("cpu", "xpu"):
+                try:
+                    results.append(torch.multinomial(torch.ones(shape).to(device), 3, True).cpu())
+                except RuntimeError as error:
+                    results.append(str(error).splitlines()[0])
+            self.assertEqual(*results)
 
     def test_searchsorted(self):
         dtypes = [dtype for dtype in CHOSEN if dtype not in (torch.bool, torch.int8)]

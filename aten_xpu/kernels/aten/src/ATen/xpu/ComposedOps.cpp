@@ -38,13 +38,17 @@ bool equal(const Tensor& self, const Tensor& other) {
       (self.numel() == 0 || !self.ne(other).any().item<bool>());
 }
 
+Tensor withoutNan(const Tensor& self) {
+  return self.is_floating_point() ? self.masked_fill(self.isnan(), 0) : self;
+}
+
 Tensor nansum(
     const Tensor& self,
     OptionalIntArrayRef dim,
     bool keepdim,
     c10::optional<ScalarType> dtype) {
-  return areFloating(self)
-      ? self.masked_fill(self.isnan(), 0).sum(dim, keepdim, dtype)
+  return haveKernels(self)
+      ? withoutNan(self).sum(dim, keepdim, dtype)
       : OnHost<at::_ops::nansum>::call(self, dim, keepdim, dtype);
 }
 
@@ -54,9 +58,9 @@ Tensor& nansumOut(
     bool keepdim,
     c10::optional<ScalarType> dtype,
     Tensor& out) {
-  return areFloating(self) && out.device() == self.device() &&
-          out.scalar_type() == dtype.value_or(self.scalar_type())
-      ? at::sum_out(out, self.masked_fill(self.isnan(), 0), dim, keepdim, dtype)
+  return haveKernels(self) && out.device() == self.device() &&
+          out.scalar_type() == dtype.value_or(out.scalar_type())
+      ? at::sum_out(out, withoutNan(self), dim, keepdim, dtype)
       : OnHost<at::_ops::nansum_out>::call(self, dim, keepdim, dtype, out);
 }
 
@@ -132,7 +136,7 @@ struct Cross {
       const Tensor& self,
       const Tensor& other,
       int64_t dim) {
-    if (!areFloating(self, other)) {
+    if (!haveKernels(self, other) || self.scalar_type() == kBool) {
       return false;
     }
     const auto a = self.expand(result.sizes());
@@ -246,6 +250,33 @@ struct IsIn {
   }
 };
 
+/// Each element goes to the place in its plane that its index says. Left to the
+/// host where it raises, as PyTorch does where two may go to one place.
+template <size_t dims>
+struct Unpool {
+  template <typename... Windows> // in three dimensions stride and padding
+  static Tensor make(
+      const Tensor& self,
+      const Tensor& indices,
+      IntArrayRef size,
+      const Windows&... /*unused*/) {
+    const auto first = self.dim() - int64_t(dims);
+    if (!haveKernels(self) || self.numel() == 0 || (first != 1 && first != 2) ||
+        size.size() != dims || indices.device() != self.device() ||
+        indices.scalar_type() != kLong || indices.sizes() != self.sizes() ||
+        at::globalContext().deterministicAlgorithms()) {
+      return {};
+    }
+    const c10::xpu::XPUGuard guard(self.device());
+    DimVector sizes(self.sizes().slice(0, first));
+    sizes.append(size.begin(), size.end());
+    const auto result = at::zeros(sizes, self.options());
+    result.flatten(first).scatter_(
+        -1, indices.flatten(first), self.flatten(first));
+    return result.contiguous(self.suggest_memory_format());
+  }
+};
+
 /// Waits for the device, once, unless the size of the result is given.
 Tensor repeatInterleave(
     const Tensor& repeats,
@@ -310,6 +341,12 @@ void registerComposed(torch::Library& library) {
       at::_ops::renorm_out>(library);
   library.impl("repeat_interleave.Tensor", &repeatInterleave);
   library.impl("trace", &trace);
+#define XPU_ADD_UNPOOL(op, dims)                        \
+  addUnstructured<at::_ops::op, Unpool<dims>>(library); \
+  addUnstructured<at::_ops::op, Unpool<dims>, at::_ops::op##_out>(library);
+  XPU_ADD_UNPOOL(max_unpool2d, 2)
+  XPU_ADD_UNPOOL(max_unpool3d, 3)
+#undef XPU_ADD_UNPOOL
   library.impl("unfold_backward", &unfoldBackward);
   library.impl("view_as_complex", &at::native::view_as_complex);
 }

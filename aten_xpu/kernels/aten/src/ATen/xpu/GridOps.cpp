@@ -249,7 +249,7 @@ struct ToColumns {
       IntArrayRef stride) {
     const auto dims = self.dim();
     if (!gridType(kColumns, self) || (dims != 3 && dims != 4) ||
-        self.numel() == 0) {
+        !hasImages(self, 4)) {
       return {};
     }
     const auto windows = Windows::of(
@@ -296,7 +296,7 @@ struct FromColumns {
     const auto dims = self.dim();
     const auto type = gridType(kColumns, self);
     const auto windows = Windows::of(image, size, dilation, padding, stride);
-    if (!type || !windows || (dims != 2 && dims != 3) || self.numel() == 0 ||
+    if (!type || !windows || (dims != 2 && dims != 3) || !hasImages(self, 3) ||
         self.size(-2) % windows->elements() != 0 ||
         self.size(-1) != windows->all()) {
       return {};

@@ -52,6 +52,8 @@ std::string textOf(
           " on a tensor of ",
           size,
           " elements.");
+    case IndexWords::Given:
+      return error.message;
   }
   TORCH_INTERNAL_ASSERT(false);
 }

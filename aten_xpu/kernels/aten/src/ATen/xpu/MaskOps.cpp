@@ -9,11 +9,15 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <limits>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 // Operators that find the elements which a mask has: nonzero, masked_select,
-// masked_scatter_. The first two wait, since the size of the result depends on
-// the mask.
+// masked_scatter_; and _assert_async. The first two wait, since the size of the
+// result depends on the mask.
 
 namespace at::xpu::detail {
 
@@ -117,7 +121,6 @@ Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
   static const IndexOp name("masked_scatter_", IndexWords::Ones, false);
   if (!canSelect(self, mask) || !areOn(self.device().index(), source) ||
       source.scalar_type() != self.scalar_type() ||
-      (source.numel() == 0 && self.numel() > 0) ||
       !at::is_expandable_to(mask.sizes(), self.sizes()) ||
       at::has_internal_overlap(self) == MemOverlap::Yes) {
     return OnHost<at::_ops::masked_scatter_>::call(self, mask, source);
@@ -129,8 +132,11 @@ Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
   }
   const auto whole = mask.expand(self.sizes());
   const auto counts = countsOf(whole).view(self.sizes());
-  const auto places = (counts - 1).masked_fill_(whole.logical_not(), 0);
-  const auto from = source.reshape(-1);
+  const bool none = source.numel() == 0; // then each 1 is one too many
+  const auto places = none ? whole.to(kLong)
+                           : (counts - 1).masked_fill_(whole.logical_not(), 0);
+  const auto from =
+      none ? at::empty({1}, source.options()) : source.reshape(-1);
   const auto values = at::empty(self.sizes(), self.options());
   runIndex(
       name,
@@ -142,7 +148,33 @@ Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
   return self.copy_(at::where(whole, values, self));
 }
 
+/// With the code of its message, which is kept.
+const IndexOp& assertionOf(const std::string& message) {
+  static std::mutex mutex;
+  static auto& all =
+      *new std::unordered_map<std::string, IndexOp>; // never destroyed
+  const std::lock_guard<std::mutex> lock(mutex);
+  return all
+      .try_emplace(message, "_assert_async", IndexWords::Given, false, message)
+      .first->second;
+}
+
+void assertAsync(const Tensor& self) {
+  assertOn(self, "Expected Tensor with single nonzero value, but got zero");
+}
+
+#ifdef XPU_LATER_OPERATORS
+void assertAsyncWith(const Tensor& self, std::string_view message) {
+  assertOn(
+      self, std::string(message.empty() ? "Assertion is failed" : message));
+}
+#endif
+
 void registerMasks(torch::Library& library) {
+  library.impl("_assert_async", &assertAsync);
+#ifdef XPU_LATER_OPERATORS
+  library.impl("_assert_async.msg", &assertAsyncWith);
+#endif
   library.impl("nonzero", &nonzero);
   library.impl("nonzero.out", &nonzeroOut);
   library.impl("masked_select", &maskedSelect);
@@ -153,5 +185,26 @@ void registerMasks(torch::Library& library) {
 [[maybe_unused]] const bool kMasksAdded = addKernels(&registerMasks);
 
 } // namespace
+
+/// 0 is an index that a tensor of one element has not got.
+void assertOn(const Tensor& self, const std::string& message) {
+  if (!canCount(self) || self.numel() != 1) {
+#ifdef XPU_LATER_OPERATORS
+    OnHost<at::_ops::_assert_async_msg>::call(self, message);
+#else
+    OnHost<at::_ops::_assert_async>::call(self);
+#endif
+    return;
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  const auto index = self.reshape({1}).eq(0).to(kLong);
+  runIndex(
+      assertionOf(message),
+      IndexKernel::Take,
+      at::empty_like(index),
+      index,
+      index,
+      {/*size=*/1});
+}
 
 } // namespace at::xpu::detail

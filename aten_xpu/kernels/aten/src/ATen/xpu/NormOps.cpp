@@ -311,6 +311,15 @@ Three groupNorm(
   const auto bias = tensorOf(bias_given);
   const bool fits = groups > 0 && c % groups == 0 &&
       input.numel() == n * c * hxw && input.is_contiguous();
+  // As on the CPU and for CUDA: with float parameters of half numbers, float.
+  const auto type = (weight.defined()     ? weight
+                         : bias.defined() ? bias
+                                          : input)
+                        .scalar_type();
+  if (fits && n == 0 && kernelTypeOf(input, FLOATING)) {
+    const auto none = at::empty({0, groups}, input.options().dtype(type));
+    return {at::empty_like(input), none, none.clone()};
+  }
   const auto norm = fits ? Norm::of(name, input, n, c, hxw, c / groups)
                          : std::nullopt; // the host raises
   if (norm && norm->takes(weight, c) && norm->takes(bias, c)) {
@@ -320,11 +329,6 @@ Three groupNorm(
     const auto factor = norm->numbers({n, groups}, input);
     norm->statistics(input, mean, factor, eps);
     norm->normalize(result, input, weight, bias, mean, factor);
-    // As on the CPU and for CUDA: with float parameters of half numbers, float.
-    const auto type = (weight.defined()     ? weight
-                           : bias.defined() ? bias
-                                            : input)
-                          .scalar_type();
     return {result, mean.to(type), factor.to(type)};
   }
   return OnHost<at::_ops::native_group_norm>::call(
@@ -348,6 +352,16 @@ Three groupNormBackward(
       input.numel() == n * c * hxw && grad.sizes() == input.sizes() &&
       grad.scalar_type() == input.scalar_type() &&
       grad.device() == input.device();
+  if (fits && n == 0 && kernelTypeOf(input, FLOATING)) {
+    const auto zeros = at::zeros({c}, input.options());
+    return gradients(
+        mask[0] ? at::empty_like(input) : Tensor(),
+        zeros,
+        zeros.clone(),
+        weight,
+        input,
+        mask);
+  }
   const auto norm =
       fits ? Norm::of(name, input, n, c, hxw, c / groups) : std::nullopt;
   if (norm && norm->takes(weight, c) && norm->takes(mean_given, n * groups) &&

@@ -5,6 +5,7 @@
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
+#include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
 #include <ATen/xpu/detail/Random.h>
@@ -270,17 +271,61 @@ void addNormal(torch::Library& library) {
   library.impl(nameOf<OutOp>().c_str(), &Both::out);
 }
 
-/// PyTorch's composition has the most of exponential numbers; several numbers
-/// with replacement need what only the host has.
+/// A number below the sum of all is of the first that the sum up to it is
+/// above. Raises where the device is waited for.
+Tensor drawReplaced(
+    const Tensor& self,
+    int64_t count,
+    OptionalGenerator generator) {
+  const c10::xpu::XPUGuard guard(self.device());
+  const auto last = self.size(-1) - 1;
+  const auto weights =
+      self.to(self.scalar_type() == kDouble ? kDouble : kFloat);
+  const auto sums = weights.cumsum(-1);
+  const auto all = sums.narrow(-1, last, 1);
+  assertOn(
+      weights.ge(0)
+          .all()
+          .logical_and_(all.isfinite().all())
+          .logical_and_(all.gt(0).all()),
+      "invalid multinomial distribution (an entry is below 0, infinite or "
+      "NaN, or the sum is 0)");
+  DimVector sizes(self.sizes());
+  sizes.back() = count;
+  const auto numbers = at::empty(sizes, sums.options())
+                           .uniform_(0, 1, std::move(generator))
+                           .mul_(all);
+  const auto found =
+      at::searchsorted(sums, numbers, /*out_int32=*/false, /*right=*/true)
+          .clamp_max_(last);
+  // Sums are rounded, and may differ where nothing is added: what can be drawn
+  // is the last before that is not 0.
+  const auto drawable = std::get<0>(at::where(
+                                        weights > 0,
+                                        at::arange(last + 1, found.options()),
+                                        at::zeros({}, found.options()))
+                                        .cummax(-1));
+  return drawable.gather(-1, found);
+}
+
+/// PyTorch's composition has the most of exponential numbers. It raises what is
+/// wrong with the arguments, too.
 Tensor multinomial(
     const Tensor& self,
     int64_t count,
     bool replacement,
     OptionalGenerator generator) {
-  return isDrawn(self, &isReal) && (!replacement || count == 1)
-      ? at::native::multinomial(self, count, replacement, generator)
-      : OnHost<at::_ops::multinomial>::call(
-            self, count, replacement, generator);
+  constexpr int64_t kMost = 1 << 24; // of PyTorch
+  const bool many = replacement && count > 1;
+  if (!isDrawn(self, &isReal) ||
+      (many &&
+       (self.numel() == 0 || self.dim() < 1 || self.dim() > 2 ||
+        self.size(-1) > kMost))) {
+    return OnHost<at::_ops::multinomial>::call(
+        self, count, replacement, generator);
+  }
+  return many ? drawReplaced(self, count, std::move(generator))
+              : at::native::multinomial(self, count, replacement, generator);
 }
 
 Tensor poisson(const Tensor& self, OptionalGenerator generator) {
@@ -319,22 +364,26 @@ Tensor dirichlet(const Tensor& self, OptionalGenerator generator) {
       : OnHost<at::_ops::_sample_dirichlet>::call(self, generator);
 }
 
-/// In training: the slope of each element that is not above 0 is drawn, and
-/// kept as noise. In PyTorch 1.13 that is const.
+/// The slope of each element that is not above 0 is drawn, and kept as noise.
+/// In PyTorch 1.13 that is const.
 bool drawSlopes(
     const Tensor& self,
     const Tensor& noise,
     const Scalar& lower,
     const Scalar& upper,
-    bool training,
     OptionalGenerator generator) {
-  if (!training || !isDrawn(self, &isReal) || !isDrawn(noise, &isReal) ||
+  if (!isDrawn(self, &isReal) || !isDrawn(noise, &isReal) ||
       self.sizes() != noise.sizes() || self.device() != noise.device()) {
     return false;
   }
   noise.uniform_(lower.toDouble(), upper.toDouble(), std::move(generator));
   noise.masked_fill_(self.le(0).logical_not_(), 1);
   return true;
+}
+
+/// Without training it is one slope.
+double meanOf(const Scalar& lower, const Scalar& upper) {
+  return (lower.toDouble() + upper.toDouble()) / 2;
 }
 
 template <class Op, class Schema = typename Op::schema>
@@ -344,6 +393,7 @@ struct Rrelu;
   Noise noise, const Scalar &lower, const Scalar &upper, bool training, \
       OptionalGenerator generator
 #define XPU_SLOPES_GIVEN noise, lower, upper, training, generator
+#define XPU_DRAW drawSlopes(self, noise, lower, upper, generator)
 
 template <class Op, class Noise>
 struct Rrelu<
@@ -356,9 +406,9 @@ struct Rrelu<
         bool,
         OptionalGenerator)> {
   static Tensor call(const Tensor& self, XPU_SLOPES) {
-    return drawSlopes(self, XPU_SLOPES_GIVEN)
-        ? self.mul(noise)
-        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
+    return !training ? at::leaky_relu(self, meanOf(lower, upper))
+        : XPU_DRAW   ? self.mul(noise)
+                     : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
   }
 };
 template <class Op, class Noise>
@@ -372,9 +422,9 @@ struct Rrelu<
         bool,
         OptionalGenerator)> {
   static Tensor& call(Tensor& self, XPU_SLOPES) {
-    return drawSlopes(self, XPU_SLOPES_GIVEN)
-        ? self.mul_(noise)
-        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
+    return !training ? at::leaky_relu_(self, meanOf(lower, upper))
+        : XPU_DRAW   ? self.mul_(noise)
+                     : OnHost<Op>::call(self, XPU_SLOPES_GIVEN);
   }
 };
 template <class Op, class Noise>
@@ -389,13 +439,14 @@ struct Rrelu<
         OptionalGenerator,
         Tensor&)> {
   static Tensor& call(const Tensor& self, XPU_SLOPES, Tensor& out) {
-    return drawSlopes(self, XPU_SLOPES_GIVEN)
-        ? at::mul_out(out, self, noise)
-        : OnHost<Op>::call(self, XPU_SLOPES_GIVEN, out);
+    return !training ? at::leaky_relu_out(out, self, meanOf(lower, upper))
+        : XPU_DRAW   ? at::mul_out(out, self, noise)
+                     : OnHost<Op>::call(self, XPU_SLOPES_GIVEN, out);
   }
 };
 #undef XPU_SLOPES
 #undef XPU_SLOPES_GIVEN
+#undef XPU_DRAW
 
 template <class Op>
 void addRrelu(torch::Library& library) {

@@ -150,6 +150,9 @@ void launchRow(
   constexpr int64_t kMost = 1024; // items of a group
   constexpr int64_t kLanes = 32; // of a sub-group, at most
   constexpr int64_t kRowsOfGroup = 4;
+  if (rows.outer == 0) {
+    return;
+  }
   const auto wanted = itemsWanted(rows.device);
   const bool alone =
       rows.size <= 2 * kElements * kLanes && rows.outer * 2 * kLanes >= wanted;
@@ -341,8 +344,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const auto [count, size] =
         at::native::_check_layer_norm_inputs(input, shape, weight, bias);
     const auto type = rowsType(input);
-    if (type && input.numel() > 0 && alike(weight, input) &&
-        alike(bias, input)) {
+    if (type && size > 0 && alike(weight, input) && alike(bias, input)) {
       const Rows rows{name, *type, *device, count, size};
       const auto x = input.contiguous();
       const auto y = at::empty(input.sizes(), input.options());
@@ -382,11 +384,11 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
     const c10::xpu::XPUGuard guard(*device);
     const auto weight = definedOr(weight_given);
     const auto type = rowsType(input);
-    if (type && input.numel() > 0 && alike(grad, input) &&
-        alike(weight, input) && grad.sizes() == input.sizes() &&
+    const auto size = c10::multiply_integers(shape);
+    if (type && size > 0 && alike(grad, input) && alike(weight, input) &&
+        grad.sizes() == input.sizes() &&
         mean_given.device() == input.device() &&
         factor_given.device() == input.device()) {
-      const auto size = c10::multiply_integers(shape);
       const Rows rows{name, *type, *device, input.numel() / size, size};
       const auto a = grad.contiguous();
       const auto b = input.contiguous();
@@ -396,10 +398,11 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
       std::array<Tensor, 3> grads;
       for (const auto i : c10::irange(1, 3)) {
         if (mask[i]) {
-          grads[i] = at::empty(shape, input.options());
+          grads[i] = rows.outer > 0 ? at::empty(shape, input.options())
+                                    : at::zeros(shape, input.options());
         }
       }
-      if (mask[1] || mask[2]) {
+      if (rows.outer > 0 && (mask[1] || mask[2])) {
         launchRows(
             rows,
             kLayerNormColumns,

@@ -137,6 +137,28 @@ struct MaxPool {
   }
 };
 
+/// Without a stride a window is a part of the elements.
+template <int dims>
+struct AdaptiveMaxPool {
+  static bool run(
+      const Tensor& result,
+      const Tensor& indices,
+      const Tensor& self,
+      IntArrayRef /*size*/) {
+    return MaxPool<dims>::run(result, indices, self, 1, 0, 0, 1, false);
+  }
+
+  static bool run(
+      const Tensor& result,
+      const Tensor& none,
+      const Tensor& grad,
+      const Tensor& self,
+      const Tensor& indices) {
+    return MaxPool<dims>::run(
+        result, none, grad, self, 1, 0, 0, 1, false, indices);
+  }
+};
+
 /// `corners`: whether there is an argument that says so.
 template <int dims, SampleMode mode, bool corners>
 struct Upsample {
@@ -195,6 +217,22 @@ struct Upsample {
           : scale && *scale > 0 ? 1 / *scale
                                 : double(axis.in) / double(axis.out);
     }
+    if constexpr (!corners) { // the nearest element
+      if (!back && !from.is_floating_point()) {
+        constexpr double kMiddle = mode == SampleMode::Exact ? 0.5 : 0;
+        return chooseElements(
+            result,
+            from,
+            sampling,
+            [](const SampleAxis& axis, const Tensor& i) {
+              return i.to(kFloat)
+                  .add_(kMiddle)
+                  .mul_(axis.scale)
+                  .to(kLong)
+                  .clamp_max_(axis.in - 1);
+            });
+      }
+    }
     return runSampling(op, kSample, result, from, sampling, back);
   }
   template <typename... Scales>
@@ -221,6 +259,16 @@ struct Pad {
     static const std::string name = "aten::pad";
     auto sampling = samplingOf(dims, mode, self.sizes(), result.sizes());
     setPadding(sampling, padding);
+    if (!self.is_floating_point()) {
+      return chooseElements(
+          result, self, sampling, [](const SampleAxis& axis, const Tensor& i) {
+            const auto last = axis.in - 1;
+            const auto at = i - axis.c;
+            return mode == SampleMode::Replicate
+                ? at.clamp(0, last)
+                : (last - at.abs()).abs_().neg_().add_(last);
+          });
+    }
     return runSampling(name, kSample, result, self, sampling, /*back=*/false);
   }
 
@@ -250,7 +298,7 @@ struct Pad {
 bool isPlain(const Tensor& tensor, int dims) {
   return kernelDevice(tensor) &&
       (tensor.dim() == dims + 1 || tensor.dim() == dims + 2) &&
-      tensor.numel() > 0;
+      hasImages(tensor, dims + 2);
 }
 
 /// Sizes that differ from the tensor's in the last dimensions.
@@ -491,6 +539,8 @@ void registerSample(torch::Library& library) {
       max_pool2d_with_indices_backward_grad_input,
       MaxPool<2>)
   XPU_ADD_PLAIN(max_pool3d_with_indices, MaxPool3d)
+  XPU_ADD_BOTH(adaptive_max_pool2d, AdaptiveMaxPool<2>)
+  XPU_ADD_BOTH(adaptive_max_pool3d, AdaptiveMaxPool<3>)
   XPU_ADD_PLAIN(_adaptive_avg_pool2d, AdaptivePool<2>)
   XPU_ADD_PLAIN(_adaptive_avg_pool3d, AdaptivePool<3>)
 #define XPU_ADD_NEAREST(n)                                             \

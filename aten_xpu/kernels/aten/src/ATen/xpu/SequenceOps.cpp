@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
@@ -68,9 +70,12 @@ Tensor rollOne(const Tensor& self, int64_t shift, int64_t dim) {
 
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   const bool whole = dims.empty() && shifts.size() == 1;
-  if (!kernelDevice(self) || shifts.empty() || self.numel() == 0 ||
+  if (!kernelDevice(self) || shifts.empty() ||
       (!whole && dims.size() != shifts.size())) {
     return OnHost<at::_ops::roll>::call(self, shifts, dims);
+  }
+  if (self.numel() == 0) {
+    return self.clone();
   }
   if (whole) {
     return rollOne(self.contiguous().view(-1), shifts[0], 0).view(self.sizes());
@@ -270,7 +275,27 @@ Tensor& diagOut(const Tensor& self, int64_t diagonal, Tensor& out) {
 }
 #endif
 
+/// Zeros without memory, of which autograd makes no more than it needs.
+Tensor efficientZeros(
+    IntArrayRef size,
+    c10::optional<ScalarType> dtype,
+    c10::optional<Layout> /*layout*/,
+    c10::optional<Device> device,
+    c10::optional<bool> /*pin_memory*/) {
+  const c10::xpu::OptionalXPUGuard guard(device);
+  at::native::ZeroTensorAllocator allocator(
+      Device(kXPU, c10::xpu::current_device()));
+  return at::detail::empty_generic(
+      size,
+      &allocator,
+      DispatchKeySet(DispatchKey::XPU) |
+          DispatchKeySet(DispatchKey::ZeroTensor),
+      dtype_or_default(dtype),
+      c10::nullopt);
+}
+
 void registerSequences(torch::Library& library) {
+  library.impl("_efficientzerotensor", &efficientZeros);
 #define XPU_ADD_TRIANGLE(name, upper) \
   addStructured<                      \
       at::meta::structured_##name,    \

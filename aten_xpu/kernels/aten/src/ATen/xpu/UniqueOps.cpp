@@ -170,7 +170,7 @@ Three uniqueConsecutive(
     bool inverse,
     bool counts,
     c10::optional<int64_t> dim) {
-  if (dim && self.dim() > 1) {
+  if (dim && self.dim() > 0) {
     return uniqueDimConsecutive(self, *dim, inverse, counts);
   }
   return canUnique(self) && !dim

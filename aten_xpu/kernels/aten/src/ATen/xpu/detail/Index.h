@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 // The loop of kernels/Index.sycl; see Note [Indices] there.
 
@@ -24,9 +25,14 @@ enum class IndexKernel : int {
 
 /// An operator with an index, and its error.
 struct IndexOp {
-  IndexOp(const char* name, IndexWords words, bool is_index_error)
+  IndexOp(
+      const char* name,
+      IndexWords words,
+      bool is_index_error,
+      std::string message = {})
       : name(std::string("aten::") + name),
-        code(errorCode({this->name, words, is_index_error})) {}
+        code(errorCode(
+            {this->name, words, is_index_error, std::move(message)})) {}
   const std::string name;
   const uint32_t code;
 };
@@ -95,6 +101,10 @@ IndexRange rangeOf(const Tensor& tensor, int64_t dim, bool from_end = false);
 
 /// A number of the tensor's type on its device.
 Tensor numberOn(const Tensor& self, const Scalar& value);
+
+/// Raises the message where the device is waited for, unless the one element is
+/// not 0.
+void assertOn(const Tensor& self, const std::string& message);
 
 /// Writes the number of each element that is counted, or the part of it that
 /// belongs to a dimension of `size` with `inner` elements. `counts` has the

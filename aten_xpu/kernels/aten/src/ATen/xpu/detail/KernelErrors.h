@@ -23,6 +23,7 @@ enum class IndexWords {
   Ones, // Number of elements of source < number of ones in mask
   Division, // ZeroDivisionError
   Elements, // out of range: tried to access index 5 on a tensor of 5 elements.
+  Given, // the message
 };
 
 /// What is raised for an operator: an IndexError, or else a RuntimeError.
@@ -30,6 +31,7 @@ struct IndexError {
   std::string op;
   IndexWords words;
   bool is_index_error;
+  std::string message = {};
 };
 
 /// The code of an error, for a static variable. A kernel gets it with the

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 
 #include <array>
 #include <cstdint>
@@ -31,7 +32,7 @@ struct SampleAxis {
   int64_t in = 1;
   int64_t out = 1;
   int64_t a = 1;
-  int64_t b = 1;
+  int64_t b = 1; // 0 of adaptive_max_pool
   int64_t c = 0;
   int64_t d = 1; // of max_pool
   double scale = 1;
@@ -66,6 +67,28 @@ void setWindows(
     IntArrayRef stride,
     IntArrayRef padding,
     IntArrayRef dilation = 1);
+
+/// The elements of integers, and of what else kernels do not compute with. `of`
+/// says which, for a dimension and the numbers of the result's elements.
+template <typename Of>
+bool chooseElements(
+    const Tensor& result,
+    const Tensor& self,
+    const Sampling& sampling,
+    const Of& of) {
+  if (result.numel() == 0) {
+    return true;
+  }
+  auto chosen = self;
+  for (int i = 0; i < sampling.dims; ++i) {
+    const auto dim = self.dim() - sampling.dims + i;
+    const auto& axis = sampling.axes[3 - sampling.dims + i];
+    const auto numbers = at::arange(axis.out, self.options().dtype(kLong));
+    chosen = chosen.index_select(dim, of(axis, numbers));
+  }
+  result.copy_(chosen);
+  return true;
+}
 
 /// Launches an item for each element of the result. Returns false, and changes
 /// nothing, if no kernel fits. The argument has as many dimensions. The indices

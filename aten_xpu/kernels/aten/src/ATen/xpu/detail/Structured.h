@@ -6,6 +6,7 @@
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/util/accumulate.h>
 
 #if __has_include(<ATen/NamedTensorUtils.h>)
 #include <ATen/NamedTensorUtils.h>
@@ -144,6 +145,14 @@ inline OptionalTensorRef metaArgument(const c10::optional<Tensor>& tensor) {
 /// The tensor that may be there, or an undefined one.
 inline Tensor tensorOf(const c10::optional<Tensor>& tensor) {
   return tensor && tensor->defined() ? *tensor : Tensor();
+}
+
+/// Whether there are elements, or no images along the first of `dims`
+/// dimensions.
+inline bool hasImages(const Tensor& tensor, int64_t dims) {
+  const auto sizes = tensor.sizes();
+  return tensor.numel() > 0 ||
+      (tensor.dim() == dims && c10::multiply_integers(sizes.slice(1)) > 0);
 }
 
 /// Gives a result what was written to another tensor in its place, if it was.

@@ -32,6 +32,7 @@ NEW = {
     "kernels/package",
     "kernels/formulas",
     "kernels/pointwise",
+    "kernels/complex",
     "kernels/operators",
     "kernels/reductions",
     "kernels/rows",

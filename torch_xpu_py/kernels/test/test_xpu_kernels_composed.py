@@ -57,7 +57,37 @@ CASES = [
     ((3, 4, 6, 4), lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2)),
     ((5, 6), lambda x: torch.view_as_complex(x.float().reshape(5, 3, 2)).real.to(x.dtype)),
 ]
-if kernels.LATER:
+COMPLEX = [
+    lambda x, y: x + y,
+    lambda x, y: torch.sub(x, y, alpha=2),
+    lambda x, y: torch.add(x, y, alpha=1 - 2j),
+    lambda x, y: x * y / (x + 9),
+    lambda x, y: x * y.real + y.imag,
+    lambda x, y: x.real * 2j - (1 + 3j),
+    lambda x, y: 1 / x - x.reciprocal() * 2,
+    lambda x, y: torch.addcmul(x, y, y, value=2) + torch.addcdiv(x, y, x, value=0.5),
+    lambda x, y: torch.lerp(x, y, 0.3) + torch.lerp(x, y, x),
+    lambda x, y: x.exp() + x.sigmoid(),
+    lambda x, y: x.log() + x.log2() + x.log10(),
+    lambda x, y: x.sqrt() + x.rsqrt(),
+    lambda x, y: x.sin() + x.cos() + x.tan(),
+    lambda x, y: x.sinh() + x.cosh() + x.tanh(),
+    lambda x, y: x**2 + x**3 + x**-1 + x**0.5,
+    lambda x, y: x**y + x ** (1.5 + 1j),
+    lambda x, y: x.abs() + x.angle(),
+    lambda x, y: x.sgn() * -y,
+    lambda x, y: torch.polar(x.real, x.imag),
+    lambda x, y: torch.where(x.real > 0, x, y).masked_fill(x.imag > 0, 3 + 1j),
+    lambda x, y: (x == x[0]).logical_xor(y != x[1]).logical_or(x).logical_and(y),
+    lambda x, y: x.sum() + x.mean() + x.sum(1, keepdim=True) + x.mean(0),
+    lambda x, y: torch.linalg.vector_norm(x, 2, 1) + x.norm(),
+    lambda x, y: x.cumsum(1) + x.conj().cumsum(-1),
+    lambda x, y: x[[3, 0, 3]] + x.flip(0)[:3],
+    lambda x, y: x.index_add(0, x.real[:, 0].long().clamp(0, 3), x, alpha=2),
+    lambda x, y: x.unfold(1, 3, 1) + x.trace(),
+]
+if kernels.LATER:  # what PyTorch 1.13 has not got on the CPU
+    COMPLEX.append(lambda x, y: x.exp2() + x.expm1() + x.log1p() + F.silu(x.detach()))
     CASES.append(((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])))
     CASES.append(((2, 12, 3, 5), lambda x: F.channel_shuffle(x, 4)))
 
@@ -99,6 +129,56 @@ class TestKernelComposed(TestCase):
                         atol=tolerance,
                         msg=f"case {i}, {dtype}, gaps {gaps}",
                     )
+
+    def test_complex(self):
+        """Results and gradients."""
+        for i, function in enumerate(COMPLEX):
+            dtype = torch.complex128 if i % 2 and kernels.has(torch.double) else torch.complex64
+            tolerance = 1e-4 if dtype == torch.complex64 else 1e-10
+            torch.manual_seed(i)
+            x, y = torch.randn(4, 5, dtype=dtype), torch.randn(5, dtype=dtype)
+            for transposed in (False, True):
+                results = []
+                for device in ("cpu", "xpu"):
+                    a, b = (one.detach().to(device).requires_grad_() for one in (x, y))
+                    moved = a.t().contiguous().t() if transposed else a
+                    z = function(moved, b)
+                    if z.requires_grad:
+                        z.abs().sum().backward()
+                    results.append((z.detach().cpu(), a.grad, b.grad))
+                self.assertEqual(
+                    *results, rtol=tolerance, atol=tolerance, msg=f"{i}, {dtype}, {transposed}"
+                )
+
+    def test_complex_numbers_at_the_ends(self):
+        """Division by large ones, small ones and 0, roots on both sides of the cut."""
+        x = torch.tensor([1e30 + 1e30j, 1e-30 - 1e-30j, 0, 1 + 0j, -4 + 0j, -4 - 0.0j, 1j])
+        # PyTorch 1.13 divides no such ones of complex64
+        y = torch.tensor([1e30 - 1e30j, 1e-30 + 2e-30j, 2 + 1j, 3j, -1, 1 + 1e-9j, 2 - 2j])
+        both = x.to(torch.complex128), y.to(torch.complex128)
+        for function in (
+            lambda x, y: x / y,
+            lambda x, y: x.sqrt(),
+            lambda x, y: x.log(),
+            lambda x, y: x**y.real.clamp(-0.75, 0.75).to(x),
+            lambda x, y: x.abs(),
+            lambda x, y: x.angle(),
+            lambda x, y: (y / 0).abs().isfinite(),
+            lambda x, y: x == y,
+            lambda x, y: x.any() & y.all() if kernels.LATER else x.any(),
+            lambda x, y: torch.count_nonzero(x),
+            lambda x, y: torch.zeros_like(x) ** 0 + torch.zeros_like(x) ** y.real.abs().to(x),
+            lambda x, y: (x.real / 0).to(x) == (x.real / 0).to(x),
+            lambda x, y: (x.real / 0).to(x) != (y.real / 0).to(x),
+            lambda x, y: torch.equal(x, y),
+            lambda x, y: torch.conj_physical(x.conj()) if kernels.LATER else x,
+            lambda x, y: x.clone().conj_physical_() if kernels.LATER else x.clone(),
+            lambda x, y: torch.empty_like(x)[::2].fill_(1 + 2j),
+        ):
+            got, expected = function(x.xpu(), y.xpu()), function(*both)
+            if isinstance(got, torch.Tensor):
+                got, expected = got.cpu(), expected.to(got.dtype)
+            self.assertEqual(got, expected, rtol=1e-5, atol=1e-38)
 
     def test_nan(self):
         x = torch.tensor([[1, NAN, 2], [NAN, NAN, NAN]])

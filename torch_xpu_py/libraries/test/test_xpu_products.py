@@ -233,6 +233,32 @@ class TestKernelProducts(TestCase):
             x, y = a.view(5, 10, 7), matrix(dtype, 5, 7, 3)
             self.assertEqual(torch.bmm(x.xpu(), y.xpu()).cpu(), torch.bmm(x, y))
 
+    def test_complex(self):
+        """Results and gradients, of conjugates too."""
+        functions = [
+            lambda x, y: x @ x.mH + x.conj() @ x.t(),
+            lambda x, y: x @ y.conj() + x @ x[0],
+            lambda x, y: torch.addmm(x[:, :4] * 1, x, x.t(), beta=2, alpha=1j),
+            lambda x, y: torch.baddbmm(x[None, :, :4], x[None], x.conj().t()[None], beta=0.5),
+            lambda x, y: torch.bmm(x[None, :0], x.t()[None]) + x[:0, :4],
+        ]
+        if kernels.LATER:  # the CPU of PyTorch 1.13 may have 0
+            functions.append(lambda x, y: torch.dot(y, y) + torch.vdot(y, x[1]))
+            functions.append(lambda x, y: torch.dot(y.conj(), x[0].conj()) + torch.vdot(y, y.conj()))
+        types = [torch.complex64] + [torch.complex128] * kernels.has(torch.double)
+        for i, function in enumerate(functions):
+            for dtype in types:
+                x, y = torch.randn(4, 5, dtype=dtype), torch.randn(5, dtype=dtype)
+                results = []
+                for device in ("cpu", "xpu"):
+                    a, b = (one.detach().to(device).requires_grad_() for one in (x, y))
+                    z = function(a, b)
+                    z.abs().sum().backward()
+                    grads = [one.grad if one.grad is None else one.grad.cpu() for one in (a, b)]
+                    results.append((z.detach().cpu(), z.is_conj(), *grads))
+                tolerance = 1e-4 if dtype == torch.complex64 else 1e-10
+                self.assertEqual(*results, rtol=tolerance, atol=tolerance, msg=f"{i}, {dtype}")
+
     def test_nothing(self):
         """Without rows, columns, or anything between them."""
         for rows, inner, cols in ((0, 3, 2), (3, 0, 2), (3, 2, 0), (0, 0, 0)):

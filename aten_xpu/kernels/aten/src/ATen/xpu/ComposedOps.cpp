@@ -19,8 +19,8 @@ namespace {
 /// Whether kernels take the tensors, which are of one type and device.
 template <typename... Others>
 bool haveKernels(const Tensor& self, const Others&... others) {
-  return kernelDevice(self) &&
-      kernelType(self.scalar_type(), self.device().index()) &&
+  return kernelDevice(self) && self.scalar_type() != kComplexHalf &&
+      kernelType(toRealValueType(self.scalar_type()), self.device().index()) &&
       (alike(others, self) && ...);
 }
 
@@ -47,7 +47,7 @@ Tensor nansum(
     OptionalIntArrayRef dim,
     bool keepdim,
     c10::optional<ScalarType> dtype) {
-  return haveKernels(self)
+  return haveKernels(self) && !self.is_complex()
       ? withoutNan(self).sum(dim, keepdim, dtype)
       : OnHost<at::_ops::nansum>::call(self, dim, keepdim, dtype);
 }
@@ -58,7 +58,8 @@ Tensor& nansumOut(
     bool keepdim,
     c10::optional<ScalarType> dtype,
     Tensor& out) {
-  return haveKernels(self) && out.device() == self.device() &&
+  return haveKernels(self) && !self.is_complex() &&
+          out.device() == self.device() &&
           out.scalar_type() == dtype.value_or(out.scalar_type())
       ? at::sum_out(out, withoutNan(self), dim, keepdim, dtype)
       : OnHost<at::_ops::nansum_out>::call(self, dim, keepdim, dtype, out);
@@ -304,12 +305,31 @@ Tensor repeatInterleave(
       /*right=*/true);
 }
 
+Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
+  if (!haveKernels(self, out) || !self.is_complex()) {
+    return OnHost<at::_ops::conj_physical_out>::call(self, out);
+  }
+  if (out.is_same(self)) {
+    const auto plain = out.is_conj() ? out.conj() : out;
+    at::view_as_real(plain).select(-1, 1).neg_();
+    return out;
+  }
+  at::native::resize_output(out, self.sizes());
+  return out.copy_(self.conj());
+}
+
 void registerComposed(torch::Library& library) {
   library.impl("addr", &at::native::math_addr);
   library.impl("addr.out", &addrOut);
   library.impl("channel_shuffle", [](const Tensor& self, int64_t groups) {
     return at::native::math_channel_shuffle(self, groups);
   });
+#ifdef XPU_LATER_OPERATORS
+  library.impl("conj_physical_", [](Tensor& self) -> Tensor& {
+    return conjPhysicalOut(self, self);
+  });
+#endif
+  library.impl("conj_physical.out", &conjPhysicalOut);
   library.impl("equal", &equal);
   addStructured<
       at::meta::structured_glu,

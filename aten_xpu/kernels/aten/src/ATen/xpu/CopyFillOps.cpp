@@ -28,6 +28,11 @@ bool copyOnDevice(const Tensor& self, const Tensor& src) {
       self.is_neg() != src.is_neg()) {
     return false;
   }
+  if (self.scalar_type() == kComplexDouble &&
+      src.scalar_type() == kComplexDouble && !self.is_conj()) {
+    // No kernel moves so many bytes.
+    return copyOnDevice(at::view_as_real(self), at::view_as_real(src));
+  }
   auto iter = TensorIteratorConfig()
                   .add_output(self)
                   .add_input(src)
@@ -112,8 +117,15 @@ bool fillOnDevice(const Tensor& self, const Scalar& value) {
     }
     return true;
   }
-  if (!kernels || self.is_complex()) {
+  if (!kernels) {
     return false;
+  }
+  if (self.is_complex()) {
+    const auto number = value.toComplexDouble();
+    const auto both = at::view_as_real(self);
+    both.select(-1, 0).fill_(number.real());
+    both.select(-1, 1).fill_(number.imag());
+    return true;
   }
   auto iter = TensorIteratorConfig()
                   .set_check_mem_overlap(false) // as with PyTorch's

@@ -220,7 +220,16 @@ bool sameSlices(const Tensor& a, const Tensor& b, int64_t dim) {
   return same;
 }
 
+/// Whether complex numbers are added, or moved, by their parts.
+bool isByParts(IndexKernel kernel, ScalarType type) {
+  return type == kComplexDouble ||
+      (type == kComplexFloat && kernel == IndexKernel::Add);
+}
+
 bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {
+  if (isByParts(kernel, type)) {
+    return hasIndexKernel(kernel, toRealValueType(type), device);
+  }
   const auto which = kernelOf(kernel);
   const auto known = typeFor(which, type, device);
   return known && kIndexKernels.find(which, *known, device);
@@ -234,6 +243,19 @@ void runIndex(
     const Tensor& index,
     const IndexRange& range,
     const Scalar& alpha) {
+  if (isByParts(kernel, to.scalar_type())) {
+    const bool turns = alpha.isComplex();
+    const auto given = at::view_as_real(turns ? from * alpha : from);
+    auto of_part = range;
+    of_part.stride *= 2;
+    for (const auto part : c10::irange(2)) {
+      const auto to_part = at::view_as_real(to).select(-1, part);
+      const auto from_part = given.select(-1, part);
+      const auto number = turns ? Scalar(1) : alpha;
+      runIndex(op, kernel, to_part, from_part, index, of_part, number);
+    }
+    return;
+  }
   const auto which = kernelOf(kernel);
   const auto device = to.device().index();
   const auto type = needed(typeFor(which, to.scalar_type(), device));

@@ -318,7 +318,7 @@ Three groupNorm(
                         .scalar_type();
   if (fits && n == 0 && kernelTypeOf(input, FLOATING)) {
     const auto none = at::empty({0, groups}, input.options().dtype(type));
-    return {at::empty_like(input), none, none.clone()};
+    return {at::empty(input.sizes(), input.options()), none, none.clone()};
   }
   const auto norm = fits ? Norm::of(name, input, n, c, hxw, c / groups)
                          : std::nullopt; // the host raises
@@ -355,7 +355,7 @@ Three groupNormBackward(
   if (fits && n == 0 && kernelTypeOf(input, FLOATING)) {
     const auto zeros = at::zeros({c}, input.options());
     return gradients(
-        mask[0] ? at::empty_like(input) : Tensor(),
+        mask[0] ? at::empty(input.sizes(), input.options()) : Tensor(),
         zeros,
         zeros.clone(),
         weight,

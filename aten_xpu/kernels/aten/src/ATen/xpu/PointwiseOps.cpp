@@ -3,6 +3,7 @@
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/ScalarOps.h>
 #include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Complex.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
 #include <ATen/xpu/detail/StructuredCall.h>
@@ -167,21 +168,30 @@ bool isComplexTensor(const T& /*no tensor*/) {
 }
 
 /// Runs the kernel if there is one for the types. Classes here that stand for
-/// meta classes may know less of complex numbers than the host.
+/// meta classes may know less of complex numbers than the host, as of those
+/// whose result is real.
 template <class Kernel>
 struct ByKernel {
+  static Tensor realOf(const Tensor& self) {
+    return realOfComplex(Kernel::first, self);
+  }
+  template <typename... Args>
+  static Tensor realOf(const Args&... /*others*/) {
+    return Tensor();
+  }
+
   template <class Meta, typename... Args>
   static bool run(
       WithOutput<Meta>& op,
       DeviceIndex /*device*/,
       const Args&... args) {
-    if ((isComplexTensor(args) || ...)) {
-      return false;
+    if ((isComplexTensor(args) || ...) && !takesComplex(Kernel::first)) {
+      return op.give(realOf(args...));
     }
     op.meta(metaArgument(args)...);
     Numbers numbers;
     (numbers.look(args), ...);
-    return runPointwise(op, Kernel::of(args...), numbers.found);
+    return runPointwiseOrComplex(op, Kernel::of(args...), numbers.found);
   }
 };
 
@@ -287,7 +297,7 @@ bool maskedFill(const Tensor& self, const Tensor& mask, const Tensor& value) {
                   .add_input(self)
                   .add_input(mask)
                   .build();
-  return runPointwise(iter, Pointwise::where);
+  return runPointwiseOrComplex(iter, Pointwise::where);
 }
 
 Tensor& masked_fill_(Tensor& self, const Tensor& mask, const Scalar& value) {

@@ -5,7 +5,7 @@
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/XPUGeneratorImpl.h>
-#include <ATen/xpu/detail/Index.h>
+#include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
 #include <ATen/xpu/detail/Random.h>

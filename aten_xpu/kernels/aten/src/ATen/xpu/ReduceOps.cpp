@@ -57,6 +57,9 @@ struct InResultType {
       const Tensor& self,
       const Args&... args) {
     const auto type = result.scalar_type();
+    if (isComplexType(type)) {
+      return ofParts(result, self.to(type), dimsOf(self, args...));
+    }
     const auto natural =
         isIntegralType(self.scalar_type(), /*includeBool=*/true)
         ? kLong
@@ -66,6 +69,19 @@ struct InResultType {
         type == natural ? self : self.to(type),
         dimsOf(self, args...),
         result);
+  }
+
+ private:
+  /// Sums and means, of real and imaginary parts alike.
+  static bool ofParts(const Tensor& result, const Tensor& self, DimSet dims) {
+    dims[self.dim()] = false; // that of the parts
+    return reduction != Reduction::prod &&
+        result.scalar_type() != kComplexHalf &&
+        runReduction(
+               reduction,
+               at::view_as_real(self),
+               dims,
+               at::view_as_real(result));
   }
 };
 
@@ -84,9 +100,11 @@ struct InArgumentType {
     if (wants == Wants::Second && self.scalar_type() == kBool) {
       return false; // PyTorch refuses it
     }
+    constexpr bool is_bool =
+        reduction == Reduction::any || reduction == Reduction::all;
     return runReduction(
         reduction,
-        self,
+        is_bool && self.is_complex() ? self.ne(0) : self,
         dimsOf(self, args...),
         first ? result : Tensor(),
         first ? second : result);
@@ -134,14 +152,13 @@ struct VectorNorm {
       bool /*keepdim*/,
       const Args&... /*args*/) {
     const auto p = given ? given->toDouble() : 2;
-    return !self.is_complex() &&
-        runReduction(
-            kernelOf(p),
-            self.to(result.scalar_type()),
-            dimsOf(self, dims),
-            result,
-            Tensor(),
-            p);
+    return runReduction(
+        kernelOf(p),
+        (self.is_complex() ? self.abs() : self).to(result.scalar_type()),
+        dimsOf(self, dims),
+        result,
+        Tensor(),
+        p);
   }
 
  private:
@@ -195,6 +212,9 @@ Tensor extremum(const Tensor& self) {
 }
 
 Tensor countNonzero(const Tensor& self, IntArrayRef dims) {
+  if (self.is_complex() && kernelDevice(self)) {
+    return countNonzero(self.ne(0), dims);
+  }
   if (isPlainInput(self)) {
     auto result = at::native::create_reduction_result(
         self, dims, /*keepdim=*/false, kLong);

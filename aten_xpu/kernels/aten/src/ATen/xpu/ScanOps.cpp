@@ -187,6 +187,15 @@ struct Cumulative {
       return false;
     }
     op.meta(self, dim, dtype);
+    const auto& result = op.maybe_get_output(0);
+    if (!product && result.is_complex() && self.dim() > 0) { // of the parts
+      return runScan(
+          scan,
+          at::view_as_real(result),
+          Tensor(),
+          at::view_as_real(self.to(result.scalar_type())),
+          maybe_wrap_dim(dim, self.dim()));
+    }
     return runScan(scan, op.maybe_get_output(0), Tensor(), self, dim);
   }
 };

@@ -20,9 +20,9 @@ namespace {
 
 enum SortKernel {
   kRows,
-  kCounts,
-  kSums,
-  kMove,
+  kDigitCounts,
+  kDigitSums,
+  kDigitMove,
   kSelectCounts,
   kSelectDigit,
   kSelectTally,
@@ -147,7 +147,7 @@ struct SortedRows {
     const bool together = parts >= kTogether;
     auto sums = scratch(lists);
     launch(
-        kSums,
+        kDigitSums,
         together ? lists : (lists + group - 1) / group,
         {sums.data_ptr(),
          counts.data_ptr(),
@@ -193,7 +193,7 @@ void sortLong(const SortedRows& of) {
     const auto& to = to_result ? of.values : keys;
     const auto& to_places = to_result ? of.indices : places;
     of.launch(
-        kCounts,
+        kDigitCounts,
         of.rows * tiles,
         {counts.data_ptr(),
          from,
@@ -203,7 +203,7 @@ void sortLong(const SortedRows& of) {
          uint32_t(shift)});
     const auto sums = of.sum(counts, lists, tiles);
     of.launch(
-        kMove,
+        kDigitMove,
         of.rows * tiles,
         {to.data_ptr(),
          to_places.data_ptr(),

@@ -144,6 +144,10 @@ struct Dot {
     if (!canMultiplyAll(1, self, 1, other) || self.sizes() != other.sizes()) {
       return Tensor();
     }
+    if (self.is_conj() && other.is_conj()) { // as PyTorch's
+      const auto result = make(self.conj(), other.conj());
+      return result.defined() ? result.conj() : result;
+    }
     static const std::string name = "aten::dot";
     auto result = at::empty({}, self.options());
     multiply(
@@ -152,6 +156,19 @@ struct Dot {
          Matrices::row(self),
          Matrices::column(other)});
     return result;
+  }
+};
+
+struct Vdot {
+  static Tensor make(const Tensor& self, const Tensor& other) {
+    if (!self.is_complex()) {
+      return Dot::make(self, other);
+    }
+    if (other.is_conj() && !self.is_conj()) {
+      const auto result = Dot::make(self, other.conj());
+      return result.defined() ? result.conj() : result;
+    }
+    return Dot::make(self.conj(), other);
   }
 };
 
@@ -183,7 +200,10 @@ struct Addbmm {
       const Tensor& right,
       const Scalar& beta,
       const Scalar& alpha) {
-    return takes(self, left, right)
+    // Of other sizes the CPU gives self those of the result.
+    const bool same = self.dim() == 2 && left.dim() == 3 && right.dim() == 3 &&
+        self.size(0) == left.size(1) && self.size(1) == right.size(2);
+    return same && takes(self, left, right)
         ? self.addmm_(lefts(left), right.flatten(0, 1), beta, alpha)
         : OnHost<at::_ops::addbmm_>::call(self, left, right, beta, alpha);
   }
@@ -221,7 +241,7 @@ void registerProducts(torch::Library& library) {
       at::_ops::addmv_,
       at::_ops::addmv_out>(library);
   addUnstructured<at::_ops::dot, Dot>(library);
-  addUnstructured<at::_ops::vdot, Dot>(library);
+  addUnstructured<at::_ops::vdot, Vdot>(library);
   addUnstructured<at::_ops::addbmm, Addbmm>(library);
   addUnstructured<at::_ops::addbmm, Addbmm, at::_ops::addbmm_out>(library);
   library.impl("addbmm_", &Addbmm::inPlace);

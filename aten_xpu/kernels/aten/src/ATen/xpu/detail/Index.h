@@ -102,10 +102,6 @@ IndexRange rangeOf(const Tensor& tensor, int64_t dim, bool from_end = false);
 /// A number of the tensor's type on its device.
 Tensor numberOn(const Tensor& self, const Scalar& value);
 
-/// Raises the message where the device is waited for, unless the one element is
-/// not 0.
-void assertOn(const Tensor& self, const std::string& message);
-
 /// Writes the number of each element that is counted, or the part of it that
 /// belongs to a dimension of `size` with `inner` elements. `counts` has the
 /// sums of ones and zeros, from the first on.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
@@ -37,6 +38,10 @@ struct IndexError {
 /// The code of an error, for a static variable. A kernel gets it with the
 /// number of the dimension added.
 uint32_t errorCode(IndexError error);
+
+/// Raises the message where the device is waited for, unless the one element is
+/// not 0; MaskOps.cpp.
+void assertOn(const Tensor& self, const std::string& message);
 
 /// The memory for a kernel on the device.
 uint64_t* kernelErrors(DeviceIndex device);

@@ -69,6 +69,19 @@ class WithOutput final : public Meta {
     }
   }
 
+  /// The output, of which the class says nothing. Returns false if there is
+  /// none, or it is not of this type.
+  bool give(const Tensor& result) {
+    if (!result.defined() || kind_ == Kind::InPlace ||
+        (kind_ == Kind::Out &&
+         outputs_[0].scalar_type() != result.scalar_type())) {
+      return false;
+    }
+    prepare(outputs_[0], result.sizes(), {}, result.options());
+    outputs_[0].copy_(result);
+    return true;
+  }
+
  private:
   void prepare(
       Tensor& output,

@@ -1,0 +1,280 @@
+#include <ATen/xpu/detail/Complex.h>
+
+#include <ATen/ATen.h>
+#include <ATen/xpu/detail/KernelTypes.h>
+#include <c10/util/irange.h>
+
+#include <array>
+#include <cmath>
+
+// Operators on complex numbers, made of operators on their real and imaginary
+// parts. Kernels have no complex types: each would be in the package for each
+// operator.
+
+namespace at::xpu::detail {
+
+// Files are compiled together, and others have such names.
+namespace parts {
+
+namespace {
+
+/// The parts of a tensor. A result that is real has no imaginary one.
+struct Complex {
+  Tensor re;
+  Tensor im;
+};
+
+/// As views. Of what is no complex tensor too, and of a number of the host.
+Complex partsOf(const Tensor& tensor, ScalarType type, const Device& device) {
+  const auto real = TensorOptions(device).dtype(toRealValueType(type));
+  if (tensor.device() != device) {
+    const auto value = tensor.item().toComplexDouble();
+    return {
+        at::scalar_tensor(value.real(), real),
+        at::scalar_tensor(value.imag(), real)};
+  }
+  if (!tensor.is_complex()) {
+    return {tensor.to(real.dtype()), at::zeros({}, real)};
+  }
+  const auto both = at::view_as_real(tensor.to(type));
+  return {both.select(-1, 0), both.select(-1, 1)};
+}
+
+Complex operator-(const Complex& a) {
+  return {-a.re, -a.im};
+}
+Complex operator+(const Complex& a, const Complex& b) {
+  return {a.re + b.re, a.im + b.im};
+}
+Complex operator-(const Complex& a, const Complex& b) {
+  return {a.re - b.re, a.im - b.im};
+}
+Complex operator*(const Complex& a, const Complex& b) {
+  return {(a.re * b.re).sub_(a.im * b.im), (a.re * b.im).add_(a.im * b.re)};
+}
+Complex operator*(const Complex& a, const Scalar& number) {
+  if (number.equal(1)) {
+    return a;
+  }
+  if (!number.isComplex()) {
+    return {a.re * number, a.im * number};
+  }
+  const auto value = number.toComplexDouble();
+  const Scalar re = value.real();
+  const Scalar im = value.imag();
+  return {a.re * re - a.im * im, a.re * im + a.im * re};
+}
+Complex operator+(const Scalar& number, const Complex& a) {
+  const auto value = number.toComplexDouble();
+  return {a.re + value.real(), a.im + value.imag()};
+}
+
+Tensor magnitude(const Complex& a) {
+  return at::hypot(a.re, a.im);
+}
+Complex conjugate(const Complex& a) {
+  return {a.re, -a.im};
+}
+Complex choose(const Tensor& first, const Complex& a, const Complex& b) {
+  return {at::where(first, a.re, b.re), at::where(first, a.im, b.im)};
+}
+Tensor areEqual(const Complex& a, const Complex& b) {
+  return a.re.eq(b.re).logical_and(a.im.eq(b.im));
+}
+Tensor isZero(const Complex& a) {
+  return a.re.eq(0).logical_and_(a.im.eq(0));
+}
+
+/// By the larger part, so that no square overflows.
+Complex operator/(const Complex& a, const Complex& b) {
+  const auto by_re = b.re.abs().ge(b.im.abs());
+  const auto large = at::where(by_re, b.re, b.im);
+  const auto ratio = at::where(by_re, b.im, b.re) / large;
+  const auto factor =
+      (large + at::where(by_re, b.im, b.re) * ratio).reciprocal_();
+  const auto p = at::where(by_re, a.re, a.im);
+  const auto q = at::where(by_re, a.im, a.re);
+  const auto im = (q - p * ratio).mul_(factor);
+  const auto zero = large.abs(); // divides as for real numbers
+  return choose(
+      zero.eq(0),
+      {a.re / zero, a.im / zero},
+      {(p + q * ratio).mul_(factor), at::where(by_re, im, -im)});
+}
+Complex reciprocal(const Complex& a) {
+  return Complex{at::ones({}, a.re.options()), at::zeros({}, a.re.options())} /
+      a;
+}
+
+Complex exponential(const Complex& a) {
+  const auto size = a.re.exp();
+  return {size * a.im.cos(), at::where(a.im.eq(0), a.im, size * a.im.sin())};
+}
+Complex logarithm(const Complex& a) {
+  return {magnitude(a).log_(), at::atan2(a.im, a.re)};
+}
+Complex root(const Complex& a) {
+  const auto large = (magnitude(a).add_(a.re.abs())).div_(2).sqrt_();
+  const auto small = at::where(large.eq(0), a.im, a.im / (large * 2));
+  const auto right = a.re.ge(0);
+  return {
+      at::where(right, large, small.abs()),
+      at::where(right, small, at::copysign(large, a.im))};
+}
+Complex sigmoid(const Complex& a) {
+  return reciprocal(1 + exponential(-a));
+}
+Complex hyperbolicTangent(const Complex& a) {
+  const auto t = a.re.tanh();
+  const auto u = a.im.tan();
+  const auto below = (t * u).square_().add_(1);
+  return {t * (u.square() + 1) / below, u * (1 - t.square()).div_(below)};
+}
+/// i · a, which turns it by a quarter.
+Complex turned(const Complex& a) {
+  return {-a.im, a.re};
+}
+Complex power(const Complex& a, const Complex& b) {
+  const auto zero = at::zeros({}, a.re.options());
+  return choose(
+      isZero(a).logical_and(b.re.gt(0)),
+      {zero, zero},
+      exponential(b * logarithm(a)));
+}
+Complex powerByNumber(const Complex& a, const Scalar& number) {
+  const auto p = number.toComplexDouble();
+  const auto is = [&](double value) {
+    return p == c10::complex<double>(value);
+  };
+  const auto options = a.re.options();
+  return is(0)  ? Complex{at::ones_like(a.re), at::zeros_like(a.re)}
+      : is(1)   ? a
+      : is(2)   ? a * a
+      : is(3)   ? a * a * a
+      : is(-1)  ? reciprocal(a)
+      : is(0.5) ? root(a)
+                : power(
+                      a,
+                      {at::scalar_tensor(p.real(), options),
+                       at::scalar_tensor(p.imag(), options)});
+}
+/// 1 if there is none.
+Scalar numberOf(const PointwiseNumbers& numbers) {
+  return numbers.empty() ? Scalar(1) : numbers[0];
+}
+
+using Function = Complex (*)(
+    const Complex& a,
+    const Complex& b,
+    const Complex& c,
+    const PointwiseNumbers& n);
+
+/// Null if there is none.
+Function functionOf(Pointwise kernel) {
+#define XPU_CASE(name, ...)                                 \
+  case Pointwise::name:                                     \
+    return []([[maybe_unused]] const Complex& a,            \
+              [[maybe_unused]] const Complex& b,            \
+              [[maybe_unused]] const Complex& c,            \
+              [[maybe_unused]] const PointwiseNumbers& n) { \
+      return Complex(__VA_ARGS__);                          \
+    };
+  // clang-format off
+  switch (kernel) {
+    XPU_CASE(add, a + b * numberOf(n))
+    XPU_CASE(addcdiv, a + b / c * numberOf(n))
+    XPU_CASE(addcmul, a + b * c * numberOf(n))
+    XPU_CASE(cos, {a.re.cos() * a.im.cosh(), -(a.re.sin() * a.im.sinh())})
+    XPU_CASE(cosh, {a.re.cosh() * a.im.cos(), a.re.sinh() * a.im.sin()})
+    XPU_CASE(div, a / b)
+    XPU_CASE(eq, {areEqual(a, b), {}})
+    XPU_CASE(exp, exponential(a))
+    XPU_CASE(exp2, exponential(a * Scalar(std::log(2.0))))
+    XPU_CASE(expm1, {a.re.expm1() * a.im.cos() - 2 * (a.im / 2).sin().square(), a.re.exp() * a.im.sin()})
+    XPU_CASE(lerp_Scalar, std::abs(n[0].toComplexDouble()) < 0.5 ? a + (b - a) * n[0] : b - (b - a) * (1 - n[0].toComplexDouble()))
+    XPU_CASE(lerp_Tensor, choose(magnitude(c) < 0.5, a + c * (b - a), b - (b - a) * (1 + -c)))
+    XPU_CASE(log, logarithm(a))
+    XPU_CASE(log10, logarithm(a) * Scalar(1 / std::log(10.0)))
+    XPU_CASE(log1p, {(a.re * (a.re + 2) + a.im.square()).log1p_().div_(2), at::atan2(a.im, a.re + 1)})
+    XPU_CASE(log2, logarithm(a) * Scalar(1 / std::log(2.0)))
+    XPU_CASE(logical_and, {isZero(a).logical_or(isZero(b)).logical_not_(), {}})
+    XPU_CASE(logical_or, {isZero(a).logical_and(isZero(b)).logical_not_(), {}})
+    XPU_CASE(logical_xor, {isZero(a).logical_xor(isZero(b)), {}})
+    XPU_CASE(mul, a * b)
+    XPU_CASE(ne, {areEqual(a, b).logical_not_(), {}})
+    XPU_CASE(neg, -a)
+    XPU_CASE(pow_Scalar, powerByNumber(a, n[0]))
+    XPU_CASE(pow_Tensor, power(a, b))
+    XPU_CASE(reciprocal, reciprocal(a))
+    XPU_CASE(rsqrt, reciprocal(root(a)))
+    XPU_CASE(sgn, choose(isZero(a), a, {a.re / magnitude(a), a.im / magnitude(a)}))
+    XPU_CASE(sigmoid, sigmoid(a))
+    XPU_CASE(sigmoid_backward, a * conjugate(b - b * b))
+    XPU_CASE(silu, a * sigmoid(a))
+    XPU_CASE(sin, {a.re.sin() * a.im.cosh(), a.re.cos() * a.im.sinh()})
+    XPU_CASE(sinh, {a.re.sinh() * a.im.cos(), a.re.cosh() * a.im.sin()})
+    XPU_CASE(sqrt, root(a))
+    XPU_CASE(sub, a - b * numberOf(n))
+    XPU_CASE(tan, -turned(hyperbolicTangent(turned(a))))
+    XPU_CASE(tanh, hyperbolicTangent(a))
+    XPU_CASE(tanh_backward, a * conjugate(1 + -(b * b)))
+    XPU_CASE(where, choose(c.re, a, b))
+    default:
+      return nullptr;
+  }
+    // clang-format on
+#undef XPU_CASE
+}
+
+} // namespace
+
+} // namespace parts
+
+bool takesComplex(Pointwise kernel) {
+  return parts::functionOf(kernel);
+}
+
+bool runPointwiseOrComplex(
+    TensorIteratorBase& iter,
+    Pointwise kernel,
+    const PointwiseNumbers& numbers) {
+  const auto type =
+      kernel == Pointwise::where ? iter.dtype(0) : iter.common_dtype();
+  if (!isComplexType(type)) {
+    return runPointwise(iter, kernel, numbers);
+  }
+  const auto& result = iter.tensor(0);
+  const auto function = parts::functionOf(kernel);
+  if (!function || type == kComplexHalf ||
+      !kernelType(toRealValueType(type), result.device().index())) {
+    return false;
+  }
+  std::array<parts::Complex, 3> inputs;
+  for (const auto i : c10::irange(iter.ntensors() - 1)) {
+    const auto& argument = iter.tensor(i + 1);
+    inputs.at(i) = kernel == Pointwise::where && i == 2
+        ? parts::Complex{argument, {}}
+        : parts::partsOf(argument, type, result.device());
+  }
+  const auto computed = function(inputs[0], inputs[1], inputs[2], numbers);
+  if (!computed.im.defined()) {
+    result.copy_(computed.re);
+    return true;
+  }
+  const auto both = at::view_as_real(result);
+  both.select(-1, 0).copy_(computed.re);
+  both.select(-1, 1).copy_(computed.im);
+  return true;
+}
+
+Tensor realOfComplex(Pointwise kernel, const Tensor& self) {
+  if (self.scalar_type() == kComplexHalf) {
+    return Tensor();
+  }
+  const auto both = parts::partsOf(self, self.scalar_type(), self.device());
+  return kernel == Pointwise::abs  ? parts::magnitude(both)
+      : kernel == Pointwise::angle ? at::atan2(both.im, both.re)
+                                   : Tensor();
+}
+
+} // namespace at::xpu::detail

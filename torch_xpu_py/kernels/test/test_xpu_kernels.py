@@ -66,6 +66,18 @@ def joined(parts):
     return b"".join(b"%d\n%s" % (len(part), part) for part in parts)
 
 
+def on_both(function, *tensors):
+    """On the CPU and on XPU: the result, whether it is conjugate, and the gradients of the sum
+    of its magnitudes."""
+    for device in ("cpu", "xpu"):
+        moved = [one.detach().to(device).requires_grad_() for one in tensors]
+        result = function(*moved)
+        if result.requires_grad:
+            result.abs().sum().backward()
+        grads = (one.grad if one.grad is None else one.grad.cpu() for one in moved)
+        yield (result.detach().cpu(), result.is_conj(), *grads)
+
+
 def fallbacks():
     return torch._C._xpu_fallbackStatistics()
 

@@ -24,20 +24,24 @@ struct Complex {
   Tensor im;
 };
 
-/// As views. Of what is no complex tensor too, and of a number of the host.
+Complex partsOf(const Scalar& number, const TensorOptions& real) {
+  const auto value = number.toComplexDouble();
+  return {
+      at::scalar_tensor(value.real(), real),
+      at::scalar_tensor(value.imag(), real)};
+}
+/// Views of a complex tensor. A real one has an imaginary part of 0, and one
+/// that is not on the device is a number.
 Complex partsOf(const Tensor& tensor, ScalarType type, const Device& device) {
   const auto real = TensorOptions(device).dtype(toRealValueType(type));
   if (tensor.device() != device) {
-    const auto value = tensor.item().toComplexDouble();
-    return {
-        at::scalar_tensor(value.real(), real),
-        at::scalar_tensor(value.imag(), real)};
+    return partsOf(tensor.item(), real);
   }
   if (!tensor.is_complex()) {
     return {tensor.to(real.dtype()), at::zeros({}, real)};
   }
-  const auto both = at::view_as_real(tensor.to(type));
-  return {both.select(-1, 0), both.select(-1, 1)};
+  const auto converted = tensor.to(type);
+  return {at::real(converted), at::imag(converted)};
 }
 
 Complex operator-(const Complex& a) {
@@ -56,13 +60,8 @@ Complex operator*(const Complex& a, const Scalar& number) {
   if (number.equal(1)) {
     return a;
   }
-  if (!number.isComplex()) {
-    return {a.re * number, a.im * number};
-  }
-  const auto value = number.toComplexDouble();
-  const Scalar re = value.real();
-  const Scalar im = value.imag();
-  return {a.re * re - a.im * im, a.re * im + a.im * re};
+  return number.isComplex() ? a * partsOf(number, a.re.options())
+                            : Complex{a.re * number, a.im * number};
 }
 Complex operator+(const Scalar& number, const Complex& a) {
   const auto value = number.toComplexDouble();
@@ -89,9 +88,9 @@ Tensor isZero(const Complex& a) {
 Complex operator/(const Complex& a, const Complex& b) {
   const auto by_re = b.re.abs().ge(b.im.abs());
   const auto large = at::where(by_re, b.re, b.im);
-  const auto ratio = at::where(by_re, b.im, b.re) / large;
-  const auto factor =
-      (large + at::where(by_re, b.im, b.re) * ratio).reciprocal_();
+  const auto small = at::where(by_re, b.im, b.re);
+  const auto ratio = small / large;
+  const auto factor = (large + small * ratio).reciprocal_();
   const auto p = at::where(by_re, a.re, a.im);
   const auto q = at::where(by_re, a.im, a.re);
   const auto im = (q - p * ratio).mul_(factor);
@@ -102,8 +101,12 @@ Complex operator/(const Complex& a, const Complex& b) {
       {(p + q * ratio).mul_(factor), at::where(by_re, im, -im)});
 }
 Complex reciprocal(const Complex& a) {
-  return Complex{at::ones({}, a.re.options()), at::zeros({}, a.re.options())} /
-      a;
+  return partsOf(1, a.re.options()) / a;
+}
+/// Of magnitude 1, or 0.
+Complex direction(const Complex& a) {
+  const auto size = magnitude(a);
+  return choose(isZero(a), a, {a.re / size, a.im / size});
 }
 
 Complex exponential(const Complex& a) {
@@ -135,10 +138,9 @@ Complex turned(const Complex& a) {
   return {-a.im, a.re};
 }
 Complex power(const Complex& a, const Complex& b) {
-  const auto zero = at::zeros({}, a.re.options());
   return choose(
       isZero(a).logical_and(b.re.gt(0)),
-      {zero, zero},
+      partsOf(0, a.re.options()),
       exponential(b * logarithm(a)));
 }
 Complex powerByNumber(const Complex& a, const Scalar& number) {
@@ -146,17 +148,13 @@ Complex powerByNumber(const Complex& a, const Scalar& number) {
   const auto is = [&](double value) {
     return p == c10::complex<double>(value);
   };
-  const auto options = a.re.options();
   return is(0)  ? Complex{at::ones_like(a.re), at::zeros_like(a.re)}
       : is(1)   ? a
       : is(2)   ? a * a
       : is(3)   ? a * a * a
       : is(-1)  ? reciprocal(a)
       : is(0.5) ? root(a)
-                : power(
-                      a,
-                      {at::scalar_tensor(p.real(), options),
-                       at::scalar_tensor(p.imag(), options)});
+                : power(a, partsOf(number, a.re.options()));
 }
 /// 1 if there is none.
 Scalar numberOf(const PointwiseNumbers& numbers) {
@@ -207,7 +205,7 @@ Function functionOf(Pointwise kernel) {
     XPU_CASE(pow_Tensor, power(a, b))
     XPU_CASE(reciprocal, reciprocal(a))
     XPU_CASE(rsqrt, reciprocal(root(a)))
-    XPU_CASE(sgn, choose(isZero(a), a, {a.re / magnitude(a), a.im / magnitude(a)}))
+    XPU_CASE(sgn, direction(a))
     XPU_CASE(sigmoid, sigmoid(a))
     XPU_CASE(sigmoid_backward, a * conjugate(b - b * b))
     XPU_CASE(silu, a * sigmoid(a))
@@ -245,8 +243,7 @@ bool runPointwiseOrComplex(
   }
   const auto& result = iter.tensor(0);
   const auto function = parts::functionOf(kernel);
-  if (!function || type == kComplexHalf ||
-      !kernelType(toRealValueType(type), result.device().index())) {
+  if (!function || !kernelTypeOfParts(type, result.device().index())) {
     return false;
   }
   std::array<parts::Complex, 3> inputs;
@@ -261,9 +258,8 @@ bool runPointwiseOrComplex(
     result.copy_(computed.re);
     return true;
   }
-  const auto both = at::view_as_real(result);
-  both.select(-1, 0).copy_(computed.re);
-  both.select(-1, 1).copy_(computed.im);
+  at::real(result).copy_(computed.re);
+  at::imag(result).copy_(computed.im);
   return true;
 }
 

@@ -19,8 +19,8 @@ namespace {
 /// Whether kernels take the tensors, which are of one type and device.
 template <typename... Others>
 bool haveKernels(const Tensor& self, const Others&... others) {
-  return kernelDevice(self) && self.scalar_type() != kComplexHalf &&
-      kernelType(toRealValueType(self.scalar_type()), self.device().index()) &&
+  return kernelDevice(self) &&
+      kernelTypeOfParts(self.scalar_type(), self.device().index()) &&
       (alike(others, self) && ...);
 }
 
@@ -310,8 +310,7 @@ Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
     return OnHost<at::_ops::conj_physical_out>::call(self, out);
   }
   if (out.is_same(self)) {
-    const auto plain = out.is_conj() ? out.conj() : out;
-    at::view_as_real(plain).select(-1, 1).neg_();
+    at::imag(out).neg_();
     return out;
   }
   at::native::resize_output(out, self.sizes());

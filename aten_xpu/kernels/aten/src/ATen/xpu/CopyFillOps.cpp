@@ -122,9 +122,8 @@ bool fillOnDevice(const Tensor& self, const Scalar& value) {
   }
   if (self.is_complex()) {
     const auto number = value.toComplexDouble();
-    const auto both = at::view_as_real(self);
-    both.select(-1, 0).fill_(number.real());
-    both.select(-1, 1).fill_(number.imag());
+    at::real(self).fill_(number.real());
+    at::imag(self).fill_(number.imag());
     return true;
   }
   auto iter = TensorIteratorConfig()

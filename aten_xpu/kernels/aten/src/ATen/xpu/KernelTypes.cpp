@@ -45,6 +45,13 @@ std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device) {
   return std::nullopt;
 }
 
+std::optional<KernelType> kernelTypeOfParts(
+    ScalarType type,
+    DeviceIndex device) {
+  return type == kComplexHalf ? std::nullopt
+                              : kernelType(toRealValueType(type), device);
+}
+
 std::optional<KernelType> kernelTypeOf(const Tensor& tensor, uint32_t types) {
   const auto device = kernelDevice(tensor);
   const auto type =

@@ -196,7 +196,7 @@ struct Cumulative {
           at::view_as_real(self.to(result.scalar_type())),
           maybe_wrap_dim(dim, self.dim()));
     }
-    return runScan(scan, op.maybe_get_output(0), Tensor(), self, dim);
+    return runScan(scan, result, Tensor(), self, dim);
   }
 };
 

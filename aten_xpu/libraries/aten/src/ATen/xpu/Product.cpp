@@ -34,7 +34,7 @@ const NamedKernels kProducts(
 constexpr int64_t kLeastOfPart = 256; // of the inner size
 
 const Kernel* findProduct(ScalarType type, DeviceIndex device) {
-  const auto kernel_type = kernelType(type, device);
+  const auto kernel_type = kernelTypeOfParts(type, device);
   if (!kernel_type || !(kMultiplied & (1 << *kernel_type))) {
     return nullptr;
   }
@@ -114,13 +114,13 @@ void byKernel(const Product& product) {
 /// by side, for the real part of the result and below for the imaginary one,
 /// times the right parts one above the other.
 void multiplyComplex(const Product& product) {
-  const auto left = at::view_as_real(product.left.view().resolve_conj());
-  const auto right = at::view_as_real(product.right.view().resolve_conj());
-  const auto re = left.select(-1, 0);
-  const auto im = left.select(-1, 1);
+  const auto left = product.left.view().resolve_conj();
+  const auto right = product.right.view().resolve_conj();
+  const auto re = at::real(left);
+  const auto im = at::imag(left);
   const auto lefts =
       at::cat({at::cat({re, im.neg()}, 2), at::cat({im, re}, 2)}, 1);
-  const auto rights = at::cat({right.select(-1, 0), right.select(-1, 1)}, 1);
+  const auto rights = at::cat({at::real(right), at::imag(right)}, 1);
   const auto both = at::bmm(lefts, rights).chunk(2, 1);
   auto result = at::complex(both[0], both[1]);
   if (!product.alpha.equal(1)) {
@@ -186,8 +186,8 @@ bool canMultiply(const Tensor& left, const Tensor& right) {
           return size <= kMost;
         });
   };
-  return fits(left) && fits(right) && left.scalar_type() != kComplexHalf &&
-      findProduct(toRealValueType(left.scalar_type()), left.device().index());
+  return fits(left) && fits(right) &&
+      findProduct(left.scalar_type(), left.device().index());
 }
 
 void multiply(const Product& product) {

@@ -41,6 +41,12 @@ constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
 
+/// The same; of complex numbers, but not of complex32, the type of their real
+/// and imaginary parts.
+std::optional<KernelType> kernelTypeOfParts(
+    ScalarType type,
+    DeviceIndex device);
+
 /// The type that is computed with of tensors of a floating type.
 inline ScalarType computedType(KernelType type) {
   return type == f64 ? kDouble : kFloat;

@@ -1,9 +1,10 @@
-"""A table of XPU's times beside torch.cuda's, each measured in a process of its own.
+"""A table of XPU's times beside torch.cuda's, each in a process of its own.
 
-The file that has the rows is started again for each process. The peer, a Python with a torch
-for CUDA, is measured before and after XPU, and the faster of the two counts; `cpu` is the CPU of
-the same torch, measured once. Times are the medians of rounds, per call, until
-the device is done, or for a launch until it is submitted.
+The file that has the rows is started again for each of the two. Rounds alternate between the
+processes, so that both have the same machine: a ratio is the median of the rounds' ratios, and
+its spread is from the lower to the upper quartile. The peer is a Python with a torch for CUDA;
+`cpu` is the CPU of the same torch. Times are medians, per call, until the device is done, or for
+a launch until it is submitted.
 """
 
 import argparse
@@ -34,24 +35,18 @@ class Row:
     launch: bool = False
 
 
-def median(backend, call, row):
-    """Microseconds of a call."""
-    start = time.perf_counter()
+def round_of(backend, call, row, calls):
+    """Microseconds of a call, after one that is not counted: another process had the device."""
     call()
     backend.synchronize()
-    calls, rounds = (1, 3) if time.perf_counter() - start > 1 else (row.calls, ROUNDS)
-    for _ in range(calls // 4):
+    start = time.perf_counter()
+    for _ in range(calls):
         call()
-    times = []
-    for _ in range(rounds):
+    if not row.launch:
         backend.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        if not row.launch:
-            backend.synchronize()
-        times.append((time.perf_counter() - start) / calls * 1e6)
-    return statistics.median(times)
+    taken = time.perf_counter() - start
+    backend.synchronize()
+    return taken / calls * 1e6
 
 
 def card_time(device, call, host):
@@ -84,89 +79,153 @@ def torch_and_card(device):
     import torch
 
     card = "the CPU" if device == "cpu" else getattr(torch, device).get_device_name()
-    return {"torch": torch.__version__, "card": card}
+    return f"torch {torch.__version__} on {card}"
 
 
 def empty_cache(device):
     import torch
 
+    if hasattr(torch, "compiler"):
+        torch.compiler.reset()
     gc.collect()
     if device != "cpu":
         getattr(torch, device).empty_cache()
 
 
-def measure(device, rows):
-    """Prints a line of JSON after each row, with all until then: microseconds by name, those of
-    the card alone, and for XPU what ran on the host."""
+def begin(device, row):
+    """What there is to say of a row before its rounds, and its call if it has rounds."""
     import torch
 
     backend = getattr(torch, device)
-    found, on_card, on_host = {}, {}, {}
-    for name, row in rows.items():
+    call = row.make(device)
+    if not callable(call):
+        return {"time": call}, None
+    call()
+    on_host = []
+    if device == "xpu":
+        backend.reset_fallback_statistics()
+        call()
+        on_host = sorted(backend.fallback_statistics())
+    first = round_of(backend, call, row, 1)
+    for _ in range(row.calls // 4 if first < 1e6 else 0):
+        call()
+    return {"on host": on_host, "slow": first > 1e6}, call
+
+
+def serve(device, rows, begin):
+    """Answers questions of stdin, a line of JSON each."""
+    import torch
+
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    backend = getattr(torch, device)
+    call = row = None
+    for line in sys.stdin:
+        question, of = json.loads(line)
         try:
-            call = row.make(device)
-            if not callable(call):
-                found[name] = call
+            if question == "begin":
+                call = None
+                empty_cache(device)
+                row = rows[of]
+                answer, call = begin(device, row)
+            elif question == "round":
+                answer = round_of(backend, call, row, of)
+            elif question == "card":
+                answer = card_time(device, call, of)
             else:
-                call()
-                if device == "xpu":
-                    backend.reset_fallback_statistics()
-                    call()
-                    on_host[name] = sorted(backend.fallback_statistics())
-                found[name] = median(backend, call, row)
-                on_card[name] = card_time(device, call, found[name])
-        except Exception:  # the others are still of use
+                answer = torch_and_card(device)
+        except Exception as error:  # other rows are still of use
             traceback.print_exc()
-        call = None
-        if hasattr(torch, "compiler"):
-            torch.compiler.reset()
-        empty_cache(device)
-        known = {"times": found, "on card": on_card, "on host": on_host}
-        print(json.dumps({**torch_and_card(device), **known}), flush=True)
+            answer = {"failed": (str(error).splitlines() or [repr(error)])[0]}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def measured(python, file, device, only):
-    """What `measure` prints last in a process of this Python."""
-    env = dict(os.environ)
-    if device == "cuda":  # with its own libraries, and the driver's, as ci/gpu/run has it
-        env.pop("PYTHONPATH", None)
-        env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"
-    command = [python, file, "--device", device, "--only", only]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:  # what it had printed until then is of use
-        print(f"{python} {file}, {device}: ended with {done.returncode}", file=sys.stderr)
-    if not done.stdout:
-        done.check_returncode()
-    return json.loads(done.stdout.splitlines()[-1])
+class Side:
+    """A process that measures on a device, started again if it ends."""
+
+    def __init__(self, python, file, device, only):
+        self.device, self.process = device, None
+        self.command = [python, file, "--device", device, "--only", only]
+        self.env = dict(os.environ)
+        if device == "cuda":  # with its own libraries and the driver, as ci/gpu/run has it
+            self.env.pop("PYTHONPATH", None)
+            self.env["LD_LIBRARY_PATH"] = "/usr/local/nvidia/lib64"
+        self.about = self.ask("about")
+
+    def ask(self, question, of=None):
+        if not self.process:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self.process = subprocess.Popen(self.command, env=self.env, **pipes)
+        try:
+            print(json.dumps([question, of]), file=self.process.stdin, flush=True)
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            ended, self.process = self.process.wait(), None
+            return {"failed": f"its process ended with {ended}"}
 
 
-def compare(rows, ours, peers, limit=None):
+def measured(sides, name, row):
+    """Of each side what it said of a row, with its times by round, and that of the card alone."""
+    found = [side.ask("begin", name) for side in sides]
+    able = [
+        (side, one)
+        for side, one in zip(sides, found, strict=True)
+        if "failed" not in one and "time" not in one
+    ]
+    slow = any(one["slow"] for _, one in able)
+    for _ in range(3 if slow else ROUNDS):
+        for side, one in able:
+            taken = side.ask("round", 1 if slow else row.calls)
+            if isinstance(taken, dict):
+                one |= taken
+            else:
+                one.setdefault("rounds", []).append(taken)
+    for side, one in able:
+        if "failed" not in one:
+            one["time"] = statistics.median(one["rounds"])
+            one["on card"] = side.ask("card", one["time"])
+    return found
+
+
+def compare(rows, sides, limit=None):
     """Yields what is known of each row. What moves bytes is compared with the row `limit`, too."""
-    fastest = ours["times"].get(limit)
+    all_of = {}
     for name, row in rows.items():
-        own = ours["times"].get(name)
-        theirs = min((peer["times"].get(name, 0) for peer in peers), default=0)
-        on_card = [one["on card"].get(name) for one in peers]
-        both = own and theirs
+        print(name, file=sys.stderr, flush=True)
+        all_of[name] = measured(sides, name, row)
+    fastest = all_of[limit][0].get("time") if limit in all_of else None
+    for name, row in rows.items():
+        own, *others = all_of[name]
+        theirs = others[0] if others else {}
+        pairs = [
+            # Of a launch the bound is one of time, of the others one of speed.
+            (x / y if row.launch else y / x)
+            for x, y in zip(
+                own.get("rounds", [own["time"]] if "time" in own else []),
+                theirs.get("rounds", [theirs["time"]] if "time" in theirs else []),
+                strict=False,
+            )
+        ]
         yield {
             "name": name,
-            "xpu": own,
-            "cuda": theirs or None,
-            # Of a launch the bound is one of time, of the others one of speed.
-            "ratio": (own / theirs if row.launch else theirs / own) if both else None,
+            "xpu": own.get("time"),
+            "cuda": theirs.get("time"),
+            "ratio": statistics.median(pairs) if pairs else None,
+            "spread": statistics.quantiles(pairs, method="inclusive")[::2] if pairs[1:] else [],
             "bound": row.bound,
             "launch": row.launch,
-            "of limit": row.nbytes / own / (rows[limit].nbytes / fastest)
-            if own and fastest and row.nbytes
+            "of limit": row.nbytes / own["time"] / (rows[limit].nbytes / fastest)
+            if own.get("time") and fastest and row.nbytes
             else None,
-            "on card": ours["on card"].get(name),
-            "cuda on card": min(filter(None, on_card), default=None),
-            "on host": ours["on host"].get(name, []),
+            "on card": own.get("on card"),
+            "cuda on card": theirs.get("on card"),
+            "on host": own.get("on host", []),
         }
 
 
 def table(found):
     """Yields the lines of a table of what `compare` found."""
+    found = list(found)
     cards = any(one.get("on card") for one in found)
     alone = "on the card | `torch.cuda`'s | " if cards else ""
     yield f"| | XPU, us | `torch.cuda`, us | ratio | bound | | {alone}of the limit | on the host |"
@@ -177,8 +236,9 @@ def table(found):
         cells.append(f"{one['cuda']:.1f}" if one["cuda"] else "")
         if ratio:
             met = ratio <= bound if launch else ratio >= bound
-            cells += [f"{ratio:.2f}", f"{'≤' if launch else '≥'} {bound}"]
-            cells.append("met" if met else "missed")
+            spread = " to ".join(f"{end:.2f}" for end in one.get("spread", []))
+            cells += [f"{ratio:.2f}" + (f" ({spread})" if spread else "")]
+            cells += [f"{'≤' if launch else '≥'} {bound}", "met" if met else "missed"]
         else:
             cells += [""] * 3
         if cards:
@@ -189,7 +249,7 @@ def table(found):
         yield f"| {' | '.join(cells)} |"
 
 
-def main(file, doc, rows, measure=measure, compare=compare, table=table):
+def main(file, doc, rows, begin=begin, compare=compare, table=table):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument(
         "--only",
@@ -210,17 +270,16 @@ def main(file, doc, rows, measure=measure, compare=compare, table=table):
     if not rows:
         parser.error(f"no row has {given.only} in its name")
     if given.device:
-        measure(given.device, rows)
+        serve(given.device, rows, begin)
         return
-    peer = (sys.executable, "cpu") if given.peer == "cpu" else (given.peer, "cuda")
-
-    def measured_by(python, device):
-        return measured(python, file, device, given.only) if python else None
-
-    before, ours = measured_by(*peer), measured_by(sys.executable, "xpu")
-    after = None if given.peer == "cpu" else measured_by(*peer)
-    about = [f"torch {one['torch']} on {one['card']}" for one in (ours, before) if one]
-    found = list(compare(rows, ours, [one for one in (before, after) if one]))
+    sides = [Side(sys.executable, file, "xpu", given.only)]
+    if given.peer:
+        peer = (sys.executable, "cpu") if given.peer == "cpu" else (given.peer, "cuda")
+        sides.append(Side(peer[0], file, peer[1], given.only))
+    about = [side.about for side in sides]
+    if failed := [one for one in about if not isinstance(one, str)]:
+        sys.exit(f"{parser.prog}: {failed[0]['failed']}")
+    found = list(compare(rows, sides))
     print(*about, *table(found), sep="\n")
     if given.json:
         document = json.dumps({"about": about, "rows": found}, indent=1)

@@ -11,11 +11,10 @@ these losses are is the noise.
 """
 
 import copy
-import json
 import math
 import os
+import statistics
 import sys
-import traceback
 import warnings
 
 import peer
@@ -120,25 +119,18 @@ def of_model(device, make, count, loss):
         backend.reset_fallback_statistics()
         call()
         found["on host"] = sorted(set(backend.fallback_statistics()) - {WAIT})
-    found["time"] = peer.median(backend, call, peer.Row(make, max(1, 4 // SCALE), 0.9))
+    calls = max(1, 4 // SCALE)
+    row = peer.Row(make, calls, 0.9)
+    times = [peer.round_of(backend, call, row, calls) for _ in range(peer.ROUNDS)]
+    found["time"] = statistics.median(times)
     return found
 
 
-def measure(device, rows):
-    """Prints a line of JSON after each model, with all until then."""
+def begin(device, row):
+    """All that is known of a model: it has no rounds."""
     torch.backends.cudnn.allow_tf32 = False
     let_torchvision_load()
-    found = {}
-    for name, row in rows.items():
-        print(f"{device}: {name}", file=sys.stderr, flush=True)
-        try:
-            found[name] = of_model(device, *row)
-        except Exception as error:  # the others are still of use
-            if not isinstance(error, ImportError):  # a package that is not there
-                traceback.print_exc()
-            found[name] = {"failed": (str(error).splitlines() or [repr(error)])[0]}
-        print(json.dumps({**peer.torch_and_card(device), "rows": found}), flush=True)
-        peer.empty_cache(device)
+    return of_model(device, *row), None
 
 
 def loss_of(runs):
@@ -147,10 +139,13 @@ def loss_of(runs):
     return sum(losses) / len(losses), max(losses) - min(losses)
 
 
-def compare(rows, ours, others):
-    """Yields what is known of each model, and what of it misses its bound."""
+def compare(rows, sides):
+    """Yields what is known of each model, and what of it misses its bound. torch.cuda trains it
+    twice, whose losses differ from run to run."""
     for name in rows:
-        own, *theirs = (one["rows"].get(name, {"failed": "it ended"}) for one in (ours, *others))
+        print(name, file=sys.stderr, flush=True)
+        again = [side for side in sides[1:] if side.device == "cuda"]
+        own, *theirs = (side.ask("begin", name) for side in (*sides, *again))
         if "failed" in own:
             yield {"name": name, **own}
             continue
@@ -209,4 +204,4 @@ def table(found):
 
 
 if __name__ == "__main__":
-    peer.main(__file__, __doc__, MODELS, measure, compare, table)
+    peer.main(__file__, __doc__, MODELS, begin, compare, table)

@@ -73,7 +73,7 @@ def draw(figures: Iterable[Figure], path: Path) -> None:
 _UNSET = ("TORCH_XPU_VIRTUAL_DEVICES", "PYTORCH_XPU_ALLOC_CONF", "TORCH_XPU_LAUNCH_BLOCKING")
 # torch.cuda's side is another Python's, without the libraries that XPU programs are given.
 _CUDA_PEER = ("env", "python3", "-W", "ignore", "-m", "xpu_stack.bench.cuda_peer")
-_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/usr/lib/x86_64-linux-gnu"}
+_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
 _COLOURS = {
     Verdict.MET: "green",
     Verdict.NOISE: "yellow",

@@ -176,6 +176,11 @@ class TestKernelComposed(TestCase):
                 got, expected = got.cpu(), expected.to(got.dtype)
             self.assertEqual(got, expected, rtol=1e-5, atol=1e-38)
 
+    def test_strides_of_complex_numbers(self):
+        x = torch.randn(3, 4, dtype=torch.complex64).t()
+        for function in (torch.abs, torch.exp, lambda x: x * 2):
+            self.assertEqual(function(x.xpu()).stride(), function(x).stride())
+
     def test_nan(self):
         x = torch.tensor([[1, NAN, 2], [NAN, NAN, NAN]])
         for function in (torch.nansum, lambda x: torch.nansum(x, 1)):
@@ -285,6 +290,27 @@ class TestKernelComposed(TestCase):
                 results[-1] += function(y, None, None, *running, True, 0.1, 1e-5)
                 results[-1] += function.no_stats(y, None, None, True, 0.1, 1e-5)
             self.assertEqual([each.cpu() for each in results[1]], results[0])
+
+    @unittest.skipIf(not kernels.LATER, "PyTorch 1.13 has other operators")
+    def test_batch_norm_of_a_library(self):
+        """The numbers that it keeps of bfloat16 are floats, as torch.compile expects."""
+        x, grad = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+        weight = torch.rand(3)
+        results = {}
+        for device, dtype in (("cpu", torch.float), ("xpu", torch.float), ("xpu", torch.bfloat16)):
+            running = [torch.zeros(3).to(device), torch.ones(3).to(device)]
+            y, direction = (one.to(device, dtype) for one in (x, grad))
+            norm = torch.ops.aten._batch_norm_with_update
+            result, *saved, kept = norm(y, weight.to(device), None, *running, 0.1, 1e-5)
+            grads = torch.ops.aten.batch_norm_backward(
+                *(direction, y, weight.to(device), *running, *saved),
+                *(True, 1e-5, [True] * 3, kept),
+            )
+            results[device, dtype] = [one.cpu() for one in (*running, result, *saved, *grads)]
+        self.assertEqual(results["xpu", torch.float], results["cpu", torch.float])
+        self.assertEqual([one.dtype for one in saved], [torch.float] * 2)
+        for one, other in zip(results["xpu", torch.bfloat16], results["cpu", torch.float]):
+            self.assertEqual(one.float(), other, rtol=0.05, atol=0.1)
 
 
 if __name__ == "__main__":

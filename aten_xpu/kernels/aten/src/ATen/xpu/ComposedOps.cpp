@@ -5,6 +5,7 @@
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -317,6 +318,53 @@ Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
   return out.copy_(self.conj());
 }
 
+#ifdef XPU_LATER_OPERATORS
+
+// Batch norm where PyTorch asks which library computes it: none. The last
+// result is what one would keep.
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> batchNormWithUpdate(
+    const Tensor& input,
+    const c10::optional<Tensor>& weight,
+    const c10::optional<Tensor>& bias,
+    Tensor& mean,
+    Tensor& variance,
+    double momentum,
+    double eps) {
+  const auto kept = at::empty({0}, input.options().dtype(kByte));
+  return std::tuple_cat(
+      at::native_batch_norm(
+          input, weight, bias, mean, variance, true, momentum, eps),
+      std::make_tuple(kept));
+}
+
+std::tuple<Tensor, Tensor, Tensor> backwardOfBatchNorm(
+    const Tensor& grad,
+    const Tensor& input,
+    const Tensor& weight,
+    const c10::optional<Tensor>& running_mean,
+    const c10::optional<Tensor>& running_variance,
+    const c10::optional<Tensor>& mean,
+    const c10::optional<Tensor>& factor,
+    bool update,
+    double eps,
+    std::array<bool, 3> mask,
+    const Tensor& /*kept*/) {
+  return at::native_batch_norm_backward(
+      grad,
+      input,
+      weight,
+      running_mean,
+      running_variance,
+      mean,
+      factor,
+      update,
+      eps,
+      mask);
+}
+
+#endif
+
 void registerComposed(torch::Library& library) {
   library.impl("addr", &at::native::math_addr);
   library.impl("addr.out", &addrOut);
@@ -324,6 +372,8 @@ void registerComposed(torch::Library& library) {
     return at::native::math_channel_shuffle(self, groups);
   });
 #ifdef XPU_LATER_OPERATORS
+  library.impl("_batch_norm_with_update", &batchNormWithUpdate);
+  library.impl("batch_norm_backward", &backwardOfBatchNorm);
   library.impl("conj_physical_", [](Tensor& self) -> Tensor& {
     return conjPhysicalOut(self, self);
   });

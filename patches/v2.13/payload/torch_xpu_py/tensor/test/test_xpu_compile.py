@@ -421,6 +421,30 @@ class TestTraining(CompiledCase):
 instantiate_parametrized_tests(TestTraining)
 
 
+@needs_device
+@once
+class TestFakeTensors(TestCase):
+    """What the host computes has the strides that it gives, and graphs are traced with those."""
+
+    @parametrize("name", ["rfft", "rfft2", "rfftn", "ihfft2", "irfft2", "irfftn", "hfftn", "fft2"])
+    def test_fft(self, name):
+        from torch._subclasses import CrossRefFakeMode
+
+        x = torch.randn(4, 5, 6, device="xpu", requires_grad=True)
+        for given in (x, x.transpose(0, 2)):
+            with CrossRefFakeMode(check_aliasing=False):
+                torch.view_as_real(getattr(torch.fft, name)(given) + 0j).sum().backward()
+
+    def test_compiled(self):
+        torch._dynamo.reset()
+        function = torch.compile(lambda x: torch.fft.rfft2(x).abs(), backend="aot_eager")
+        x = torch.randn(4, 5, 6, device="xpu")
+        self.assertEqual(function(x), torch.fft.rfft2(x).abs())
+
+
+instantiate_parametrized_tests(TestFakeTensors)
+
+
 @needs_host_memory
 @once
 @unittest.skipIf(

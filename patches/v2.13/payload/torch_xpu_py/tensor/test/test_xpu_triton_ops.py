@@ -91,6 +91,11 @@ def tensors_of(value):
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def dense(tensor):
+    tensor = tensor.resolve_conj().resolve_neg()
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+
+
 def computed(function, sample, device, dtype=None):
     """Results and gradients on the CPU."""
     given, args, kwargs = (
@@ -106,7 +111,7 @@ def computed(function, sample, device, dtype=None):
             torch.randn(one.shape, generator=generator).to(device, one.dtype) for one in outputs
         ]
         found += torch.autograd.grad(outputs, inputs, directions, allow_unused=True)
-    return [None if one is None else one.resolve_conj().resolve_neg().cpu() for one in found]
+    return [None if one is None else dense(one).cpu() for one in found]
 
 
 @needs_card
@@ -147,6 +152,8 @@ class TestOperators(TestCase):
         found, eager, exact = (one.double() for one in (found, eager, exact))
         if exact.shape != found.shape:
             exact = eager
+        # Where it has no number for float64's, nothing is said of torch.compile.
+        found = torch.where(eager.isnan() & ~exact.isnan(), exact, found)
         bound = 3 * (eager - exact).abs().nan_to_num(0, 0, 0).amax() if exact.numel() else 0
         self.assertEqual(found, exact, atol=float(bound) + 32 * epsilon, rtol=32 * epsilon)
 

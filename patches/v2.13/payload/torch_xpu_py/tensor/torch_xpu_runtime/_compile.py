@@ -49,9 +49,26 @@ def _attention_of_fake_tensors(
     return NotImplemented
 
 
+def _fft_of_fake_tensors(
+    mode: Any, operator: Any, tensor: torch.Tensor, *args: object, **kwargs: object
+) -> Any:
+    r"""The host computes it. PyTorch's own expects the strides that oneMKL gives on XPU."""
+    if tensor.device.type != "xpu":
+        return NotImplemented
+    with mode:
+        on_host = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+        )
+        result = operator(on_host, *args, **kwargs)
+        return torch.empty_strided(
+            result.shape, result.stride(), dtype=result.dtype, device=tensor.device
+        )
+
+
 def install() -> None:
     r"""Tells them, inductor later."""
     sys.meta_path.insert(0, _Finder)
     torch._C._dynamo.guards._empty_strided_xpu = torch._C._xpu_emptyStrided
     torch._C._aoti.AOTIModelContainerRunnerXpu = AOTIModelContainerRunnerXpu
     register_op_impl(torch.ops.aten._fused_sdp_choice.default)(_attention_of_fake_tensors)
+    register_op_impl(torch.ops.aten._fft_r2c.default)(_fft_of_fake_tensors)

@@ -77,6 +77,10 @@ class WithOutput final : public Meta {
          outputs_[0].scalar_type() != result.scalar_type())) {
       return false;
     }
+    if (kind_ == Kind::New) {
+      outputs_[0] = result;
+      return true;
+    }
     prepare(outputs_[0], result.sizes(), {}, result.options());
     outputs_[0].copy_(result);
     return true;

@@ -13,6 +13,8 @@ of each kernel imports this one.
 """
 
 import functools
+import importlib
+import importlib.util
 import sys
 import threading
 from typing import Any, Callable
@@ -129,3 +131,9 @@ triton_heuristics.torch = With(  # type: ignore[assignment]
     cuda=With(torch.cuda, is_available=lambda: True),
     xpu=With(torch.xpu, is_available=lambda: False),
 )
+if importlib.util.find_spec("torch._inductor.heuristics"):
+    # Since 2.14 they stand in a table: without Intel's, it gives those for all devices.
+    importlib.import_module("torch._inductor.heuristics.triton_codegen")  # fills it
+    _table = importlib.import_module("torch._inductor.heuristics.registry")._HEURISTIC_REGISTRY
+    for _name in ("pointwise", "reduction"):
+        _table.pop((_name, "xpu", None), None)

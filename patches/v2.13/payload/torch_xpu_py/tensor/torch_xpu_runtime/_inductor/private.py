@@ -148,6 +148,11 @@ LAUNCH: Dict[str, str] = {
     "in a persistent reduction over 1,024 numbers, where a card is faster by a warp for each",
 }
 
+LATER: Dict[str, str] = {  # since 2.14, used by ``launch``
+    "torch._inductor.heuristics.registry:_HEURISTIC_REGISTRY": "the configurations of pointwise "
+    "kernels and reductions, with those for Intel's GPUs",
+}
+
 GRAPHS: Dict[str, str] = {
     "torch._inductor.compile_fx:cudagraphify": "it makes graphs of torch.cuda",
     "torch._inductor.output_code:CompiledFxGraph.post_compile": "before it calls that",

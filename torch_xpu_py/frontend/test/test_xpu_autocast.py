@@ -7,6 +7,7 @@ types alone.
 """
 
 import contextlib
+import re
 import threading
 import unittest
 import warnings
@@ -281,7 +282,10 @@ class TestCasts(TestCase):
             listed["CUDA"] - listed["XPU"],
             {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"},
         )
-        self.assertEqual(listed["XPU"] - listed["CUDA"], set())
+        # Whole networks are cast in the stage tensor, where CUDA casts for cuDNN.
+        recurrent = re.compile(r"aten::(lstm|gru|rnn_relu|rnn_tanh)\.")
+        more = {name for name in listed["XPU"] - listed["CUDA"] if not recurrent.match(name)}
+        self.assertEqual(more, set())
 
 
 def full_name(schema):

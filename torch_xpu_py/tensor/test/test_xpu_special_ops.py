@@ -88,6 +88,50 @@ class TestSpecialOps(TestCase):
                     [p.grad for p in on_cpu.parameters()],
                 )
 
+    def test_recurrent_cells_under_autocast(self):
+        """Weights are cast once, and not in each step."""
+        length = 12
+        for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            torch.manual_seed(0)
+            on_xpu = cell(4, 24).to("xpu")
+            x = torch.randn(length, 2, 4, device="xpu")
+            kept = {}
+
+            def keep(tensor):
+                kept[tensor.data_ptr()] = tensor
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                with torch.autocast("xpu", torch.bfloat16):
+                    found = on_xpu(x)[0]
+            self.assertEqual(found.dtype, torch.bfloat16)
+            self.assertEqual(found.float(), on_xpu(x)[0], atol=0.05, rtol=0.05)
+            found.float().sum().backward()
+            large = [one for one in kept.values() if one.numel() >= 24 * 24]
+            self.assertLess(len(large), length)
+            for parameter in on_xpu.parameters():
+                self.assertTrue(parameter.grad.isfinite().all())
+
+    def test_recurrent_cells_without_gradients(self):
+        for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            for dtype in (torch.float, torch.double):
+                model = cell(4, 5, 2, bidirectional=True, batch_first=True).to("xpu", dtype)
+                x = torch.randn(3, 2, 4, device="xpu", dtype=dtype)
+                expected = model(x)
+                self.assertTrue(expected[0].requires_grad)
+                for mode in (torch.no_grad, torch.inference_mode):
+                    with mode():
+                        found = model(x)
+                    self.assertEqual(found, expected)
+                    self.assertFalse(found[0].requires_grad)
+
+    def test_second_gradients_of_recurrent_cells(self):
+        for cell in (torch.nn.LSTM, torch.nn.GRU):
+            torch.manual_seed(0)
+            model = cell(2, 3).double().to("xpu")
+            x = torch.randn(2, 1, 2, dtype=torch.double, device="xpu", requires_grad=True)
+            self.assertTrue(torch.autograd.gradgradcheck(lambda x: model(x)[0], x))
+
     def test_statistics_of_batches(self):
         # The operators of SyncBatchNorm, of a batch in two parts.
         torch.manual_seed(0)

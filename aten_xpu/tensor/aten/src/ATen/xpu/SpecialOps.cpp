@@ -1,13 +1,19 @@
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/lstm_native.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Operators.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/irange.h>
 #include <torch/library.h>
 
 #include <array>
 #include <cstdint>
 #include <tuple>
+#include <vector>
 
 // Operators that the fallback cannot run as they are, each with the reason.
 
@@ -15,7 +21,9 @@ namespace at::xpu {
 
 namespace {
 
-// PyTorch has fused cells for devices other than the CPU. The gates are in its
+// PyTorch has fused cells for devices other than the CPU. Here they are made of
+// operators, for autograd too: its formulas for the cells keep the gates three
+// times. The last result is for those, and empty. The gates are in PyTorch's
 // order: input, forget, cell, output; reset, update, new.
 
 Tensor biased(const Tensor& gates, const c10::optional<Tensor>& bias) {
@@ -28,50 +36,15 @@ std::tuple<Tensor, Tensor, Tensor> lstmCell(
     const Tensor& cx,
     const c10::optional<Tensor>& input_bias,
     const c10::optional<Tensor>& hidden_bias) {
-  const auto gates =
-      (biased(input_gates, input_bias) + biased(hidden_gates, hidden_bias))
-          .chunk(4, 1);
-  const auto in = gates[0].sigmoid();
-  const auto forget = gates[1].sigmoid();
-  const auto cell = gates[2].tanh();
-  const auto out = gates[3].sigmoid();
+  const auto sum =
+      biased(input_gates, input_bias) + biased(hidden_gates, hidden_bias);
+  const auto gates = sum.unsafe_chunk(4, 1);
+  const auto in = gates[0].sigmoid_();
+  const auto forget = gates[1].sigmoid_();
+  const auto cell = gates[2].tanh_();
+  const auto out = gates[3].sigmoid_();
   const auto cy = forget * cx + in * cell;
-  return {out * cy.tanh(), cy, at::cat({in, forget, cell, out}, 1)};
-}
-
-std::tuple<Tensor, Tensor, Tensor> lstmCellBackward(
-    const c10::optional<Tensor>& grad_hy,
-    const c10::optional<Tensor>& grad_cy,
-    const Tensor& cx,
-    const Tensor& cy,
-    const Tensor& workspace,
-    bool has_bias) {
-  const bool has_hy = grad_hy && grad_hy->defined();
-  const bool has_cy = grad_cy && grad_cy->defined();
-  if (!has_hy && !has_cy) {
-    return {};
-  }
-  const auto gates = workspace.chunk(4, 1);
-  const auto& in = gates[0];
-  const auto& forget = gates[1];
-  const auto& cell = gates[2];
-  const auto& out = gates[3];
-  const auto tanh_cy = cy.tanh();
-  const auto hy = has_hy ? *grad_hy : at::zeros_like(cy);
-  auto to_cy = at::tanh_backward(hy * out, tanh_cy);
-  if (has_cy) {
-    to_cy = to_cy + *grad_cy;
-  }
-  const auto gates_grad = at::cat(
-      {at::sigmoid_backward(to_cy * cell, in),
-       at::sigmoid_backward(to_cy * cx, forget),
-       at::tanh_backward(to_cy * in, cell),
-       at::sigmoid_backward(hy * tanh_cy, out)},
-      1);
-  return {
-      gates_grad,
-      to_cy * forget,
-      has_bias ? gates_grad.sum(0, /*keepdim=*/false) : Tensor()};
+  return {out * cy.tanh(), cy, at::empty({0}, cx.options())};
 }
 
 std::tuple<Tensor, Tensor> gruCell(
@@ -82,35 +55,66 @@ std::tuple<Tensor, Tensor> gruCell(
     const c10::optional<Tensor>& hidden_bias) {
   const auto from_input = biased(input_gates, input_bias).chunk(3, 1);
   const auto from_hidden = biased(hidden_gates, hidden_bias).chunk(3, 1);
-  const auto reset = (from_input[0] + from_hidden[0]).sigmoid();
-  const auto update = (from_input[1] + from_hidden[1]).sigmoid();
-  const auto next = (from_input[2] + reset * from_hidden[2]).tanh();
-  return {
-      next + update * (hx - next),
-      at::cat({reset, update, next, hx, from_hidden[2]}, 1)};
+  const auto reset = (from_input[0] + from_hidden[0]).sigmoid_();
+  const auto update = (from_input[1] + from_hidden[1]).sigmoid_();
+  const auto next = (from_input[2] + reset * from_hidden[2]).tanh_();
+  return {next + update * (hx - next), at::empty({0}, hx.options())};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gruCellBackward(
-    const Tensor& grad_hy,
-    const Tensor& workspace,
-    bool has_bias) {
-  const auto saved = workspace.chunk(5, 1);
-  const auto& reset = saved[0];
-  const auto& update = saved[1];
-  const auto& next = saved[2];
-  const auto& hx = saved[3];
-  const auto& hidden = saved[4];
-  const auto to_next = at::tanh_backward(grad_hy * (1 - update), next);
-  const auto to_update = at::sigmoid_backward(grad_hy * (hx - next), update);
-  const auto to_reset = at::sigmoid_backward(to_next * hidden, reset);
-  const auto to_input = at::cat({to_reset, to_update, to_next}, 1);
-  const auto to_hidden = at::cat({to_reset, to_update, to_next * reset}, 1);
-  return {
-      to_input,
-      to_hidden,
-      grad_hy * update,
-      has_bias ? to_input.sum(0, /*keepdim=*/false) : Tensor(),
-      has_bias ? to_hidden.sum(0, /*keepdim=*/false) : Tensor()};
+/// Where no gradients are recorded, later releases ask oneDNN's kernels for
+/// XPU, which a build without XPU lacks. Of detached tensors none are recorded.
+std::tuple<Tensor, Tensor, Tensor> lstm(
+    const Tensor& input,
+    TensorList hx,
+    TensorList weights,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  const auto run = [&](const Tensor& x, TensorList h, TensorList w) {
+    return at::native::lstm(
+        x,
+        h,
+        w,
+        has_biases,
+        layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first);
+  };
+  if (GradMode::is_enabled()) {
+    return run(input, hx, weights);
+  }
+  const AutoGradMode as_with_gradients(true);
+  const auto detached = [](TensorList tensors) {
+    std::vector<Tensor> result;
+    for (const auto& tensor : tensors) {
+      result.push_back(tensor.detach());
+    }
+    return result;
+  };
+  return run(input.detach(), detached(hx), detached(weights));
+}
+
+/// Casts weights once for all steps, as cuDNN's networks are cast. Each step
+/// transposes them, and what is no leaf would be cast in each again and kept.
+void castRecurrent(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      DispatchKey::AutocastXPU);
+  const auto type = autocast::get_lower_precision_fp_from_device_type(kXPU);
+  for (const auto i : c10::irange(op.schema().arguments().size())) {
+    auto& argument = *(stack->end() - 1 - static_cast<std::ptrdiff_t>(i));
+    if (argument.isTensor()) {
+      argument = autocast::cached_cast(type, argument.toTensor(), kXPU);
+    } else if (argument.isTensorList()) {
+      const auto tensors = argument.toTensorVector();
+      argument = autocast::cached_cast(type, TensorList(tensors), kXPU);
+    }
+  }
+  op.callBoxed(stack);
 }
 
 } // namespace
@@ -177,14 +181,33 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));
-  m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstmCellBackward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
-  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
+  m.impl("lstm.input", TORCH_FN(lstm));
 }
+
+TORCH_LIBRARY_IMPL(aten, AutogradXPU, m) {
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
+  m.impl("lstm.input", TORCH_FN(lstm));
+}
+
+TORCH_LIBRARY_IMPL(aten, AutocastXPU, m) {
+  for (const auto* name :
+       {"lstm.input",
+        "lstm.data",
+        "gru.input",
+        "gru.data",
+        "rnn_tanh.input",
+        "rnn_tanh.data",
+        "rnn_relu.input",
+        "rnn_relu.data"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&castRecurrent>());
+  }
+}
+
 // For tracing: PyTorch has none.
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gruCell));
-  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gruCellBackward));
 }
 
 } // namespace at::xpu

@@ -177,13 +177,14 @@ def measured(sides, name, row):
         for side, one in able:
             taken = side.ask("round", 1 if slow else row.calls)
             if isinstance(taken, dict):
+                one.pop("rounds", None)
                 one |= taken
+                able = [other for other in able if other[1] is not one]
             else:
                 one.setdefault("rounds", []).append(taken)
     for side, one in able:
-        if "failed" not in one:
-            one["time"] = statistics.median(one["rounds"])
-            one["on card"] = side.ask("card", one["time"])
+        one["time"] = statistics.median(one["rounds"])
+        one["on card"] = side.ask("card", one["time"])
     return found
 
 
@@ -191,8 +192,9 @@ def compare(rows, sides, limit=None):
     """Yields what is known of each row. What moves bytes is compared with the row `limit`, too."""
     all_of = {}
     for name, row in rows.items():
-        print(name, file=sys.stderr, flush=True)
         all_of[name] = measured(sides, name, row)
+        said = (one.get("failed") or f"{one['time']:.1f} us" for one in all_of[name])
+        print(f"{name}: {', '.join(said)}", file=sys.stderr, flush=True)
     fastest = all_of[limit][0].get("time") if limit in all_of else None
     for name, row in rows.items():
         own, *others = all_of[name]

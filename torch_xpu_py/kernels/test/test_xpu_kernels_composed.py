@@ -64,6 +64,7 @@ COMPLEX = [
     lambda x, y: x * y / (x + 9),
     lambda x, y: x * y.real + y.imag,
     lambda x, y: x.real * 2j - (1 + 3j),
+    lambda x, y: y * x.real[:, :1] + torch.tensor(2j) * x.real - y / x.imag[:, 1:2],
     lambda x, y: 1 / x - x.reciprocal() * 2,
     lambda x, y: torch.addcmul(x, y, y, value=2) + torch.addcdiv(x, y, x, value=0.5),
     lambda x, y: torch.lerp(x, y, 0.3) + torch.lerp(x, y, x),

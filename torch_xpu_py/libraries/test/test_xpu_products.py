@@ -233,6 +233,18 @@ class TestKernelProducts(TestCase):
             x, y = a.view(5, 10, 7), matrix(dtype, 5, 7, 3)
             self.assertEqual(torch.bmm(x.xpu(), y.xpu()).cpu(), torch.bmm(x, y))
 
+    def test_zeros_without_memory(self):
+        """As forward-mode differentiation has them for what has no tangent."""
+        a = torch.randn(5).xpu()
+        zeros = torch._efficientzerotensor((5,), device="xpu")
+        for dot in (torch.dot, torch.vdot):
+            for found in (dot(a, zeros), dot(zeros, a), dot(zeros, zeros)):
+                self.assertEqual(found.cpu(), torch.tensor(0.0))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(a, torch.ones_like(a))
+            found = torch.autograd.forward_ad.unpack_dual(torch.dot(dual, a)).tangent
+        self.assertEqual(found.cpu(), a.cpu().sum())
+
     def test_complex(self):
         """Results and gradients, of conjugates too."""
         functions = [

@@ -38,7 +38,8 @@ Complex partsOf(const Tensor& tensor, ScalarType type, const Device& device) {
     return partsOf(tensor.item(), real);
   }
   if (!tensor.is_complex()) {
-    return {tensor.to(real.dtype()), at::zeros({}, real)};
+    return {
+        tensor.to(real.dtype()), at::zeros({}, real).expand(tensor.sizes())};
   }
   const auto converted = tensor.to(type);
   return {at::real(converted), at::imag(converted)};

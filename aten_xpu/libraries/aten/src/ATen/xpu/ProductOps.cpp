@@ -144,6 +144,9 @@ struct Dot {
     if (!canMultiplyAll(1, self, 1, other) || self.sizes() != other.sizes()) {
       return Tensor();
     }
+    if (self._is_zerotensor() || other._is_zerotensor()) { // has no memory
+      return at::_efficientzerotensor({}, self.options());
+    }
     if (self.is_conj() && other.is_conj()) { // as PyTorch's
       const auto result = make(self.conj(), other.conj());
       return result.defined() ? result.conj() : result;

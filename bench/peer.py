@@ -160,6 +160,7 @@ class Side:
             print(json.dumps([question, of]), file=self.process.stdin, flush=True)
             return json.loads(self.process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError):
+            self.process.kill()  # what it said may be no answer
             ended, self.process = self.process.wait(), None
             return {"failed": f"its process ended with {ended}"}
 
@@ -184,7 +185,8 @@ def measured(sides, name, row):
                 one.setdefault("rounds", []).append(taken)
     for side, one in able:
         one["time"] = statistics.median(one["rounds"])
-        one["on card"] = side.ask("card", one["time"])
+        taken = side.ask("card", one["time"])
+        one["on card"] = None if isinstance(taken, dict) else taken
     return found
 
 

@@ -119,9 +119,10 @@ def of_model(device, make, count, loss):
         backend.reset_fallback_statistics()
         call()
         found["on host"] = sorted(set(backend.fallback_statistics()) - {WAIT})
-    calls = max(1, 4 // SCALE)
-    row = peer.Row(make, calls, 0.9)
-    times = [peer.round_of(backend, call, row, calls) for _ in range(peer.ROUNDS)]
+    row = peer.Row(make, max(1, 4 // SCALE), 0.9)
+    slow = peer.round_of(backend, call, row, 1) > 1e6
+    calls, rounds = (1, 3) if slow else (row.calls, peer.ROUNDS)
+    times = [peer.round_of(backend, call, row, calls) for _ in range(rounds)]
     found["time"] = statistics.median(times)
     return found
 
@@ -140,8 +141,8 @@ def loss_of(runs):
 
 
 def compare(rows, sides):
-    """Yields what is known of each model, and what of it misses its bound. torch.cuda trains it
-    twice, whose losses differ from run to run."""
+    """Yields what is known of each model, and what of it misses its bound. torch.cuda trains
+    each twice, because its losses differ from run to run."""
     for name in rows:
         print(name, file=sys.stderr, flush=True)
         again = [side for side in sides[1:] if side.device == "cuda"]

@@ -22,9 +22,10 @@ namespace at::xpu {
 namespace {
 
 // PyTorch has fused cells for devices other than the CPU. Here they are made of
-// operators, for autograd too: its formulas for the cells keep the gates three
-// times. The last result is for those, and empty. The gates are in PyTorch's
-// order: input, forget, cell, output; reset, update, new.
+// other operators, for autograd too: PyTorch's own derivative formulas would
+// keep three copies of the gates. The last result is the workspace of those
+// formulas, and is not used. The gates are in PyTorch's order: input, forget,
+// cell, output; reset, update, new.
 
 Tensor biased(const Tensor& gates, const c10::optional<Tensor>& bias) {
   return bias && bias->defined() ? gates + *bias : gates;
@@ -44,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor> lstmCell(
   const auto cell = gates[2].tanh_();
   const auto out = gates[3].sigmoid_();
   const auto cy = forget * cx + in * cell;
-  return {out * cy.tanh(), cy, at::empty({0}, cx.options())};
+  return {out * cy.tanh(), cy, sum.detach()};
 }
 
 std::tuple<Tensor, Tensor> gruCell(
@@ -61,8 +62,9 @@ std::tuple<Tensor, Tensor> gruCell(
   return {next + update * (hx - next), at::empty({0}, hx.options())};
 }
 
-/// Where no gradients are recorded, later releases ask oneDNN's kernels for
-/// XPU, which a build without XPU lacks. Of detached tensors none are recorded.
+/// Without gradients, later releases call oneDNN's kernels for XPU, which a
+/// build without XPU lacks. So gradients stay on, and tensors that want one are
+/// detached.
 std::tuple<Tensor, Tensor, Tensor> lstm(
     const Tensor& input,
     TensorList hx,
@@ -92,15 +94,17 @@ std::tuple<Tensor, Tensor, Tensor> lstm(
   const auto detached = [](TensorList tensors) {
     std::vector<Tensor> result;
     for (const auto& tensor : tensors) {
-      result.push_back(tensor.detach());
+      // One that wants none may have a tangent.
+      result.push_back(tensor.requires_grad() ? tensor.detach() : tensor);
     }
     return result;
   };
-  return run(input.detach(), detached(hx), detached(weights));
+  return run(detached(input)[0], detached(hx), detached(weights));
 }
 
-/// Casts weights once for all steps, as cuDNN's networks are cast. Each step
-/// transposes them, and what is no leaf would be cast in each again and kept.
+/// Casts weights once for all steps. Each step transposes them, and what is no
+/// leaf is not in autocast's cache: it would be cast again in each step, and
+/// autograd would keep every copy.
 void castRecurrent(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(
       DispatchKey::AutocastXPU);

@@ -435,12 +435,6 @@ class TestFakeTensors(TestCase):
             with CrossRefFakeMode(check_aliasing=False):
                 torch.view_as_real(getattr(torch.fft, name)(given) + 0j).sum().backward()
 
-    def test_compiled(self):
-        torch._dynamo.reset()
-        function = torch.compile(lambda x: torch.fft.rfft2(x).abs(), backend="aot_eager")
-        x = torch.randn(4, 5, 6, device="xpu")
-        self.assertEqual(function(x), torch.fft.rfft2(x).abs())
-
 
 instantiate_parametrized_tests(TestFakeTensors)
 

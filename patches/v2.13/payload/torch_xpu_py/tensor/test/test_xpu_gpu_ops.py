@@ -20,6 +20,7 @@ _flash_attention_* _efficient_attention_* _fill_mem_eff_dropout_mask_
 _cslt_* *sparse_semi_structured*
 _convert_weight_to_int4pack _weight_int4pack_mm _mixed_dtypes_linear _scaled_grouped_mm*
 _conv_depthwise2d conv_depthwise3d
+_thnn_fused_*_backward*
 _fused_dropout _masked_scale _fused_rms_norm_backward _philox_*
 """.split()
 

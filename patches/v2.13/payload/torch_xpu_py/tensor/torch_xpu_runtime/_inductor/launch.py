@@ -136,4 +136,4 @@ if importlib.util.find_spec("torch._inductor.heuristics"):
     importlib.import_module("torch._inductor.heuristics.triton_codegen")  # fills it
     _table = importlib.import_module("torch._inductor.heuristics.registry")._HEURISTIC_REGISTRY
     for _name in ("pointwise", "reduction"):
-        _table.pop((_name, "xpu", None), None)
+        del _table[_name, "xpu", None]

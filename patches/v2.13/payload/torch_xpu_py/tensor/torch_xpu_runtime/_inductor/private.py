@@ -151,6 +151,7 @@ LAUNCH: Dict[str, str] = {
 LATER: Dict[str, str] = {  # since 2.14, used by ``launch``
     "torch._inductor.heuristics.registry:_HEURISTIC_REGISTRY": "the configurations of pointwise "
     "kernels and reductions, with those for Intel's GPUs",
+    "torch._inductor.heuristics.triton_codegen:get_codegen_heuristic": "the module fills that",
 }
 
 GRAPHS: Dict[str, str] = {

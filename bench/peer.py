@@ -49,6 +49,11 @@ def round_of(backend, call, row, calls):
     return taken / calls * 1e6
 
 
+def size_of_rounds(backend, call, row):
+    """How many rounds there are, and calls in each: few of what takes more than a second."""
+    return (3, 1) if round_of(backend, call, row, 1) > 1e6 else (ROUNDS, row.calls)
+
+
 def card_time(device, call, host):
     """Microseconds of a call that takes `host`, on the card alone: between events, behind work
     that keeps the card busy until all is submitted. None where that is no card, and of what
@@ -85,8 +90,6 @@ def torch_and_card(device):
 def empty_cache(device):
     import torch
 
-    if hasattr(torch, "compiler"):
-        torch.compiler.reset()
     gc.collect()
     if device != "cpu":
         getattr(torch, device).empty_cache()
@@ -99,17 +102,17 @@ def begin(device, row):
     backend = getattr(torch, device)
     call = row.make(device)
     if not callable(call):
-        return {"time": call}, None
+        return {"times": [call]}, None
     call()
     on_host = []
     if device == "xpu":
         backend.reset_fallback_statistics()
         call()
         on_host = sorted(backend.fallback_statistics())
-    first = round_of(backend, call, row, 1)
-    for _ in range(row.calls // 4 if first < 1e6 else 0):
+    size = size_of_rounds(backend, call, row)
+    for _ in range(size[1] // 4):
         call()
-    return {"on host": on_host, "slow": first > 1e6}, call
+    return {"on host": on_host, "size": size}, call
 
 
 def serve(device, rows, begin):
@@ -125,6 +128,8 @@ def serve(device, rows, begin):
         try:
             if question == "begin":
                 call = None
+                if hasattr(torch, "compiler"):
+                    torch.compiler.reset()
                 empty_cache(device)
                 row = rows[of]
                 answer, call = begin(device, row)
@@ -165,26 +170,25 @@ class Side:
             return {"failed": f"its process ended with {ended}"}
 
 
-def measured(sides, name, row):
-    """Of each side what it said of a row, with its times by round, and that of the card alone."""
+def measured(sides, name):
+    """Of each side what it said of a row, with its times by round, their median, and the time of
+    the card alone."""
     found = [side.ask("begin", name) for side in sides]
-    able = [
-        (side, one)
-        for side, one in zip(sides, found, strict=True)
-        if "failed" not in one and "time" not in one
-    ]
-    slow = any(one["slow"] for _, one in able)
-    for _ in range(3 if slow else ROUNDS):
+    able = [(side, one) for side, one in zip(sides, found, strict=True) if "size" in one]
+    rounds, calls = min((one["size"] for _, one in able), default=(0, 0))
+    for _ in range(rounds):
         for side, one in able:
-            taken = side.ask("round", 1 if slow else row.calls)
+            taken = side.ask("round", calls)
             if isinstance(taken, dict):
-                one.pop("rounds", None)
+                one.pop("times", None)
                 one |= taken
                 able = [other for other in able if other[1] is not one]
             else:
-                one.setdefault("rounds", []).append(taken)
+                one.setdefault("times", []).append(taken)
+    for one in found:
+        if "times" in one:
+            one["time"] = statistics.median(one["times"])
     for side, one in able:
-        one["time"] = statistics.median(one["rounds"])
         taken = side.ask("card", one["time"])
         one["on card"] = None if isinstance(taken, dict) else taken
     return found
@@ -193,8 +197,8 @@ def measured(sides, name, row):
 def compare(rows, sides, limit=None):
     """Yields what is known of each row. What moves bytes is compared with the row `limit`, too."""
     all_of = {}
-    for name, row in rows.items():
-        all_of[name] = measured(sides, name, row)
+    for name in rows:
+        all_of[name] = measured(sides, name)
         said = (one.get("failed") or f"{one['time']:.1f} us" for one in all_of[name])
         print(f"{name}: {', '.join(said)}", file=sys.stderr, flush=True)
     fastest = all_of[limit][0].get("time") if limit in all_of else None
@@ -204,11 +208,7 @@ def compare(rows, sides, limit=None):
         pairs = [
             # Of a launch the bound is one of time, of the others one of speed.
             (x / y if row.launch else y / x)
-            for x, y in zip(
-                own.get("rounds", [own["time"]] if "time" in own else []),
-                theirs.get("rounds", [theirs["time"]] if "time" in theirs else []),
-                strict=False,
-            )
+            for x, y in zip(own.get("times", []), theirs.get("times", []), strict=False)
         ]
         yield {
             "name": name,

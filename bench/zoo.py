@@ -120,8 +120,7 @@ def of_model(device, make, count, loss):
         call()
         found["on host"] = sorted(set(backend.fallback_statistics()) - {WAIT})
     row = peer.Row(make, max(1, 4 // SCALE), 0.9)
-    slow = peer.round_of(backend, call, row, 1) > 1e6
-    calls, rounds = (1, 3) if slow else (row.calls, peer.ROUNDS)
+    rounds, calls = peer.size_of_rounds(backend, call, row)
     times = [peer.round_of(backend, call, row, calls) for _ in range(rounds)]
     found["time"] = statistics.median(times)
     return found

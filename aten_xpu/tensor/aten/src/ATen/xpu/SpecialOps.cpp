@@ -75,31 +75,27 @@ std::tuple<Tensor, Tensor, Tensor> lstm(
     bool train,
     bool bidirectional,
     bool batch_first) {
-  const auto run = [&](const Tensor& x, TensorList h, TensorList w) {
-    return at::native::lstm(
-        x,
-        h,
-        w,
-        has_biases,
-        layers,
-        dropout,
-        train,
-        bidirectional,
-        batch_first);
-  };
-  if (GradMode::is_enabled()) {
-    return run(input, hx, weights);
-  }
+  const bool is_recorded = GradMode::is_enabled();
   const AutoGradMode as_with_gradients(true);
-  const auto detached = [](TensorList tensors) {
+  const auto given = [&](TensorList tensors) {
     std::vector<Tensor> result;
     for (const auto& tensor : tensors) {
       // One that wants none may have a tangent.
-      result.push_back(tensor.requires_grad() ? tensor.detach() : tensor);
+      const bool stays = is_recorded || !tensor.requires_grad();
+      result.push_back(stays ? tensor : tensor.detach());
     }
     return result;
   };
-  return run(detached(input)[0], detached(hx), detached(weights));
+  return at::native::lstm(
+      given(input)[0],
+      given(hx),
+      given(weights),
+      has_biases,
+      layers,
+      dropout,
+      train,
+      bidirectional,
+      batch_first);
 }
 
 /// Casts weights once for all steps. Each step transposes them, and what is no

@@ -349,6 +349,8 @@ def compiled(function, x, **options):
     return code, kernel
 
 x = torch.randn(2048, 1024, device="xpu")
+# Of this it asks what the backend can do before there is a graph.
+torch.compile(lambda x: x.masked_scatter(x > 0, x + 1))(x)
 code, kernel = compiled(lambda x: torch.nn.functional.layer_norm(x, (1024,)), x)
 print(type(kernel._cached_launcher.__globals__["runner"]).__name__)
 print("with torch._C._XpuDeviceGuard(0):" in code, "torch._C._xpu_setDevice(0)" in code)

@@ -139,7 +139,11 @@ class TestOperators(TestCase):
             self.assertEqual(len(found), len(expected))
             for one, eager, true in zip(found, expected, exact):
                 self.assertEqual(one is None, eager is None)
-                if one is not None:
+                if one is None:
+                    continue
+                # PyTorch's decomposition has statistics of batch norm in evaluation, which
+                # nothing reads, on every device but the CPU.
+                if eager.numel() > 0 or "native_batch_norm" not in op.name:
                     self.close(one, eager, true)
 
     def close(self, found, eager, exact):
@@ -152,8 +156,10 @@ class TestOperators(TestCase):
         found, eager, exact = (one.double() for one in (found, eager, exact))
         if exact.shape != found.shape:
             exact = eager
-        # Where eager gives NaN and float64 a number, torch.compile is not checked.
-        found = torch.where(eager.isnan() & ~exact.isnan(), exact, found)
+        # Where eager gives NaN and float64 a number, or infinity and a finite one, torch.compile
+        # is not checked.
+        lost = (eager.isnan() & ~exact.isnan()) | (eager.isinf() & exact.isfinite())
+        found = torch.where(lost, exact, found)
         bound = 3 * (eager - exact).abs().nan_to_num(0, 0, 0).amax() if exact.numel() else 0
         self.assertEqual(found, exact, atol=float(bound) + 32 * epsilon, rtol=32 * epsilon)
 

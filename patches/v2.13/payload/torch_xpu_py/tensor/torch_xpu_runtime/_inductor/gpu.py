@@ -41,7 +41,8 @@ _Properties: Any = torch._C._XpuDeviceProperties  # type: ignore[attr-defined]
 
 class _Scheduling(XPUCombinedScheduling):
     def __init__(self, scheduler: Any) -> None:
-        for device in V.graph.device_idxs:
+        # Without a scheduler it is asked what it can do, maybe before there is a graph.
+        for device in V.graph.device_idxs if scheduler else ():
             if "xpu" in V.graph.device_types and capability(device) is None:
                 raise RuntimeError(
                     f"inductor compiles for the GPUs of this process, and xpu:{device} is "
@@ -189,7 +190,7 @@ def _exceeding(self: Any, *args: Any) -> Callable[[Any, int], bool]:
     return exceeds
 
 
-def _teraflops(dtype: torch.dtype, is_tf32: bool = False) -> float:
+def _teraflops(dtype: torch.dtype, is_tf32: bool = False, **_others: Any) -> float:
     r"""What the card's tensor cores, or for float its others, can do, as Triton estimates it for
     ``torch.cuda``."""
     from triton.runtime import driver

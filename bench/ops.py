@@ -169,6 +169,17 @@ def product(rows, inner, columns, dtype, batch=None, tf32=False):
     return make
 
 
+def narrow_product(size, dtype):
+    def make(device):
+        x, y = ((8 * random(device, size, size)).to(dtype) for _ in range(2))
+        if dtype == torch.int8:
+            return lambda: torch._int_mm(x, y.t())
+        one = torch.ones((), device=device)
+        return lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=torch.bfloat16)
+
+    return make
+
+
 def linear(rows, inner, columns):
     """As GPT-2 has it, in bf16 with a bias."""
 
@@ -181,15 +192,18 @@ def linear(rows, inner, columns):
     return make
 
 
-def attention(heads, length, numbers, backward):
-    """Causal, in bf16."""
+def attention(heads, length, numbers, backward, masked):
+    """In bf16, causal or with a mask that is added."""
 
     def make(device):
         shape = (1, heads, length, numbers)
         q, k, v = (random(device, *shape, dtype=torch.bfloat16, grad=backward) for _ in range(3))
+        mask = random(device, length, length, dtype=torch.bfloat16) if masked else None
 
         def call():
-            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=not masked
+            )
 
         if not backward:
             return call
@@ -273,6 +287,9 @@ for size in (512, 1024, 2048, 4096, 8192):
         ROWS[f"mm, {title}, {size}"] = Row(product(size, size, size, dtype, tf32=tf32), calls, 0.97)
 ROWS["bmm, float, 64 of 512"] = Row(product(512, 512, 512, torch.float32, 64), 10, 0.97)
 ROWS["bmm, bf16, 64 of 512"] = Row(product(512, 512, 512, torch.bfloat16, 64), 20, 0.97)
+for size, calls in ((1024, 50), (4096, 10)):
+    for title, dtype in (("int8", torch.int8), ("float8", torch.float8_e4m3fn)):
+        ROWS[f"mm, {title}, {size}"] = Row(narrow_product(size, dtype), calls, 0.97)
 for title, inner, columns in (
     ("attention's", 768, 2304),
     ("first", 768, 3072),
@@ -280,12 +297,15 @@ for title, inner, columns in (
     ("last", 768, 50257),
 ):
     ROWS[f"linear of GPT-2, {title}, 8,192 rows"] = Row(linear(8192, inner, columns), 10, 0.97)
-for name, heads, length, numbers in (
-    ("16 x 2048 x 64", 16, 2048, 64),
-    ("32 x 8192 x 128", 32, 8192, 128),
+for name, heads, length, numbers, masked in (
+    ("16 x 2048 x 64", 16, 2048, 64, False),
+    ("32 x 8192 x 128", 32, 8192, 128, False),
+    ("mask, 16 x 2048 x 64", 16, 2048, 64, True),
 ):
     for title, backward in (("", False), (", backward", True)):
-        ROWS[f"attention, {name}{title}"] = Row(attention(heads, length, numbers, backward), 5, 0.9)
+        ROWS[f"attention, {name}{title}"] = Row(
+            attention(heads, length, numbers, backward, masked), 5, 0.9
+        )
 for channels, size, out, taps, stride in (
     (3, 224, 64, 7, 2),
     (64, 56, 64, 3, 1),

@@ -223,6 +223,45 @@ class TestKernelProducts(TestCase):
             again = a.xpu() @ b.xpu()
             self.assertEqual(again.cpu(), (a.xpu() @ b.xpu()).cpu(), rtol=0, atol=0)
 
+    @unittest.skipUnless(kernels.LATER, "PyTorch 1.13 has no such products")
+    def test_int8(self):
+        """Also sizes that cuBLASLt does not take."""
+        for rows, cols, inner in [(32, 16, 64), (33, 7, 130), (1, 8, 16), (3, 4, 0), (0, 2, 5)]:
+            a, b = (torch.randint(-128, 128, shape).char() for shape in ((rows, inner), (inner, cols)))
+            for left, right in itertools.product(STRIDES, STRIDES):
+                got = torch._int_mm(left(a.xpu()), right(b.xpu()))
+                self.assertEqual(got.cpu(), (a.long() @ b.long()).int())
+            out = torch.empty(cols, rows, dtype=torch.int32).xpu().t()
+            self.assertEqual(torch._int_mm(a.xpu(), b.xpu(), out=out).cpu(), got.cpu())
+        with self.assertRaisesRegex(RuntimeError, "Expected result.size"):  # as the CPU
+            torch._int_mm(a.xpu(), b.xpu(), out=torch.empty(7, 7, dtype=torch.int32).xpu())
+        torch._C._xpu_resetFallbackStatistics()
+
+    @unittest.skipUnless(kernels.LATER, "PyTorch 1.13 has no float8")
+    def test_float8(self):
+        """Scales of matrices, and of rows and columns; also sizes that cuBLASLt does not take."""
+        types = (torch.float8_e4m3fn, torch.float8_e5m2)
+        wide = (torch.bfloat16, torch.half, torch.float)
+        sizes = [(32, 16, 64), (1, 32, 16), (15, 18, 33), (16, 16, 0)]
+        cases = itertools.product(sizes, types, types, wide, (False, True), (False, True))
+        for (rows, cols, inner), left, right, dtype, by_row, with_bias in cases:
+            a, b = torch.randn(rows, inner).to(left), torch.randn(cols, inner).to(right).t()
+            scales = [torch.rand(()) + 0.5, torch.rand(1) + 0.5]
+            if by_row:
+                scales = [torch.rand(rows, 1) + 0.5, torch.rand(1, cols) + 0.5]
+            bias = torch.randn(cols).to(dtype) if with_bias else None
+            expected = (a.double() @ b.double()) * scales[0] * scales[1]
+            expected = expected + (bias.double() if with_bias else 0)
+            moved = [x.xpu() for x in (a, b, *scales)]
+            options = {"bias": bias.xpu() if with_bias else None, "out_dtype": dtype}
+            got = torch._scaled_mm(*moved, **options)
+            self.near(got, expected, dtype, msg=f"{rows, cols, inner, left, right, by_row}")
+            out = torch.empty(cols, rows, dtype=dtype).xpu().t()
+            torch._scaled_mm(*moved, **options, out=out)
+            self.assertEqual(out.cpu(), got.cpu())
+            got = torch._scaled_mm(*moved, **options, use_fast_accum=True)
+            self.near(got, expected, dtype)
+
     def test_integers(self):
         for dtype in INTEGRAL:
             a, b, c = matrix(dtype, 5, 70), matrix(dtype, 70, 6), matrix(dtype, 5, 6)

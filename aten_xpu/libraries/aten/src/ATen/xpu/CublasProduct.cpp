@@ -11,19 +11,37 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace at::xpu::detail {
 
 namespace {
 
 // Numbers of cublasLt.h.
-enum DataType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBrain16 = 14 };
-enum ComputeType { kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77 };
+enum DataType {
+  kReal32 = 0,
+  kReal64 = 1,
+  kReal16 = 2,
+  kInteger8 = 3,
+  kInteger32 = 10,
+  kRealBrain16 = 14,
+  kReal8E4M3 = 28,
+  kReal8E5M2 = 29,
+};
+enum ComputeType {
+  kCompute32 = 68,
+  kCompute64 = 70,
+  kComputeInteger32 = 72,
+  kComputeTf32 = 77,
+};
 enum DescAttribute {
   kTransposeA = 3,
   kTransposeB = 4,
   kEpilogue = 7,
-  kBiasPointer = 8
+  kBiasPointer = 8,
+  kScaleAPointer = 17,
+  kScaleBPointer = 18,
+  kFastSums = 25
 };
 enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute {
@@ -37,30 +55,58 @@ constexpr uint32_t kReduceInComputeType = 2;
 
 constexpr uint64_t kWorkspace = 32 << 20; // as PyTorch has on Hopper
 
-struct Types {
-  DataType data; // of what is multiplied
-  DataType result;
-  ComputeType compute;
-  DataType scale;
-};
-
-std::optional<Types> typesOf(ScalarType type) {
+std::optional<DataType> dataTypeOf(ScalarType type) {
   switch (type) {
     case kDouble:
-      return Types{kReal64, kReal64, kCompute64, kReal64};
+      return kReal64;
     case kFloat:
-      return Types{
-          kReal32,
-          kReal32,
-          at::globalContext().allowTF32CuBLAS() ? kComputeTf32 : kCompute32,
-          kReal32};
+      return kReal32;
     case kHalf:
-      return Types{kReal16, kReal16, kCompute32, kReal32};
+      return kReal16;
     case kBFloat16:
-      return Types{kRealBrain16, kRealBrain16, kCompute32, kReal32};
+      return kRealBrain16;
+    case kChar:
+      return kInteger8;
+    case kInt:
+      return kInteger32;
+#ifdef XPU_LATER_OPERATORS // than PyTorch 1.13, as those types are
+    case kFloat8_e4m3fn:
+      return kReal8E4M3;
+    case kFloat8_e5m2:
+      return kReal8E5M2;
+#endif
     default:
       return std::nullopt;
   }
+}
+
+struct Types {
+  DataType a;
+  DataType b;
+  DataType result;
+  ComputeType compute = kCompute32;
+  DataType scale = kReal32;
+};
+
+std::optional<Types> typesOf(const Product& product) {
+  const auto left = dataTypeOf(product.left.tensor.scalar_type());
+  const auto right = dataTypeOf(product.right.tensor.scalar_type());
+  const auto result = dataTypeOf(product.out.tensor.scalar_type());
+  if (!left || !right || !result || *left == kInteger32 ||
+      (*left == kInteger8) != (*result == kInteger32)) {
+    return std::nullopt;
+  }
+  Types types{*left, *right, *result};
+  if (*left == kReal64) {
+    types.compute = kCompute64;
+    types.scale = kReal64;
+  } else if (*left == kInteger8) {
+    types.compute = kComputeInteger32;
+    types.scale = kInteger32;
+  } else if (*left == kReal32 && at::globalContext().allowTF32CuBLAS()) {
+    types.compute = kComputeTf32;
+  }
+  return types;
 }
 
 /// Whether parts of sums may be added up in half or bfloat16.
@@ -118,7 +164,7 @@ uint32_t alignmentOf(const void* data) {
 }
 
 /// What a plan depends on.
-using PlanKey = std::array<int64_t, 28>;
+using PlanKey = std::array<int64_t, 30>;
 
 struct PlanKeyHash {
   size_t operator()(const PlanKey& key) const {
@@ -135,6 +181,9 @@ struct Call {
   Columns a, b, c, d;
   int64_t batches = 1;
   const void* bias = nullptr; // of each row
+  const void* scale_a = nullptr; // numbers of float, of both or none
+  const void* scale_b = nullptr;
+  bool fast_sums = false; // of float8
   Types types{};
   bool reduces = true; // in half or bfloat16
   uint64_t most_workspace = kWorkspace;
@@ -144,12 +193,14 @@ struct Call {
         device,
         batches,
         bias ? alignmentOf(bias) : 0,
-        types.data,
+        types.a,
+        types.b,
         types.result,
         types.compute,
+        fast_sums,
         reduces,
         static_cast<int64_t>(most_workspace)};
-    size_t at = 8;
+    size_t at = 10;
     for (const auto* matrix : {&a, &b, &c, &d}) {
       key.at(at++) = matrix->rows * (matrix->transposed ? -1 : 1);
       key.at(at++) = matrix->cols;
@@ -212,8 +263,8 @@ struct Plan {
             "cublasLtMatmulDescCreate",
             call.types.compute,
             call.types.scale)),
-        a(makeLayout(call.a, call.batches, call.types.data)),
-        b(makeLayout(call.b, call.batches, call.types.data)),
+        a(makeLayout(call.a, call.batches, call.types.a)),
+        b(makeLayout(call.b, call.batches, call.types.b)),
         c(makeLayout(call.c, call.batches, call.types.result)),
         d(makeLayout(call.d, call.batches, call.types.result)) {
     const auto& lt = cublasLt();
@@ -221,7 +272,22 @@ struct Plan {
     set(lt.set_desc, desc, kTransposeB, int32_t(call.b.transposed));
     if (call.bias) {
       set(lt.set_desc, desc, kEpilogue, kEpilogueBias);
+    }
+    if (call.fast_sums) {
+      set(lt.set_desc, desc, kFastSums, int8_t(1));
+    }
+    point(call);
+  }
+
+  /// At what differs between calls of the plan.
+  void point(const Call& call) const {
+    const auto& lt = cublasLt();
+    if (call.bias) {
       set(lt.set_desc, desc, kBiasPointer, call.bias);
+    }
+    if (call.scale_a) {
+      set(lt.set_desc, desc, kScaleAPointer, call.scale_a);
+      set(lt.set_desc, desc, kScaleBPointer, call.scale_b);
     }
   }
 
@@ -266,7 +332,7 @@ struct Plan {
 };
 
 /// Null if the library has none. Plans are kept for each thread, since the
-/// address of a bias is set in them.
+/// addresses of a bias and scales are set in them.
 std::shared_ptr<Plan> planOf(
     void* handle,
     const Call& call,
@@ -328,6 +394,8 @@ struct Number {
   Number(double number, DataType type) {
     if (type == kReal64) {
       wide = number;
+    } else if (type == kInteger32) {
+      whole = static_cast<int32_t>(number);
     } else {
       narrow = static_cast<float>(number);
     }
@@ -335,14 +403,15 @@ struct Number {
   union {
     double wide;
     float narrow;
+    int32_t whole;
   };
 };
 
 } // namespace
 
-bool multiplyByCublas(const Product& product) {
+bool multiplyByCublas(const Product& product, const Scales& scales) {
   const auto device = product.out.tensor.device().index();
-  auto types = typesOf(product.left.tensor.scalar_type());
+  auto types = typesOf(product);
   if (!types || product.left.cols == 0) {
     return false;
   }
@@ -351,9 +420,6 @@ bool multiplyByCublas(const Product& product) {
     return false;
   }
   auto out = product.out;
-  if (out.tensor.scalar_type() != product.left.tensor.scalar_type()) {
-    types->result = kReal32;
-  }
   auto columns = columnsOf(out, /*transpose=*/false);
   if (!columns) {
     out = out.withoutGaps(
@@ -368,6 +434,15 @@ bool multiplyByCublas(const Product& product) {
   auto left = by_rows ? product.right : product.left;
   auto right = by_rows ? product.left : product.right;
   Call call;
+  if (scales.left.defined()) {
+    call.scale_a = scales.left.data_ptr();
+    call.scale_b = scales.right.data_ptr();
+    call.fast_sums = scales.fast_sums;
+  }
+  if (by_rows) {
+    std::swap(types->a, types->b);
+    std::swap(call.scale_a, call.scale_b);
+  }
   call.d = *columns;
   call.batches = out.batch;
   call.types = *types;
@@ -379,7 +454,8 @@ bool multiplyByCublas(const Product& product) {
   double beta = product.beta.to<double>();
   if (beta != 0) {
     const bool is_bias = by_rows && beta == 1 && out.batch == 1 &&
-        self.row_stride == 0 && self.col_stride == 1 && types->data != kReal64;
+        self.row_stride == 0 && self.col_stride == 1 &&
+        types->result != kReal64;
     const auto given = columnsOf(self, /*transpose=*/false);
     if (is_bias) {
       call.bias = self.data();
@@ -402,9 +478,7 @@ bool multiplyByCublas(const Product& product) {
   void* const space = workspace.defined() ? workspace.data_ptr() : nullptr;
   launchOnCuda(stream, product.op, [&](void* cuda_stream) {
     const auto& lt = cublasLt();
-    if (call.bias) {
-      set(lt.set_desc, plan->desc, kBiasPointer, call.bias);
-    }
+    plan->point(call);
     check(
         lt.matmul(
             handle,

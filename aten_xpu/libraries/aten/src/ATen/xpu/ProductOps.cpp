@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/xpu/detail/CublasLt.h>
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 
@@ -151,6 +152,7 @@ struct Dot {
       const auto result = make(self.conj(), other.conj());
       return result.defined() ? result.conj() : result;
     }
+    const c10::xpu::XPUGuard guard(self.device());
     static const std::string name = "aten::dot";
     auto result = at::empty({}, self.options());
     multiply(
@@ -212,6 +214,128 @@ struct Addbmm {
   }
 };
 
+#ifdef XPU_LATER_OPERATORS
+/// Of int8, with results of int.
+struct IntMm {
+  static Tensor make(const Tensor& left, const Tensor& right) {
+    if (left.dim() != 2 || right.dim() != 2 || left.scalar_type() != kChar ||
+        !kernelDevice(left) || !alike(left, right) ||
+        left.size(1) != right.size(0)) {
+      return Tensor();
+    }
+    const c10::xpu::XPUGuard guard(left.device());
+    static const std::string name = "aten::_int_mm";
+    auto result =
+        at::empty({left.size(0), right.size(1)}, left.options().dtype(kInt));
+    const Product product{
+        name, Matrices::of(result), Matrices::of(left), Matrices::of(right)};
+    const bool made = result.numel() > 0 && multiplyByCublas(product);
+    return made ? result : at::mm(left.to(kInt), right.to(kInt));
+  }
+
+  /// It does not resize.
+  static Tensor& intoOut(const Tensor& left, const Tensor& right, Tensor& out) {
+    const bool fits = left.dim() == 2 && right.dim() == 2 &&
+        out.sizes() == IntArrayRef{left.size(0), right.size(1)};
+    return fits
+        ? Unstructured<at::_ops::_int_mm, IntMm>::out<at::_ops::_int_mm_out>(
+              left, right, out)
+        : OnHost<at::_ops::_int_mm_out>::call(left, right, out);
+  }
+};
+
+/// Of float8, with a scale for each matrix, or for each row of the left and
+/// each column of the right one.
+struct ScaledMm {
+  static bool isWide(ScalarType type) {
+    return type == kHalf || type == kBFloat16 || type == kFloat;
+  }
+
+  static bool takes(
+      const Tensor& left,
+      const Tensor& right,
+      const Tensor& scale_left,
+      const Tensor& scale_right,
+      ScalarType type) {
+    const auto is_float8 = [](const Tensor& tensor) {
+      return tensor.dim() == 2 &&
+          (tensor.scalar_type() == kFloat8_e4m3fn ||
+           tensor.scalar_type() == kFloat8_e5m2);
+    };
+    return isWide(type) && is_float8(left) && is_float8(right) &&
+        kernelDevice(left) && left.device() == right.device() &&
+        left.size(1) == right.size(0) && scale_left.scalar_type() == kFloat &&
+        alike(scale_left, scale_right) && scale_left.device() == left.device();
+  }
+
+  static Tensor make(
+      const Tensor& left,
+      const Tensor& right,
+      const Tensor& scale_left,
+      const Tensor& scale_right,
+      const std::optional<Tensor>& bias,
+      const std::optional<Tensor>& scale_result,
+      std::optional<ScalarType> out_dtype,
+      bool use_fast_accum) {
+    const auto type = out_dtype.value_or(left.scalar_type());
+    if (!takes(left, right, scale_left, scale_right, type) ||
+        (scale_result && scale_result->defined())) {
+      return Tensor();
+    }
+    const auto rows = left.size(0);
+    const auto cols = right.size(1);
+    const bool has_bias = bias && bias->defined();
+    if (has_bias &&
+        (bias->dim() != 1 || bias->size(0) != cols ||
+         bias->device() != left.device() || !isWide(bias->scalar_type()))) {
+      return Tensor();
+    }
+    const bool by_matrix = scale_left.numel() == 1 && scale_right.numel() == 1;
+    if (!by_matrix &&
+        (scale_left.sizes() != IntArrayRef{rows, 1} ||
+         scale_right.sizes() != IntArrayRef{1, cols})) {
+      return Tensor();
+    }
+    const c10::xpu::XPUGuard guard(left.device());
+    static const std::string name = "aten::_scaled_mm";
+    if (by_matrix && (!has_bias || bias->scalar_type() == type) &&
+        !(has_bias && type == kFloat)) { // for which it wants a bfloat16 one
+      auto result = at::empty({rows, cols}, left.options().dtype(type));
+      const Product product{
+          name,
+          Matrices::of(result),
+          Matrices::of(left),
+          Matrices::of(right),
+          has_bias ? expanded(*bias, result.sizes(), "_scaled_mm") : Matrices(),
+          has_bias ? 1 : 0};
+      if (result.numel() == 0 ||
+          multiplyByCublas(
+              product, {scale_left, scale_right, use_fast_accum})) {
+        return result;
+      }
+    }
+    // bfloat16 has the numbers of float8.
+    const auto lefts = left.to(kBFloat16);
+    const auto rights = right.to(kBFloat16);
+    if (!canMultiply(lefts, rights)) {
+      return Tensor();
+    }
+    auto sums = at::empty({rows, cols}, left.options().dtype(kFloat));
+    multiply(
+        {name, Matrices::of(sums), Matrices::of(lefts), Matrices::of(rights)});
+    if (by_matrix) {
+      sums.mul_(scale_left.reshape({}) * scale_right.reshape({}));
+    } else {
+      sums.mul_(scale_left).mul_(scale_right);
+    }
+    if (has_bias) {
+      sums.add_(*bias);
+    }
+    return sums.to(type);
+  }
+};
+#endif
+
 void registerProducts(torch::Library& library) {
   addStructured<at::meta::structured_mm, Mm<2>, at::_ops::mm, at::_ops::mm_out>(
       library);
@@ -248,6 +372,13 @@ void registerProducts(torch::Library& library) {
   addUnstructured<at::_ops::addbmm, Addbmm>(library);
   addUnstructured<at::_ops::addbmm, Addbmm, at::_ops::addbmm_out>(library);
   library.impl("addbmm_", &Addbmm::inPlace);
+#ifdef XPU_LATER_OPERATORS
+  addUnstructured<at::_ops::_int_mm, IntMm>(library);
+  library.impl("_int_mm.out", &IntMm::intoOut);
+  addUnstructured<at::_ops::_scaled_mm, ScaledMm>(library);
+  addUnstructured<at::_ops::_scaled_mm, ScaledMm, at::_ops::_scaled_mm_out>(
+      library);
+#endif
 }
 
 [[maybe_unused]] const bool kProductsAdded = addKernels(&registerProducts);

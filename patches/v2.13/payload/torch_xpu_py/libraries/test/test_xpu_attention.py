@@ -123,13 +123,32 @@ class TestKernelAttention(TestCase):
             "scaled": (lambda: apart(1, 2, 400, 16), {"scale": 0.3}),
             "shared": (lambda: [x.expand(3, -1, -1, -1) for x in apart(1, 4, 256, 32)], {}),
             "not aligned": (lambda: [x[..., 1:] for x in apart(1, 4, 256, 33)], {}),
+            "mask": (lambda: apart(2, 3, 300, 64), {"attn_mask": torch.randn(300, 300)}),
+            "mask of heads": (
+                lambda: apart(6, 3, 301, 64, keys=333),
+                {"attn_mask": torch.randn(1, 3, 301, 333), "is_causal": True},
+            ),
+            "padding": (
+                lambda: of_one_tensor(2, 3, 320, 64),
+                {"attn_mask": (torch.arange(320) < torch.tensor([[200], [320]]))[:, None, None]},
+            ),
+            "queries that see nothing": (
+                lambda: apart(2, 3, 320, 64),
+                {"attn_mask": torch.ones(320, 320, dtype=torch.bool).tril(-3)},
+            ),
         }
         for (name, (make, options)), dtype in itertools.product(
             shapes.items(), (torch.half, torch.bfloat16)
         ):
             inputs = [x.to(dtype) for x in make()]
             expected = [x.double().detach().requires_grad_() for x in inputs]
-            y = F.scaled_dot_product_attention(*expected, **options)
+            options, exact = ({**options}, {**options})
+            if "attn_mask" in options:
+                mask = options["attn_mask"]
+                mask = mask if mask.dtype == torch.bool else mask.to(dtype)
+                options["attn_mask"] = mask.xpu()
+                exact["attn_mask"] = mask if mask.dtype == torch.bool else mask.double()
+            y = F.scaled_dot_product_attention(*expected, **exact)
             grad = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
             y.backward(grad.double())
             expected = [y.detach()] + [x.grad for x in expected]
@@ -171,6 +190,26 @@ class TestKernelAttention(TestCase):
         for x in (q, k, v):
             self.assertTrue(x.grad.isfinite().all())
         torch._C._xpu_resetFallbackStatistics()
+
+    def test_nan_stays(self):
+        """Of a query, or of all that a mask adds to one; also where a library computes."""
+        for queries, dtype, of_mask in itertools.product((4, 40), (torch.float, torch.half), (0, 1)):
+            q, k, v = (x.to(dtype) for x in apart(1, 2, queries, 8))
+            mask = torch.randn(queries, queries).to(dtype)
+            (mask if of_mask else q)[..., 1, :] = float("nan")
+            masks = (mask,) if of_mask else (None, mask)
+            for mask, _ in itertools.product(masks, range(3)):
+                moved = [x if x is None else x.xpu() for x in (q, k, v, mask)]
+                y = F.scaled_dot_product_attention(*moved).cpu()
+                expected = torch.zeros(queries, dtype=torch.bool)
+                expected[1] = True
+                self.assertEqual(y.isnan().all(-1), expected.expand(1, 2, -1))
+                self.assertEqual(y.isnan().any(-1), expected.expand(1, 2, -1))
+
+    def test_a_mask_of_another_device(self):
+        q, k, v = (x.xpu() for x in apart(1, 2, 4, 8))
+        with self.assertRaises(RuntimeError):
+            F.scaled_dot_product_attention(q, k, v, attn_mask=torch.zeros(4, 4))
 
     def test_the_same_from_run_to_run(self):
         results = []

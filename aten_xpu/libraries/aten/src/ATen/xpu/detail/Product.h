@@ -45,8 +45,8 @@ struct Matrices {
 };
 
 /// out = alpha · left · right + beta · self, for each matrix of a batch. All
-/// are of one type and device. Of half and bfloat16 `out` may be float; then
-/// alpha is 1, beta 0 or 1, and self is out.
+/// are of one device, and of one type, but see multiplyByCublas(). Of half and
+/// bfloat16 `out` may be float; then alpha is 1, beta 0 or 1, and self is out.
 struct Product {
   Product(
       const std::string& op,

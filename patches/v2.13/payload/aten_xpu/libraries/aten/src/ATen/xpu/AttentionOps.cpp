@@ -21,10 +21,16 @@ namespace at::xpu::detail {
 
 namespace {
 
-enum AttentionKernel { kAttention, kAttentionGrad, kAttentionFew };
-constexpr std::array<const char*, 3> kAttentionNames{
+enum AttentionKernel {
+  kAttention,
+  kAttentionGrad,
+  kAttentionNone,
+  kAttentionFew
+};
+constexpr std::array<const char*, 4> kAttentionNames{
     "attention",
     "attention_grad",
+    "attention_none",
     "attention_few"};
 
 std::string attentionSourceOf(int type) {
@@ -108,13 +114,16 @@ struct Attention {
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
+      const Tensor& mask,
       double dropout) {
     const auto type = kernelTypeOf(query, FLOATING);
     const auto device = query.device().index();
     const bool plain = type && dropout == 0 && query.dim() == 4 &&
         key.dim() == 4 && value.dim() == 4 && alike(key, query) &&
-        alike(value, query) && key.size(0) == query.size(0) &&
-        key.size(1) == query.size(1) && key.size(3) == query.size(3) &&
+        alike(value, query) &&
+        (!mask.defined() || mask.device() == query.device()) &&
+        key.size(0) == query.size(0) && key.size(1) == query.size(1) &&
+        key.size(3) == query.size(3) &&
         value.sizes().slice(0, 3) == key.sizes().slice(0, 3) &&
         query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
         canMultiply(query, key) && canMultiply(query, value) &&
@@ -311,6 +320,43 @@ bool attendFew(
   return true;
 }
 
+/// Of what a library computed with a mask: results of 0 for queries that it
+/// leaves no key.
+void keepNone(
+    const std::string& op,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& mask,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    KernelType type,
+    bool causal) {
+  const auto device = query.device().index();
+  const auto added =
+      mask.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+  c10::SmallVector<KernelArgument, 16> arguments{
+      out.data_ptr(), logsumexp.data_ptr(), added.data_ptr()};
+  for (const auto stride : added.strides()) {
+    arguments.emplace_back(stride);
+  }
+  for (const auto number :
+       {query.size(0),
+        query.size(1),
+        query.size(2),
+        key.size(2),
+        value.size(3),
+        int64_t(causal)}) {
+    arguments.emplace_back(static_cast<uint32_t>(number));
+  }
+  launchKernel(
+      requireKernel(kAttentionKernels.find(kAttentionNone, type, device), op),
+      c10::xpu::getCurrentXPUStream(device),
+      op,
+      logsumexp.numel(),
+      arguments);
+}
+
 std::tuple<Tensor, Tensor> attentionForward(
     const Tensor& query,
     const Tensor& key,
@@ -320,21 +366,25 @@ std::tuple<Tensor, Tensor> attentionForward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention";
-  const auto type = Attention::typeOf(query, key, value, dropout);
+  const auto added = tensorOf(mask);
+  const auto type = Attention::typeOf(query, key, value, added, dropout);
   if (!type) {
     return OnHost<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
         query, key, value, dropout, causal, mask, scale);
   }
   const c10::xpu::XPUGuard guard(query.device());
-  const auto added = tensorOf(mask);
   const auto factor = scaleOf(scale, query);
   auto out = emptyByRows(query, value.size(3));
   auto logsumexp = at::empty(
                        {query.size(0), query.size(2), query.size(1)},
                        query.options().dtype(computedType(*type)))
                        .transpose(1, 2);
-  if (!added.defined() && attendsByCudnn(query, key, value, causal) &&
-      attendByCudnn(name, query, key, value, out, logsumexp, causal, factor)) {
+  if (attendsByCudnn(query, key, value, added, causal) &&
+      attendByCudnn(
+          name, query, key, value, added, out, logsumexp, causal, factor)) {
+    if (added.defined()) {
+      keepNone(name, query, key, value, added, out, logsumexp, *type, causal);
+    }
     return {out, logsumexp};
   }
   if (attendFew(
@@ -388,7 +438,8 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention_backward";
-  const auto type = Attention::typeOf(query, key, value, dropout);
+  const auto added = tensorOf(mask);
+  const auto type = Attention::typeOf(query, key, value, added, dropout);
   if (!type || !alike(grad, query)) {
     return OnHost<
         at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::
@@ -405,9 +456,8 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
             scale);
   }
   const c10::xpu::XPUGuard guard(query.device());
-  const auto added = tensorOf(mask);
   const auto factor = scaleOf(scale, query);
-  if (!added.defined() && attendsByCudnn(query, key, value, causal)) {
+  if (attendsByCudnn(query, key, value, added, causal)) {
     std::array<Tensor, 3> grads{
         emptyByRows(query, query.size(3)),
         emptyByRows(key, key.size(3)),
@@ -418,6 +468,7 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
             query,
             key,
             value,
+            added,
             out,
             logsumexp,
             grads,

@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/CudnnAttention.h>
 #include <ATen/xpu/detail/CudnnGraph.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/bit_cast.h>
 
 #include <array>
@@ -17,12 +19,39 @@ namespace {
 constexpr size_t kAttentionVersion = 91002;
 constexpr int64_t kMostNumbers = 128; // of a query
 constexpr int64_t kNumbersStep = 8;
+constexpr int64_t kMostOfMask = 1 << 26; // elements of a copy
 
 /// As the library reads it, without strides of 0.
 Tensor alignedRows(const Tensor& tensor) {
   const bool is_plain = hasAlignedRows(tensor) && tensor.stride(0) > 0 &&
       tensor.stride(1) > 0 && tensor.stride(2) > 0;
   return is_plain ? tensor : tensor.clone(MemoryFormat::Contiguous);
+}
+
+/// [images or 1, heads or 1, queries, keys], in rows as the library reads them;
+/// undefined where that would be a copy of too many.
+Tensor maskInRows(const Tensor& mask, int64_t queries, int64_t keys) {
+  auto whole = mask;
+  while (whole.dim() < 4) {
+    whole = whole.unsqueeze(0);
+  }
+  for (const auto d : {0, 1}) {
+    if (whole.stride(d) == 0) {
+      whole = whole.narrow(d, 0, 1);
+    }
+  }
+  whole = whole.expand({whole.size(0), whole.size(1), queries, keys});
+  if (hasAlignedRows(whole) && whole.stride(2) > 0) {
+    return whole;
+  }
+  if (whole.numel() > kMostOfMask) {
+    return Tensor();
+  }
+  const auto longer = at::ceil_div(keys, kNumbersStep) * kNumbersStep;
+  return at::empty(
+             {whole.size(0), whole.size(1), queries, longer}, mask.options())
+      .narrow(3, 0, keys)
+      .copy_(whole);
 }
 
 CudnnData dataOf(const Tensor& tensor) {
@@ -80,16 +109,19 @@ struct AttentionGraph {
     return out;
   }
 
-  /// query · keyᵀ · scale, and -inf where a query does not see a key.
+  /// query · keyᵀ · scale + mask, and -inf where a query does not see a key.
   CudnnGraph::Tensor scores(
       CudnnGraph::Tensor query,
       CudnnGraph::Tensor key_transposed,
+      CudnnGraph::Tensor mask, // or null
       double scale,
       bool causal) {
     const auto multiplied = product();
     graph.multiply(query, key_transposed, multiplied);
-    const auto scaled =
-        pointwise(CudnnPoint::Multiply, {multiplied, number(scale)});
+    auto scaled = pointwise(CudnnPoint::Multiply, {multiplied, number(scale)});
+    if (mask) {
+      scaled = pointwise(CudnnPoint::Add, {scaled, mask});
+    }
     if (!causal) {
       return scaled;
     }
@@ -125,6 +157,7 @@ bool attendsByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     bool causal) {
   const auto type = query.scalar_type();
   const auto fits = [](int64_t numbers) {
@@ -132,7 +165,7 @@ bool attendsByCudnn(
   };
   return (type == kHalf || type == kBFloat16) && fits(query.size(3)) &&
       fits(value.size(3)) && query.size(2) >= kFewQueries &&
-      (!causal || query.size(2) <= key.size(2)) &&
+      alike(mask, query) && (!causal || query.size(2) <= key.size(2)) &&
       at::globalContext().userEnabledCuDNN() &&
       hasCudnn(query.device().index()) &&
       cudnn().version() >= kAttentionVersion;
@@ -143,6 +176,7 @@ bool attendByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     const Tensor& out,
     const Tensor& logsumexp,
     bool causal,
@@ -150,12 +184,20 @@ bool attendByCudnn(
   const auto q = alignedRows(query);
   const auto k = alignedRows(key);
   const auto v = alignedRows(value);
-  const std::array<CudnnData, 5> data{
+  std::vector<CudnnData> data{
       dataOf(q),
       transposed(dataOf(k)),
       dataOf(v),
       dataOf(out),
       dataOf(logsumexp.unsqueeze(3))};
+  Tensor added;
+  if (mask.defined()) {
+    added = maskInRows(mask, q.size(2), k.size(2));
+    if (!added.defined()) {
+      return false;
+    }
+    data.push_back(dataOf(added));
+  }
   return computeByCudnn(
       op,
       query.device().index(),
@@ -168,7 +210,8 @@ bool attendByCudnn(
         const auto value_in = graph.add(data[2]);
         const auto out_in = graph.add(data[3]);
         const auto logsumexp_in = graph.add(data[4]);
-        const auto scores = of.scores(query_in, key_in, scale, causal);
+        auto* const mask_in = added.defined() ? graph.add(data[5]) : nullptr;
+        const auto scores = of.scores(query_in, key_in, mask_in, scale, causal);
         const auto most = of.row();
         graph.reduce(CudnnReduce::Max, scores, most);
         const auto less = of.pointwise(CudnnPoint::Subtract, {scores, most});
@@ -190,6 +233,7 @@ bool attendBackByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     const Tensor& out,
     const Tensor& logsumexp,
     const std::array<Tensor, 3>& grads,
@@ -214,6 +258,14 @@ bool attendBackByCudnn(
       dataOf(grads[1]),
       dataOf(grads[2]),
       dataOf(sums)};
+  Tensor added;
+  if (mask.defined()) {
+    added = maskInRows(mask, q.size(2), k.size(2));
+    if (!added.defined()) {
+      return false;
+    }
+    data.push_back(dataOf(added));
+  }
   // Blocks of keys add their parts to the queries' gradients in any order.
   const auto rules = rulesOf(/*backward=*/true, causal, scale);
   Tensor of_query;
@@ -234,6 +286,7 @@ bool attendBackByCudnn(
         const auto of_key_in = graph.add(data[7]);
         const auto of_value_in = graph.add(data[8]);
         const auto sums_in = graph.add(data[9]);
+        auto* const mask_in = added.defined() ? graph.add(data[10]) : nullptr;
         // of rows: the sum of out · grad; the library knows the graph with a
         // factor, which is that of dropout
         const auto weighted = graph.between(CudnnType::Float, o.sizes());
@@ -242,7 +295,7 @@ bool attendBackByCudnn(
         graph.reduce(CudnnReduce::Add, weighted, summed);
         graph.point(CudnnPoint::Multiply, {summed, of.number(1)}, sums_in);
         // the softmax again, and the values' gradients
-        const auto scores = of.scores(query_in, key_in, scale, causal);
+        const auto scores = of.scores(query_in, key_in, mask_in, scale, causal);
         const auto less =
             of.pointwise(CudnnPoint::Subtract, {scores, logsumexp_in});
         const auto softmax = of.pointwise(CudnnPoint::Exp, {less});
@@ -271,7 +324,7 @@ bool attendBackByCudnn(
         if (rules.deterministic) {
           graph.multiply(of_products, keys, of_query_in);
         } else {
-          const auto sum = graph.add(data[10]);
+          const auto sum = graph.add(data.back());
           graph.multiply(of_products, keys, sum);
           graph.point(CudnnPoint::Identity, {sum}, of_query_in);
         }

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <string>
 
-// Attention by cuDNN: nothing of the size of queries times keys is in memory.
+// Attention by cuDNN: nothing of the size of queries times keys is in memory,
+// but a mask.
 
 namespace at::xpu::detail {
 
@@ -18,21 +19,26 @@ constexpr int64_t kFewQueries = 16;
 bool hasAlignedRows(const Tensor& tensor);
 
 /// Whether the library can be asked: for half or bfloat16 on an NVIDIA device,
-/// with [images, heads, rows, numbers] each.
+/// with [images, heads, rows, numbers] each, and a mask of the same type or
+/// none.
 bool attendsByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     bool causal);
 
 /// Launches it on the current stream of the device, which is the current one.
-/// `logsumexp` is float, [images, heads, queries]. False, and nothing computed,
-/// if the library does not take it.
+/// `mask` is added to the products, or undefined. `logsumexp` is float,
+/// [images, heads, queries]; of a query which the mask leaves no key it is -inf
+/// or NaN, and the result says nothing. False, and nothing computed, if the
+/// library does not take it.
 bool attendByCudnn(
     const std::string& op,
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     const Tensor& out,
     const Tensor& logsumexp,
     bool causal,
@@ -46,6 +52,7 @@ bool attendBackByCudnn(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
+    const Tensor& mask,
     const Tensor& out,
     const Tensor& logsumexp,
     const std::array<Tensor, 3>& grads,

@@ -273,21 +273,22 @@ struct ScaledMm {
       const Tensor& right,
       const Tensor& scale_left,
       const Tensor& scale_right,
-      const std::optional<Tensor>& bias,
+      const std::optional<Tensor>& bias_given,
       const std::optional<Tensor>& scale_result,
       std::optional<ScalarType> out_dtype,
       bool use_fast_accum) {
     const auto type = out_dtype.value_or(left.scalar_type());
     if (!takes(left, right, scale_left, scale_right, type) ||
-        (scale_result && scale_result->defined())) {
+        tensorOf(scale_result).defined()) {
       return Tensor();
     }
     const auto rows = left.size(0);
     const auto cols = right.size(1);
-    const bool has_bias = bias && bias->defined();
+    const auto bias = tensorOf(bias_given);
+    const bool has_bias = bias.defined();
     if (has_bias &&
-        (bias->dim() != 1 || bias->size(0) != cols ||
-         bias->device() != left.device() || !isWide(bias->scalar_type()))) {
+        (bias.dim() != 1 || bias.size(0) != cols ||
+         bias.device() != left.device() || !isWide(bias.scalar_type()))) {
       return Tensor();
     }
     const bool by_matrix = scale_left.numel() == 1 && scale_right.numel() == 1;
@@ -298,15 +299,16 @@ struct ScaledMm {
     }
     const c10::xpu::XPUGuard guard(left.device());
     static const std::string name = "aten::_scaled_mm";
-    if (by_matrix && (!has_bias || bias->scalar_type() == type) &&
-        !(has_bias && type == kFloat)) { // for which it wants a bfloat16 one
+    // Beside a result of float it wants a bias of bfloat16.
+    if (by_matrix &&
+        (!has_bias || (bias.scalar_type() == type && type != kFloat))) {
       auto result = at::empty({rows, cols}, left.options().dtype(type));
       const Product product{
           name,
           Matrices::of(result),
           Matrices::of(left),
           Matrices::of(right),
-          has_bias ? expanded(*bias, result.sizes(), "_scaled_mm") : Matrices(),
+          has_bias ? expanded(bias, result.sizes(), "_scaled_mm") : Matrices(),
           has_bias ? 1 : 0};
       if (result.numel() == 0 ||
           multiplyByCublas(
@@ -329,7 +331,7 @@ struct ScaledMm {
       sums.mul_(scale_left).mul_(scale_right);
     }
     if (has_bias) {
-      sums.add_(*bias);
+      sums.add_(bias);
     }
     return sums.to(type);
   }

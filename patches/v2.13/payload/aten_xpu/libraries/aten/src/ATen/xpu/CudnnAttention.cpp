@@ -62,6 +62,25 @@ CudnnData dataOf(const Tensor& tensor) {
   return data;
 }
 
+/// Adds a mask to what is in memory, if there is one; `added` is what is read.
+/// False where that would be a copy of too many.
+bool addMask(
+    const Tensor& mask,
+    int64_t queries,
+    int64_t keys,
+    std::vector<CudnnData>& data,
+    Tensor& added) {
+  if (!mask.defined()) {
+    return true;
+  }
+  added = maskInRows(mask, queries, keys);
+  if (!added.defined()) {
+    return false;
+  }
+  data.push_back(dataOf(added));
+  return true;
+}
+
 /// A matrix for each head the other way round.
 CudnnData transposed(CudnnData data) {
   std::swap(data.sizes[2], data.sizes[3]);
@@ -191,12 +210,8 @@ bool attendByCudnn(
       dataOf(out),
       dataOf(logsumexp.unsqueeze(3))};
   Tensor added;
-  if (mask.defined()) {
-    added = maskInRows(mask, q.size(2), k.size(2));
-    if (!added.defined()) {
-      return false;
-    }
-    data.push_back(dataOf(added));
+  if (!addMask(mask, q.size(2), k.size(2), data, added)) {
+    return false;
   }
   return computeByCudnn(
       op,
@@ -259,12 +274,8 @@ bool attendBackByCudnn(
       dataOf(grads[2]),
       dataOf(sums)};
   Tensor added;
-  if (mask.defined()) {
-    added = maskInRows(mask, q.size(2), k.size(2));
-    if (!added.defined()) {
-      return false;
-    }
-    data.push_back(dataOf(added));
+  if (!addMask(mask, q.size(2), k.size(2), data, added)) {
+    return false;
   }
   // Blocks of keys add their parts to the queries' gradients in any order.
   const auto rules = rulesOf(/*backward=*/true, causal, scale);

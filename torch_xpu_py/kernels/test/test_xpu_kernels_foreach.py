@@ -328,6 +328,39 @@ class TestKernelOptimizers(Lists):
         self.no_fallbacks("aten::addmm", "aten::mm")
 
     @needs_later
+    @unittest.skipIf(kernels.ON_CPU, "there torch.xpu.graph raises")
+    def test_graph(self):
+        """A whole training step, with the optimizer and the scale of gradients: a replay does
+        what an eager step does, also when other work has used the memory in between."""
+        for name, options in (("AdamW", {"capturable": True}), ("SGD", {"momentum": 0.9}), ("Adagrad", {})):
+            for way in ({"fused": True}, {"foreach": True}):
+                results = []
+                for graphed in (False, True):
+                    torch.manual_seed(0)
+                    weights = [torch.randn(n, device="xpu", requires_grad=True) for n in (5, 300, 1)]
+                    optimizer = getattr(torch.optim, name)(weights, lr=0.1, **options, **way)
+
+                    def step():
+                        for weight in weights:
+                            weight.grad = weight.detach() * 2
+                        torch._foreach_mul_([weight.grad for weight in weights], 0.5)
+                        optimizer.step()
+
+                    step()
+                    if graphed and not (name == "Adagrad" and "foreach" in way):
+                        graph = torch.xpu.XPUGraph()
+                        with torch.xpu.graph(graph):
+                            step()
+                        again = graph.replay
+                    else:
+                        again = step
+                    for _ in range(3):
+                        again()
+                        torch._foreach_add_([torch.ones(99, device="xpu") for _ in range(50)], 1)
+                    results.append([weight.detach().cpu() for weight in weights])
+                self.assertEqual(*results, msg=f"{name} {way}")
+
+    @needs_later
     def test_default(self):
         """Lists are chosen for XPU, as for CUDA."""
         model, optimizer = self.train("xpu", torch.optim.Adam)

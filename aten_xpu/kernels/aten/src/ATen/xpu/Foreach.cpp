@@ -4,9 +4,13 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/xpu/PinnedMemoryAllocator.h>
+#ifdef XPU_LATER_OPERATORS
+#include <ATen/xpu/detail/KeepForGraph.h>
+#endif
 #include <ATen/xpu/detail/KernelSources.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
+#include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/XPUStream.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
@@ -86,6 +90,16 @@ uint32_t chunkFor(DeviceIndex device, int64_t elements) {
   return uint32_t(std::max({std::min(chunk, kMost), kLeast, least}));
 }
 
+/// A replay reads a table again, so a graph has to keep it.
+bool mayUpload(DeviceIndex device) {
+  const auto stream = c10::xpu::getCurrentXPUStream(device);
+#ifdef XPU_LATER_OPERATORS
+  return !c10::xpu::impl::isRecording(stream) || canKeepForGraph(stream);
+#else
+  return !c10::xpu::impl::isRecording(stream);
+#endif
+}
+
 bool sameStrides(const Tensor& tensor, const Tensor& other) {
   if (tensor.sizes() != other.sizes()) {
     return false;
@@ -150,11 +164,30 @@ TensorTable::TensorTable(
     word += kWordsOfEntry;
     ++tensors_;
   }
-  if (tensors_ > 0) {
+  if (tensors_ == 0) {
+    return;
+  }
+  const auto upload = [&] {
     words_ = at::empty(
         {bytes}, TensorOptions(Device(DeviceType::XPU, device)).dtype(kByte));
     words_.copy_(pinned, /*non_blocking=*/true);
+  };
+#ifdef XPU_LATER_OPERATORS
+  // A replay would upload what is there no more: the graph gets the table.
+  const auto stream = c10::xpu::getCurrentXPUStream(device);
+  if (c10::xpu::impl::isRecording(stream)) {
+    auto other = stream;
+    while (c10::xpu::impl::isRecording(other)) {
+      other = c10::xpu::getStreamFromPool(/*isHighPriority=*/false, device);
+    }
+    const c10::xpu::XPUStreamGuard guard(other);
+    upload();
+    c10::xpu::impl::waitFor(other);
+    keepForGraph(words_, stream);
+    return;
   }
+#endif
+  upload();
 }
 
 void TensorTable::launch(
@@ -195,9 +228,8 @@ std::optional<KernelType> foreachType(
     std::optional<ScalarType> other) {
   const auto& first = lists[0][0];
   const auto device = kernelDevice(first);
-  if (!device ||
-      c10::xpu::impl::isRecording(c10::xpu::getCurrentXPUStream(*device))) {
-    return std::nullopt; // a graph would upload what is there no more
+  if (!device || !mayUpload(*device)) {
+    return std::nullopt;
   }
   for (const auto k : c10::irange(lists.size())) {
     const auto type =

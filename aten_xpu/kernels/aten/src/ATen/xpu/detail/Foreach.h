@@ -40,7 +40,8 @@ class TensorTable {
   /// The lists have tensors of the same sizes and layouts, or are empty; of the
   /// last ones of six, the tensors may have one element. There are as many
   /// numbers as tensors, or one, or with six lists none. Uploads the table on
-  /// the current stream of the device, and does not wait.
+  /// the current stream of the device, and does not wait; a graph that the
+  /// stream records keeps it.
   TensorTable(
       DeviceIndex device,
       ArrayRef<TensorList> lists,
@@ -79,8 +80,9 @@ class TensorTable {
 
 /// The type of the kernels for lists of as many tensors on one device, where
 /// those with the same number are alike: in sizes, layout, and type.
-/// Empty if no kernel takes them, or if a table cannot be uploaded now. `other`
-/// is the type of the last list, if it is another.
+/// Empty if no kernel takes them, or if what records a graph keeps no table.
+/// `other` is the type of the last list, if it
+/// is another.
 std::optional<KernelType> foreachType(
     ArrayRef<TensorList> lists,
     std::optional<ScalarType> other = std::nullopt);

@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/xpu/XPUGraph.h>
+#include <ATen/xpu/detail/KeepForGraph.h>
 #include <c10/util/ScopeExit.h>
 #include <c10/xpu/XPUException.h>
 #include <c10/xpu/XPUFunctions.h>
@@ -7,9 +8,13 @@
 #include <c10/xpu/impl/XPULaunch.h>
 
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 // What PyTorch's headers declare for graphs. SYCL's graph extension records; a
 // device without it is an error.
@@ -38,6 +43,31 @@ bool isRecording(const sycl::queue& queue) {
   return C10_XPU_CHECK(queue.ext_oneapi_get_state()) == queue_state::recording;
 }
 
+/// What a graph reads of memory that is not its pool's.
+struct Kept {
+  std::optional<xpu::xpuGraph_t> recording;
+  std::vector<Tensor> tensors;
+};
+
+std::mutex kept_mutex;
+/// By graph; never destroyed.
+std::map<const xpu::XPUGraphImpl*, Kept>& kept() {
+  static auto& all = *new std::map<const xpu::XPUGraphImpl*, Kept>;
+  return all;
+}
+
+/// What the stream records, if it is an XPUGraph. Under kept_mutex.
+Kept* recordedBy(XPUStream stream) {
+  const auto graph =
+      C10_XPU_CHECK(c10::xpu::impl::queueOf(stream).ext_oneapi_get_graph());
+  for (auto& [owner, one] : kept()) {
+    if (one.recording && *one.recording == graph) {
+      return &one;
+    }
+  }
+  return nullptr;
+}
+
 void checkSupport(DeviceIndex index) {
   const auto& device = c10::xpu::get_raw_device(index);
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -51,6 +81,18 @@ void checkSupport(DeviceIndex index) {
 } // namespace
 
 namespace xpu {
+
+void detail::keepForGraph(const Tensor& tensor, XPUStream stream) {
+  const std::lock_guard<std::mutex> lock(kept_mutex);
+  auto* const found = recordedBy(stream);
+  TORCH_CHECK(found, "The stream ", stream, " records no XPUGraph");
+  found->tensors.push_back(tensor);
+}
+
+bool detail::canKeepForGraph(XPUStream stream) {
+  const std::lock_guard<std::mutex> lock(kept_mutex);
+  return recordedBy(stream) != nullptr;
+}
 
 MempoolId_t graph_pool_handle() {
   return c10::xpu::MemPool::graph_pool_handle(/*is_user_created=*/false);
@@ -128,6 +170,10 @@ void XPUGraphImpl::capture_begin(MempoolId_t pool, GraphCaptureMode /*mode*/) {
   for (const auto& [state, increment] : captured_generator_states_) {
     state->capture_prologue();
   }
+  {
+    const std::lock_guard<std::mutex> lock(kept_mutex);
+    kept()[this] = {*graph, {}};
+  }
   graph_ = std::move(graph);
   capture_stream_ = stream;
   capture_dev_ = device;
@@ -147,6 +193,10 @@ void XPUGraphImpl::capture_end() {
   }
   allocator::endAllocateToPool(capture_dev_, mempool_id_);
   C10_XPU_CHECK(graph_->end_recording());
+  {
+    const std::lock_guard<std::mutex> lock(kept_mutex);
+    kept()[this].recording.reset();
+  }
   if (!keep_graph_) {
     instantiate();
     graph_.reset();
@@ -182,6 +232,10 @@ void XPUGraphImpl::reset() {
   if (capture_dev_ == UNDEFINED_DEVICE || c10::xpu::is_in_bad_fork()) {
     return;
   }
+  const auto forget = c10::make_scope_exit([&] {
+    const std::lock_guard<std::mutex> lock(kept_mutex);
+    kept().erase(this);
+  });
   if (!capture_ended_) {
     capture_ended_ = true;
     for (const auto& [state, increment] : captured_generator_states_) {

@@ -182,6 +182,36 @@ class TestKernelComposed(TestCase):
         for function in (torch.abs, torch.exp, lambda x: x * 2):
             self.assertEqual(function(x.xpu()).stride(), function(x).stride())
 
+    def test_strides_of_outputs(self):
+        """An out= that is resized has the order of strides that the CPU gives it."""
+        x = torch.rand(2, 5, 3).transpose(1, 2)
+        z = torch.view_as_complex(torch.rand(2, 5, 3, 2)).transpose(1, 2)
+        calls = {
+            "conj_physical": lambda z, x, out: torch.conj_physical(z, out=out),
+            "complex": lambda z, x, out: torch.complex(x, x, out=out),
+            "ldexp": lambda z, x, out: torch.ldexp(x, torch.ones_like(x), out=out),
+            "nan_to_num": lambda z, x, out: torch.nan_to_num(x.long(), out=out),
+        }
+        dtypes = {"ldexp": torch.float, "nan_to_num": torch.long}
+        for name, call in calls.items():
+            dtype = dtypes.get(name, torch.complex64)
+            expected = call(z, x, torch.empty(0, dtype=dtype))
+            got = call(z.xpu(), x.xpu(), torch.empty(0, dtype=dtype, device="xpu"))
+            self.assertEqual(got.stride(), expected.stride(), msg=name)
+            self.assertEqual(got.cpu(), expected, msg=name)
+
+    def test_errors(self):
+        x = torch.ones(3, device="xpu")
+        with self.assertRaisesRegex(RuntimeError, "must be either none or tanh"):
+            F.gelu(x, approximate="erf")
+        with self.assertRaisesRegex(RuntimeError, "without overflow"):
+            x.long().masked_fill(x > 0, torch.tensor(float("inf")))
+        for value in (1e9, torch.tensor(-1e9)):
+            with self.assertRaisesRegex(RuntimeError, "without overflow"):
+                x.half().masked_fill(x > 0, value)
+        with self.assertRaisesRegex(RuntimeError, "not implemented for 'Long'"):
+            torch.nansum(x, out=torch.empty((), dtype=torch.long, device="xpu"))
+
     def test_nan(self):
         x = torch.tensor([[1, NAN, 2], [NAN, NAN, NAN]])
         for function in (torch.nansum, lambda x: torch.nansum(x, 1)):

@@ -61,7 +61,8 @@ Tensor& nansumOut(
     Tensor& out) {
   return haveKernels(self) && !self.is_complex() &&
           out.device() == self.device() &&
-          out.scalar_type() == dtype.value_or(out.scalar_type())
+          out.scalar_type() == dtype.value_or(out.scalar_type()) &&
+          out.is_floating_point() == self.is_floating_point()
       ? at::sum_out(out, withoutNan(self), dim, keepdim, dtype)
       : OnHost<at::_ops::nansum_out>::call(self, dim, keepdim, dtype, out);
 }
@@ -314,7 +315,7 @@ Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
     at::imag(out).neg_();
     return out;
   }
-  at::native::resize_output(out, self.sizes());
+  resizeAs(out, self);
   return out.copy_(self.conj());
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <limits>
@@ -37,7 +38,7 @@ std::tuple<Tensor&, Tensor&> frexpOut(
     if (runPointwise(first, Pointwise::frexp_exponent)) {
       auto second = TensorIterator::unary_op(mantissa, self);
       if (runPointwise(second, Pointwise::frexp_mantissa)) {
-        at::native::resize_output(exponent, self.sizes());
+        resizeAs(exponent, self);
         exponent.copy_(exponents);
         return {mantissa, exponent};
       }
@@ -85,7 +86,8 @@ bool isComplexOf(const Tensor& a, const Tensor& b, const Tensor& out) {
       out.scalar_type() != toComplexType(a.scalar_type()) || out.is_conj()) {
     return false;
   }
-  at::native::resize_output(out, at::infer_size(a.sizes(), b.sizes()));
+  const auto sizes = at::infer_size(a.sizes(), b.sizes());
+  resizeAs(out, (a.sizes() == sizes ? a : b).expand(sizes));
   return true;
 }
 
@@ -154,7 +156,7 @@ Tensor& ldexpInPlace(Tensor& self, const Tensor& other) {
 }
 Tensor& ldexpOut(const Tensor& self, const Tensor& other, Tensor& out) {
   const auto result = ldexpFor(self, other, out);
-  at::native::resize_output(out, result.sizes());
+  resizeAs(out, result);
   return out.copy_(result);
 }
 

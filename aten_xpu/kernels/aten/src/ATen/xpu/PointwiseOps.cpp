@@ -104,7 +104,10 @@ struct Numbers {
   void look(const c10::optional<double>& number) {
     look(Scalar(number.value_or(-1))); // logit's, where it is none
   }
-  void look(c10::string_view text) {
+  void look(c10::string_view text) { // gelu's
+    TORCH_CHECK(
+        text == "none" || text == "tanh",
+        "approximate argument must be either none or tanh.");
     look(text == "tanh");
   }
   template <typename T>
@@ -301,6 +304,12 @@ bool maskedFill(const Tensor& self, const Tensor& mask, const Tensor& value) {
 }
 
 Tensor& masked_fill_(Tensor& self, const Tensor& mask, const Scalar& value) {
+  // scalar_tensor makes infinities of what these types have not got.
+  if (self.scalar_type() == kHalf) {
+    (void)value.to<at::Half>();
+  } else if (self.scalar_type() == kBFloat16) {
+    (void)value.to<at::BFloat16>();
+  }
   const auto number =
       at::scalar_tensor(value, TensorOptions(kCPU).dtype(self.scalar_type()));
   return maskedFill(self, mask, number)
@@ -312,6 +321,9 @@ Tensor& masked_fill_tensor_(
     Tensor& self,
     const Tensor& mask,
     const Tensor& value) {
+  if (value.is_cpu() && value.dim() == 0) { // and the type may lack it
+    return masked_fill_(self, mask, value.item());
+  }
   return maskedFill(self, mask, value)
       ? self
       : OnHost<at::_ops::masked_fill__Tensor>::call(self, mask, value);

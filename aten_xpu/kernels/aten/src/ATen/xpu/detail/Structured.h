@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -176,6 +177,15 @@ inline bool hasImages(const Tensor& tensor, int64_t dims) {
 inline void copyUnlessSame(const Tensor& result, const Tensor& from) {
   if (!from.is_same(result)) {
     result.copy_(from);
+  }
+}
+
+/// Gives an output the size of another tensor, as TensorIterator does: one that
+/// had another size gets the order of its strides too.
+inline void resizeAs(const Tensor& out, const Tensor& like) {
+  if (at::native::resize_output(out, like.sizes())) {
+    out.as_strided_(
+        like.sizes(), at::infer_dense_strides(like.sizes(), like.strides()));
   }
 }
 

@@ -26,7 +26,7 @@ _COMPILER = Path(__file__).with_name("sycl_jit.py")
 _MOST_KEPT = 1000  # files, of some 100 kB
 
 # What few use would make the package larger. A device that takes SPIR-V has it compiled
-# when it is first used; for NVIDIA SYCL's compiler lacks a file then.
+# when it is first used; for NVIDIA that needs a file of another package.
 _RARE = ("-i16",)
 
 _ASK = """

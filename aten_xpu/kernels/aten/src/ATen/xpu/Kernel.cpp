@@ -59,7 +59,7 @@ std::vector<KernelImage> compileOrLoad(
     const sycl::device& device,
     const std::string& name,
     const std::string& source) {
-  const auto key = imagesKey(takesPtx(device), source);
+  const auto key = imagesKey(imageForm(device), source);
   if (auto kept = loadKernels(key)) {
     return std::move(*kept);
   }
@@ -88,11 +88,11 @@ const std::map<std::string, std::string>& imagesOfUnit(
     const KernelUnit& unit) {
   static std::mutex mutex;
   static auto& all = // never destroyed
-      *new std::map<std::pair<std::string, bool>, std::unique_ptr<Images>>;
+      *new std::map<std::pair<std::string, ImageForm>, std::unique_ptr<Images>>;
   Images* images = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    auto& place = all[{unit.name, takesPtx(device)}];
+    auto& place = all[{unit.name, imageForm(device)}];
     if (!place) {
       place = std::make_unique<Images>();
     }
@@ -119,7 +119,9 @@ std::unique_ptr<const Kernel> loadPtx(
   enterCuda(device);
   void* module = nullptr;
   using c10::xpu::impl::callCuda;
-  callCuda("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
+  const auto form = imageForm(c10::xpu::get_raw_device(device));
+  const auto ptx = ptxToLoad(form, code);
+  callCuda("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str()));
   callCuda("cuModuleGetFunction", &kernel->function, module, name.c_str());
   int most = 0;
   callCuda(

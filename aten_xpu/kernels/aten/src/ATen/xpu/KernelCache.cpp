@@ -45,8 +45,7 @@ std::string hex(uint64_t value) {
 constexpr uint64_t kSeed = 0xCBF29CE484222325;
 
 fs::path pathOf(const std::string& folder, const std::string& key) {
-  const auto first = hash(key, kSeed);
-  return fs::path(folder) / (hex(first) + hex(hash(key, ~first)) + kSuffix);
+  return fs::path(folder) / (digestOf(key) + kSuffix);
 }
 
 void append(std::string& to, const std::string& text) {
@@ -176,6 +175,11 @@ std::optional<std::vector<KernelImage>> loadFrom(
 }
 
 } // namespace
+
+std::string digestOf(const std::string& text) {
+  const auto first = hash(text, kSeed);
+  return hex(first) + hex(hash(text, ~first));
+}
 
 std::string kernelCacheFolder() {
   static const std::string folder = []() -> std::string {

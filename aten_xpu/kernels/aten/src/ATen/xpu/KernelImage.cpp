@@ -11,12 +11,16 @@
 #include <sycl/version.hpp>
 
 #include <dlfcn.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 namespace at::xpu::detail {
 
@@ -102,6 +106,81 @@ std::string cudaFolder() {
   return "";
 }
 
+using Bytes = std::string_view;
+
+/// What a library that is loaded has in memory; nothing if it is not.
+std::vector<Bytes> segmentsOf(const char* library) {
+  std::pair<const char*, std::vector<Bytes>> wanted{library, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t /*size*/, void* data) {
+        auto& [name, found] = *static_cast<decltype(wanted)*>(data);
+        if (std::strstr(info->dlpi_name, name)) {
+          for (const auto i : c10::irange(info->dlpi_phnum)) {
+            const auto& part = info->dlpi_phdr[i];
+            if (part.p_type == PT_LOAD && part.p_flags & PF_R) {
+              found.emplace_back(
+                  reinterpret_cast<char*>(info->dlpi_addr + part.p_vaddr),
+                  part.p_memsz);
+            }
+          }
+        }
+        return 0;
+      },
+      &wanted);
+  return wanted.second;
+}
+
+/// Where the bytes are; null if nowhere.
+const char* findIn(const std::vector<Bytes>& segments, Bytes bytes) {
+  for (const auto segment : segments) {
+    const auto at = segment.find(bytes);
+    if (at != Bytes::npos) {
+      return segment.data() + at;
+    }
+  }
+  return nullptr;
+}
+
+/// Has the compiler find its library for NVIDIA, which it carries as one of its
+/// own files. SYCL 2026.2 keeps it below a prefix, and looks for it without.
+/// The table of files has pointers to paths, and their lengths: this one's is
+/// made to begin after the prefix. Returns that, or nothing where it is not
+/// found, and the compiler says what it lacks.
+std::string showLibspirv() {
+  constexpr Bytes kPrefix = "/sycl-jit-toolchain";
+  constexpr Bytes kPath =
+      "/sycl-jit-toolchain/lib/clang/23/lib/nvptx64-nvidia-cuda/"
+      "libspirv.l64.signed_char.bc";
+  struct Entry {
+    const char* path;
+    size_t size;
+  };
+  const auto segments = segmentsOf("/libsycl-jit.so");
+  const Entry made{
+      findIn(segments, {kPath.data(), kPath.size() + 1}), kPath.size()};
+  const auto* const found = made.path
+      ? findIn(segments, {reinterpret_cast<const char*>(&made), sizeof(made)})
+      : nullptr;
+  if (!found) {
+    return "";
+  }
+  // It is read only since the library was loaded.
+  const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<uintptr_t>(found);
+  const auto first = at / page * page;
+  if (mprotect(
+          reinterpret_cast<void*>(first),
+          at + sizeof(Entry) - first,
+          PROT_READ | PROT_WRITE) != 0) {
+    return "";
+  }
+  *reinterpret_cast<Entry*>(at) = {
+      made.path + kPrefix.size(), kPath.size() - kPrefix.size()};
+  mprotect(
+      reinterpret_cast<void*>(first), at + sizeof(Entry) - first, PROT_READ);
+  return std::string(kPath.substr(kPrefix.size()));
+}
+
 } // namespace
 
 std::vector<std::string> cudaFolders() {
@@ -120,20 +199,40 @@ std::vector<std::string> cudaFolders() {
   return folders;
 }
 
+ImageForm imageForm(const sycl::device& device) {
+  if (!takesPtx(device)) {
+    return ImageForm::SpirV;
+  }
+  // The compute capability.
+  const auto version = device.get_info<sycl::info::device::version>();
+  return std::atoi(version.c_str()) < 8 ? ImageForm::PtxForOldCards
+                                        : ImageForm::Ptx;
+}
+
 bool takesPtx(const sycl::device& device) {
   return device.get_backend() == sycl::backend::ext_oneapi_cuda;
 }
 
-std::string imagesKey(bool ptx, const std::string& source) {
+std::string ptxToLoad(ImageForm form, std::string ptx) {
+  constexpr std::string_view kMade = ".version 6.3\n.target sm_75\n";
+  const auto at = ptx.find(kMade);
+  return form == ImageForm::Ptx && at != std::string::npos
+      ? ptx.replace(at, kMade.size(), ".version 7.0\n.target sm_80\n")
+      : ptx;
+}
+
+std::string imagesKey(ImageForm form, const std::string& source) {
   // Neither device nor driver: it compiles the image when it is loaded.
   return c10::str(
-      ptx ? "ptx" : "spirv",
+      form == ImageForm::SpirV     ? "spirv"
+          : form == ImageForm::Ptx ? "ptx"
+                                   : "ptx for sm_75",
       " ",
       __SYCL_COMPILER_VERSION,
       " ",
       kOptions,
-      "\n",
-      source);
+      " ",
+      digestOf(source));
 }
 
 std::vector<KernelImage> imagesOf(const std::string& syclbin) {
@@ -182,6 +281,9 @@ std::vector<KernelImage> compileKernels(
       "package intel-sycl-rt");
   std::vector<std::string> options{kOptions};
   if (takesPtx(device)) {
+    // SYCL has the driver load what it compiles, before ptxToLoad. So a kernel
+    // rounds otherwise than the same one of a package, to the same numbers.
+    options.emplace_back("-DXPU_FOR_OLD_CARDS");
     const auto folder = cudaFolder();
     TORCH_CHECK(
         !folder.empty(),
@@ -189,6 +291,10 @@ std::vector<KernelImage> compileKernels(
         "an NVIDIA device. Install the package triton or nvidia-nvvm, or set "
         "CUDA_PATH to a CUDA toolkit");
     options.push_back("--cuda-path=" + folder);
+    static const std::string libspirv = showLibspirv();
+    if (!libspirv.empty()) {
+      options.push_back("-fsycl-libspirv-path=" + libspirv);
+    }
   }
   auto bundle = C10_XPU_CHECK(
       ex::create_kernel_bundle_from_source(

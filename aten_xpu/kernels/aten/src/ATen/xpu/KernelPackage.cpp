@@ -47,7 +47,10 @@ bool keep(
         {kernels.at(i),
          {static_cast<const char*>(code.data_ptr()), size_t(code.nbytes())}});
   }
-  return storeKernels(folder, imagesKey(ptx, source), images);
+  return storeKernels(
+      folder,
+      imagesKey(ptx ? ImageForm::Ptx : ImageForm::SpirV, source),
+      images);
 }
 
 } // namespace

@@ -8,8 +8,8 @@ std::string typedSource(int type) {
   constexpr const char* kCommon =
 #include <ATen/xpu/kernels/Common.sycl>
       ;
-  return std::string(kCommon) + "#define XPU_T " + kKernelTypes[type].name +
-      "\n";
+  return std::string("#define XPU_T ") + kKernelTypes[type].name + "\n" +
+      kCommon;
 }
 
 const char* pointwiseSource() {

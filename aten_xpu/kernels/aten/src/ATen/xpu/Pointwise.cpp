@@ -17,8 +17,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-constexpr uint32_t kVectorBytes = 16;
-
 /// How many tensors an expression reads: it names the last of `a`, `b`, `c`.
 int inputsOf(const std::string& expression) {
   int inputs = 1;
@@ -100,16 +98,34 @@ std::string functionOf(const Row& row, const char* type = "") {
       row.expression + "))\n";
 }
 
+/// How many elements an item has where they are side by side: 16 bytes of the
+/// larger type, or of the smaller one if that is half as large. Of special
+/// operators one: they take longer to compute than to read.
+uint32_t vectorOf(const Row& row, ScalarType type) {
+  constexpr size_t kBytes = 16;
+  const auto input = c10::elementSize(type);
+  auto output = row.isBool() ? 1 : input;
+  bool converts = false;
+  for (const auto& one : kKernelTypes) {
+    if (row.output == std::string_view(one.name) && !row.isBool()) {
+      output = c10::elementSize(one.type);
+      converts = true;
+    }
+  }
+  const auto size = std::max(input, output);
+  const bool half = converts && size == 2 * std::min(input, output);
+  return row.isSpecial() ? 1 : uint32_t(kBytes / size * (half ? 2 : 1));
+}
+
 std::string sourceWith(std::string source, int type, bool special) {
   for (const auto& row : rows()) {
     if (!(row.types & (1 << type)) || row.isSpecial() != special) {
       continue;
     }
     source += functionOf(row, kKernelTypes[type].name);
-    const auto arguments =
-        "(" + row.name + ", " + row.output + ", " + row.third + ")\n";
-    source += special ? "" : "XPU_CONTIGUOUS" + arguments;
-    source += "XPU_STRIDED" + arguments;
+    source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
+        row.third + ", " +
+        std::to_string(vectorOf(row, kKernelTypes[type].type)) + ")\n";
   }
   return source;
 }
@@ -127,24 +143,16 @@ const KernelFamily kSpecialFamily(
     &specialSourceOf,
     1 << f64 | 1 << f32);
 
-enum class Access { Contiguous, Strided }; // special ones have the second
-
 const Kernel* findPointwise(
     Pointwise kernel,
     KernelType type,
-    Access access,
     DeviceIndex device) {
-  static std::
-      array<std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>, kRows>
-          slots;
+  static std::array<std::array<KernelSlot, kKernelTypes.size()>, kRows> slots;
   const auto& row = rows()[size_t(kernel)];
   const auto& family = row.isSpecial() ? kSpecialFamily : kPointwiseFamily;
-  access = row.isSpecial() ? Access::Strided : access;
-  auto& slot = slots[size_t(kernel)][type][size_t(access)];
-  return findKernel(slot, device, family[type], [&] {
-    return row.name +
-        (access == Access::Contiguous ? "_contiguous" : "_strided");
-  });
+  auto& slot = slots[size_t(kernel)][type];
+  return findKernel(
+      slot, device, family[type], [&]() -> const auto& { return row.name; });
 }
 
 /// The number that a scalar of the CPU is.
@@ -164,96 +172,113 @@ Scalar numberOf(const TensorIteratorBase& iter, int operand) {
   }
 }
 
+// As in kernels/Pointwise.sycl.
+constexpr uint32_t kScalar = 1; // shifted by the argument's number
+constexpr uint32_t kRepeat = 8;
+constexpr uint32_t kVectors = 64;
+
 /// One launch.
 struct PointwiseCall {
   const Row& row;
-  Pointwise kernel{};
-  KernelType type{};
-  DeviceIndex device = 0;
+  const Kernel& kernel;
   c10::xpu::XPUStream stream;
   std::array<KernelArgument, 3> numbers; // alpha, beta, gamma
   // Of the arguments: the number and whether it is one.
   std::array<KernelArgument, 3> inputs;
-  uint32_t scalars = 0;
-  uint32_t vector = 0; // elements that a work-item has if all is contiguous
+  uint32_t flags = 0;
+  uint32_t vector = 0; // elements that an item has where they are side by side
+};
 
-  const Kernel& get(Access access) const {
-    const auto* found = findPointwise(kernel, type, access, device);
-    TORCH_CHECK(
-        found,
-        "A kernel of ",
-        row.op,
-        " cannot be compiled, but another could");
-    return *found;
+/// What items have: an element, until they have vectors.
+struct Items {
+  Pointers pointers{};
+  c10::SmallVector<int64_t, 6> shape;
+  std::array<c10::SmallVector<int64_t, 6>, kOperands> strides;
+  uint32_t flags = 0;
+
+  bool haveVectors(const TensorIteratorBase& iter, uint32_t vector) const {
+    if (vector == 1 || shape.empty() || shape[0] < vector ||
+        (shape.size() > 1 && shape[0] % vector != 0)) {
+      return false;
+    }
+    for (const auto k : c10::irange(iter.ntensors())) {
+      const auto bytes = iter.element_size(k) * vector;
+      const auto fits = [&](int64_t at) { return at % int64_t(bytes) == 0; };
+      const bool repeated = k > 0 && strides[k][0] == 0;
+      if (pointers[k] && !repeated &&
+          (strides[k][0] != int64_t(iter.element_size(k)) ||
+           !fits(reinterpret_cast<intptr_t>(pointers[k])) ||
+           !std::all_of(strides[k].begin() + 1, strides[k].end(), fits))) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void makeVectors(uint32_t vector) {
+    flags |= kVectors;
+    shape[0] = (shape[0] + vector - 1) / vector;
+    for (const auto k : c10::irange(kOperands)) {
+      if (strides[k][0] == 0 && k > 0) {
+        flags |= kRepeat << (k - 1);
+      }
+      strides[k][0] *= vector;
+    }
   }
 };
 
-/// What both kinds of kernel are given.
+/// With the strides as eachStrided gives them.
 c10::SmallVector<KernelArgument, 32> argumentsOf(
     const PointwiseCall& call,
     const Pointers& pointers,
-    uint32_t count) {
+    uint32_t flags,
+    uint32_t elements,
+    c10::ArrayRef<KernelArgument> strides) {
   c10::SmallVector<KernelArgument, 32> arguments;
   arguments.append(pointers.begin(), pointers.end());
   arguments.append(call.inputs.begin(), call.inputs.end());
   arguments.append(call.numbers.begin(), call.numbers.end());
-  arguments.push_back(call.scalars);
-  arguments.push_back(count);
+  arguments.push_back(flags);
+  arguments.push_back(elements);
+  arguments.append(strides.begin(), strides.end());
   return arguments;
 }
 
-void launchStrided(
-    const PointwiseCall& call,
-    const Pointers& pointers,
-    IntArrayRef shape,
-    const Strides& strides) {
+void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
+  Items items;
+  items.shape = iter.shape();
+  items.flags = call.flags;
+  for (auto& strides : items.strides) {
+    strides.resize(iter.ndim());
+  }
+  for (const auto k : c10::irange(iter.ntensors())) {
+    if (k == 0 || !(call.flags & (kScalar << (k - 1)))) {
+      items.pointers[k] = static_cast<char*>(iter.data_ptr(k));
+      items.strides[k] = iter.strides(k);
+    }
+  }
+  const bool vectors = items.haveVectors(iter, call.vector);
+  if (vectors) {
+    items.makeVectors(call.vector);
+  }
+  Strides strides;
+  std::copy(items.strides.begin(), items.strides.end(), strides.begin());
   eachStrided(
-      pointers,
-      shape,
+      items.pointers,
+      items.shape,
       strides,
       [&](const Pointers& moved,
           uint32_t count,
           c10::ArrayRef<KernelArgument> given) {
-        auto arguments = argumentsOf(call, moved, count);
-        arguments.append(given.begin(), given.end());
+        const auto elements = !vectors ? count
+            : iter.ndim() == 1         ? uint32_t(iter.numel())
+                                       : count * call.vector;
         launchKernel(
-            call.get(Access::Strided),
+            call.kernel,
             call.stream,
             call.row.op,
             count,
-            arguments);
+            argumentsOf(call, moved, items.flags, elements, given));
       });
-}
-
-void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
-  const int inputs = iter.ntensors() - 1;
-  Pointers pointers{};
-  auto strides = noStrides(iter.ndim());
-  bool contiguous = iter.ndim() <= 1 && !call.row.isSpecial();
-  for (const auto k : c10::irange(inputs + 1)) {
-    if (k > 0 && call.scalars & (1 << (k - 1))) {
-      continue;
-    }
-    pointers[k] = static_cast<char*>(iter.data_ptr(k));
-    strides[k] = iter.strides(k);
-    const auto size = int64_t(iter.element_size(k));
-    contiguous &=
-        iter.ndim() == 0 || iter.numel() == 1 || strides[k][0] == size;
-    contiguous &=
-        reinterpret_cast<uintptr_t>(pointers[k]) % (size * call.vector) == 0;
-  }
-  if (!contiguous) {
-    launchStrided(call, pointers, iter.shape(), strides);
-    return;
-  }
-  const auto& kernel = call.get(Access::Contiguous);
-  const auto count = uint32_t(iter.numel());
-  launchKernel(
-      kernel,
-      call.stream,
-      call.row.op,
-      (count + call.vector - 1) / call.vector,
-      argumentsOf(call, pointers, count));
 }
 
 /// The types of a kernel, and what tensors it takes.
@@ -311,20 +336,21 @@ bool runTyped(
   const auto device = iter.device(0).index();
   const auto& row = rows()[size_t(kernel)];
   const auto type = types.kernel;
-  if (!(row.types & (1 << type)) ||
-      !findPointwise(kernel, type, Access::Contiguous, device)) {
+  const auto* const found =
+      row.types & (1 << type) ? findPointwise(kernel, type, device) : nullptr;
+  if (!found) {
     return false;
   }
   if (iter.numel() == 0) {
     return true;
   }
-  uint32_t scalars = 0;
+  uint32_t flags = 0;
   bool same = iter.dtype(0) == types.output;
   const auto zero = kernelNumber(0, type);
   std::array<KernelArgument, 3> inputs{zero, zero, zero};
   for (int k = 1; k < iter.ntensors(); ++k) {
     if (iter.is_cpu_scalar(k)) {
-      scalars |= 1 << (k - 1);
+      flags |= kScalar << (k - 1);
       inputs[k - 1] = kernelNumber(numberOf(iter, k), type);
     } else {
       same &= iter.dtype(k) == types.of(k);
@@ -350,18 +376,12 @@ bool runTyped(
   const c10::xpu::XPUGuard guard(device);
   const PointwiseCall call{
       row,
-      kernel,
-      type,
-      device,
+      *found,
       c10::xpu::getCurrentXPUStream(device),
       given,
       inputs,
-      scalars,
-      kVectorBytes /
-          uint32_t(
-              std::max(
-                  c10::elementSize(types.input),
-                  c10::elementSize(types.output)))};
+      flags,
+      vectorOf(row, types.input)};
   if (iter.can_use_32bit_indexing()) {
     launchPart(call, iter);
   } else {

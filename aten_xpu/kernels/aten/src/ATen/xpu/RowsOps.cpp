@@ -146,25 +146,41 @@ void launchRow(
     const Rows& rows,
     int kernel,
     std::initializer_list<KernelArgument> own) {
-  constexpr int64_t kElements = 16; // that an item has, if there are enough
+  constexpr int64_t kVectorBytes = 16;
+  constexpr int64_t kHeldBytes = 64; // of an item, as in the source
   constexpr int64_t kMost = 1024; // items of a group
   constexpr int64_t kLanes = 32; // of a sub-group, at most
   constexpr int64_t kRowsOfGroup = 4;
+  constexpr uint32_t kAlone = 1;
+  constexpr uint32_t kWhole = 2;
   if (rows.outer == 0) {
     return;
   }
   const auto wanted = itemsWanted(rows.device);
+  const auto bytes =
+      rows.size * int64_t(c10::elementSize(kKernelTypes[rows.type].type));
   const bool alone =
-      rows.size <= 2 * kElements * kLanes && rows.outer * 2 * kLanes >= wanted;
-  const auto enough = rows.outer * 256 < wanted ? kMost : 256;
-  int64_t group = kLanes;
-  while (!alone && group < enough && rows.size >= 2 * group * kElements) {
-    group *= 2;
+      bytes <= kHeldBytes * kLanes && rows.outer * 2 * kLanes >= wanted;
+  // Items hold their part of a row if they can, and have less of it where rows
+  // are too few to keep the device busy.
+  const auto groupOf = [&](int64_t of_item) {
+    const auto items = (bytes + of_item - 1) / of_item;
+    return std::min((items + kLanes - 1) / kLanes * kLanes, kMost);
+  };
+  const auto group = alone
+      ? kLanes
+      : std::max(
+            groupOf(kHeldBytes),
+            std::min(
+                groupOf(kVectorBytes), wanted / rows.outer / kLanes * kLanes));
+  bool whole = bytes % kVectorBytes == 0;
+  for (const auto& argument : own) {
+    whole &= argument.size != KernelArgument::kPointer ||
+        argument.bits % kVectorBytes == 0;
   }
   c10::SmallVector<KernelArgument, 12> arguments(own);
-  for (const auto number : {rows.outer, rows.size, int64_t(alone)}) {
-    arguments.emplace_back(uint32_t(number));
-  }
+  const uint32_t flags = (alone ? kAlone : 0u) | (whole ? kWhole : 0u);
+  arguments.append({uint32_t(rows.outer), uint32_t(rows.size), flags});
   launchKernel(
       kernelOf(rows, kernel),
       c10::xpu::getCurrentXPUStream(rows.device),

@@ -14,8 +14,9 @@
 //   TORCH_XPU_KERNEL_CACHE, or else $XDG_CACHE_HOME/torch_xpu/kernels, or else
 //   ~/.cache/torch_xpu/kernels
 //
-// The name of a file is a hash of its key, and the file has the key itself too,
-// and a checksum: one that is damaged is as none. It is written under another
+// The name of a file is a hash of its key, in which a hash stands for the
+// source, and the file has the key itself too, and a checksum: one that is
+// damaged is as none. It is written under another
 // name and renamed, so that processes that start at once, or one that is
 // killed, leave whole files. Where nothing can be written, each process
 // compiles. The oldest files are removed when all have more than 256 MB.
@@ -28,6 +29,9 @@
 // is kept likewise, in a folder `built` of that folder, a file for each kernel.
 
 namespace at::xpu::detail {
+
+/// Tells a text from others: 32 letters.
+std::string digestOf(const std::string& text);
 
 /// The folder, which need not exist; empty if TORCH_XPU_KERNEL_CACHE is 0.
 std::string kernelCacheFolder();

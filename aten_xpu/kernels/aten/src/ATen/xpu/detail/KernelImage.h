@@ -15,8 +15,19 @@ struct KernelImage {
   std::string code;
 };
 
-/// Whether images of the device are PTX.
+/// What images are. Those for NVIDIA that are compiled ahead have an
+/// instruction of sm_80: cards before have their kernels compiled when they are
+/// first used.
+enum class ImageForm { SpirV, Ptx, PtxForOldCards };
+
+/// What images of the device are.
+ImageForm imageForm(const sycl::device& device);
+
+/// Whether they are PTX of either kind.
 bool takesPtx(const sycl::device& device);
+
+/// PTX as the driver takes it: the compiler says of all that it is for sm_75.
+std::string ptxToLoad(ImageForm form, std::string ptx);
 
 /// Where a CUDA toolkit, or packages of pip that are parts of one, may be.
 std::vector<std::string> cudaFolders();
@@ -28,7 +39,7 @@ std::vector<KernelImage> compileKernels(
     const std::string& source);
 
 /// What images of a source are kept by: all that they depend on.
-std::string imagesKey(bool ptx, const std::string& source);
+std::string imagesKey(ImageForm form, const std::string& source);
 
 /// The kernels in the bytes of a SYCLBIN. Raises if it is none.
 std::vector<KernelImage> imagesOf(const std::string& syclbin);

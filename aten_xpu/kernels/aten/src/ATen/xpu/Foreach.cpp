@@ -173,7 +173,8 @@ TensorTable::TensorTable(
     words_.copy_(pinned, /*non_blocking=*/true);
   };
 #ifdef XPU_LATER_OPERATORS
-  // A replay would upload what is there no more: the graph gets the table.
+  // The pinned memory is gone when the graph is replayed. So the table is
+  // uploaded now, on a stream that does not record, and the graph keeps it.
   const auto stream = c10::xpu::getCurrentXPUStream(device);
   if (c10::xpu::impl::isRecording(stream)) {
     auto other = stream;

@@ -39,6 +39,7 @@ struct Row {
   const char* third; // the type of the third argument
   uint32_t types;
   const char* expression;
+  std::optional<KernelType> converts_to{};
 
   bool isBool() const {
     return output == std::string_view("b8");
@@ -74,7 +75,8 @@ const auto& rows() {
 #define XPU_MASKED(name, types, ...) \
   XPU_ROW_OF(name, "T", "b8", types, __VA_ARGS__)
 #include <ATen/xpu/kernels/Pointwise.def>
-#define XPU_CONVERSION(type) {"to_" #type, "aten::copy_", #type, "T", ALL, "a"}
+#define XPU_CONVERSION(type) \
+  {"to_" #type, "aten::copy_", #type, "T", ALL, "a", type}
       XPU_CONVERSION(f64),
       XPU_CONVERSION(f32),
       XPU_CONVERSION(f16),
@@ -101,19 +103,18 @@ std::string functionOf(const Row& row, const char* type = "") {
 /// How many elements an item has where they are side by side: 16 bytes of the
 /// larger type, or of the smaller one if that is half as large. Of special
 /// operators one: they take longer to compute than to read.
-uint32_t vectorOf(const Row& row, ScalarType type) {
+uint32_t vectorOf(const Row& row, KernelType type) {
   constexpr size_t kBytes = 16;
-  const auto input = c10::elementSize(type);
-  auto output = row.isBool() ? 1 : input;
-  bool converts = false;
-  for (const auto& one : kKernelTypes) {
-    if (row.output == std::string_view(one.name) && !row.isBool()) {
-      output = c10::elementSize(one.type);
-      converts = true;
-    }
-  }
+  const auto sizeOf = [](KernelType one) {
+    return c10::elementSize(kKernelTypes[one].type);
+  };
+  const auto input = sizeOf(type);
+  const auto output = row.converts_to ? sizeOf(*row.converts_to)
+      : row.isBool()                  ? 1
+                                      : input;
   const auto size = std::max(input, output);
-  const bool half = converts && size == 2 * std::min(input, output);
+  const bool half = row.converts_to && *row.converts_to != b8 &&
+      size == 2 * std::min(input, output);
   return row.isSpecial() ? 1 : uint32_t(kBytes / size * (half ? 2 : 1));
 }
 
@@ -124,8 +125,8 @@ std::string sourceWith(std::string source, int type, bool special) {
     }
     source += functionOf(row, kKernelTypes[type].name);
     source += "XPU_POINTWISE(" + row.name + ", " + row.output + ", " +
-        row.third + ", " +
-        std::to_string(vectorOf(row, kKernelTypes[type].type)) + ")\n";
+        row.third + ", " + std::to_string(vectorOf(row, KernelType(type))) +
+        ")\n";
   }
   return source;
 }
@@ -269,9 +270,10 @@ void launchPart(const PointwiseCall& call, TensorIteratorBase& iter) {
       [&](const Pointers& moved,
           uint32_t count,
           c10::ArrayRef<KernelArgument> given) {
-        const auto elements = !vectors ? count
-            : iter.ndim() == 1         ? uint32_t(iter.numel())
-                                       : count * call.vector;
+        // The last vector may not be whole.
+        const auto elements = vectors
+            ? std::min(count * call.vector, uint32_t(iter.numel()))
+            : count;
         launchKernel(
             call.kernel,
             call.stream,
@@ -381,7 +383,7 @@ bool runTyped(
       given,
       inputs,
       flags,
-      vectorOf(row, types.input)};
+      vectorOf(row, type)};
   if (iter.can_use_32bit_indexing()) {
     launchPart(call, iter);
   } else {

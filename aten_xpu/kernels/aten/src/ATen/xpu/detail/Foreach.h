@@ -81,8 +81,7 @@ class TensorTable {
 /// The type of the kernels for lists of as many tensors on one device, where
 /// those with the same number are alike: in sizes, layout, and type.
 /// Empty if no kernel takes them, or if what records a graph keeps no table.
-/// `other` is the type of the last list, if it
-/// is another.
+/// `other` is the type of the last list, if it is another.
 std::optional<KernelType> foreachType(
     ArrayRef<TensorList> lists,
     std::optional<ScalarType> other = std::nullopt);

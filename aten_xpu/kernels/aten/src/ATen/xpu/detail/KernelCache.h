@@ -16,10 +16,10 @@
 //
 // The name of a file is a hash of its key, in which a hash stands for the
 // source, and the file has the key itself too, and a checksum: one that is
-// damaged is as none. It is written under another
-// name and renamed, so that processes that start at once, or one that is
-// killed, leave whole files. Where nothing can be written, each process
-// compiles. The oldest files are removed when all have more than 256 MB.
+// damaged is as none. It is written under another name and renamed, so that
+// processes that start at once, or one that is killed, leave whole files. Where
+// nothing can be written, each process compiles. The oldest files are removed
+// when all have more than 256 MB.
 //
 // A package has such files beside this library, in a folder `kernels`. They are
 // looked for first.

@@ -93,21 +93,23 @@ class TestMemory(TestCase):
     def test_writing_many_rows_takes_no_command_for_each(self):
         whole = torch.zeros(3 << 18, device="xpu")
 
-        def seconds(x):
-            best = 60.0
-            for _ in range(3):
-                torch.xpu.synchronize()
-                began = time.perf_counter()
-                x.add_(1)
-                torch.xpu.synchronize()
-                best = min(best, time.perf_counter() - began)
-            return best
+        def seconds(write):
+            torch.xpu.synchronize()
+            began = time.perf_counter()
+            write()
+            torch.xpu.synchronize()
+            return time.perf_counter() - began
+
+        def a_command_for_every_eighth():
+            for i in range(1 << 14):
+                whole[i : i + 1].zero_()
 
         rows = whole.view(512, 512, 3)
-        parts = {"one pitch": rows[:, :, 0], "two pitches": rows[:, :256, 0]}
+        parts = {"one pitch": rows[:, ::2, 0], "two pitches": rows[:, :256, 0]}
         for name, x in parts.items():
             with self.subTest(name):
-                self.assertLess(seconds(x), 100 * seconds(whole))
+                best = min(seconds(lambda: x.add_(1)) for _ in range(5))
+                self.assertLess(best, seconds(a_command_for_every_eighth))
 
     def test_resize_keeps_what_is_there(self):
         x = torch.arange(4.0, device="xpu")

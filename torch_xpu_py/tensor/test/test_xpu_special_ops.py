@@ -21,6 +21,9 @@ class TestSpecialOps(TestCase):
             lambda x: torch.linalg.eigvals(x, out=x.new_empty(3) + 0j),
             lambda x: torch.mode(x, 1)[0],
             lambda x: (x + 1j).conj_physical_(),
+            lambda x: torch.kaiser_window(5, device=x.device),
+            lambda x: torch.kaiser_window(5, False, device=x.device),
+            lambda x: torch.kaiser_window(5, True, 3.0, dtype=torch.double, device=x.device),
         ):
             self.assertEqual(*on_cpu_and_xpu(function, x))
 

@@ -177,7 +177,13 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   // These call a kernel past the dispatcher: from a table that XPU is not in,
   // or one for the CPU.
   for (const auto* name :
-       {"mode.values", "conj_physical_", "nanmean.out", "linalg_eigvals.out"}) {
+       {"mode.values",
+        "conj_physical_",
+        "nanmean.out",
+        "linalg_eigvals.out",
+        "kaiser_window",
+        "kaiser_window.periodic",
+        "kaiser_window.beta"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstmCell));

@@ -1017,7 +1017,8 @@ class TestKernelReductions(TestCase):
                 texts.append(str(raised.exception).splitlines()[0])
             self.assertEqual(*texts)
 
-    ROWS = [(5,), (40, 50), (3, 4, 5, 6), (3000, 3), (2, 20001), (20001, 2), (900, 300), (1, 1), ()]
+    ROWS = [(5,), (40, 50), (3, 4, 5, 6), (3000, 3), (2, 20001), (20001, 2), (5, 1027), (900, 300)]
+    ROWS += [(1, 1), ()]
 
     def check_gradients(self, function, *inputs, msg):
         """Results and gradients, computed in float64 by the CPU."""

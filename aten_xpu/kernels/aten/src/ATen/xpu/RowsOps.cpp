@@ -152,7 +152,7 @@ void launchRow(
   constexpr int64_t kLanes = 32; // of a sub-group, at most
   constexpr int64_t kRowsOfGroup = 4;
   constexpr uint32_t kAlone = 1;
-  constexpr uint32_t kWhole = 2;
+  constexpr uint32_t kInVectors = 2;
   if (rows.outer == 0) {
     return;
   }
@@ -173,13 +173,15 @@ void launchRow(
             groupOf(kHeldBytes),
             std::min(
                 groupOf(kVectorBytes), wanted / rows.outer / kLanes * kLanes));
-  bool whole = bytes % kVectorBytes == 0;
+  // Softmax takes rows with edges. They must have more items than edges.
+  bool in_vectors = bytes % kVectorBytes == 0 ||
+      (bytes > kHeldBytes * kLanes && kernel <= kSoftmaxGradRow);
   for (const auto& argument : own) {
-    whole &= argument.size != KernelArgument::kPointer ||
+    in_vectors &= argument.size != KernelArgument::kPointer ||
         argument.bits % kVectorBytes == 0;
   }
   c10::SmallVector<KernelArgument, 12> arguments(own);
-  const uint32_t flags = (alone ? kAlone : 0u) | (whole ? kWhole : 0u);
+  const uint32_t flags = (alone ? kAlone : 0u) | (in_vectors ? kInVectors : 0u);
   arguments.append({uint32_t(rows.outer), uint32_t(rows.size), flags});
   launchKernel(
       kernelOf(rows, kernel),

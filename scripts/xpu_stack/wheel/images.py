@@ -27,7 +27,7 @@ _MOST_KEPT = 1000  # files, of some 100 kB
 
 # What few use would make the package larger. A device that takes SPIR-V has it compiled
 # when it is first used; for NVIDIA that needs a file of another package.
-_RARE = ("-i16",)
+_RARE = ("-i16", "-i8")
 
 _ASK = """
 import importlib.util, json, pathlib, torch

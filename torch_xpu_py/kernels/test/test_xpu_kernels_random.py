@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 ON = os.environ.get("TORCH_XPU_KERNELS") == "1"
 THREADS = 132 * 2048
 REAL = (torch.float, torch.half, torch.bfloat16, torch.double)
-INTEGERS = (torch.long, torch.int, torch.short, torch.uint8)
+INTEGERS = (torch.long, torch.int, torch.short, torch.int8, torch.uint8)
 TWO = torch.xpu.device_count() > 1
 CPU = torch.xpu.is_available() and torch.xpu.get_device_properties(0).type == "cpu"
 
@@ -188,7 +188,7 @@ class TestKernelRandom(TestCase):
 
     def test_integers(self):
         seed = self.SEED
-        for dtype in (*INTEGERS, *REAL, torch.bool, torch.int8):
+        for dtype in (*INTEGERS, *REAL, torch.bool):
             if not has(dtype):
                 continue
             digits = {torch.float: 24, torch.half: 11, torch.bfloat16: 8, torch.double: 53}

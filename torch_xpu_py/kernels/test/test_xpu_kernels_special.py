@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 INF, NAN = float("inf"), float("nan")
-INTEGERS = (torch.long, torch.int, torch.short, torch.uint8)
+INTEGERS = (torch.long, torch.int, torch.short, torch.int8, torch.uint8)
 
 
 @kernels.needs_device

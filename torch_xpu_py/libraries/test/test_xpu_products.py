@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
-INTEGRAL = [torch.long, torch.int, torch.short, torch.uint8]
+INTEGRAL = [torch.long, torch.int, torch.short, torch.int8, torch.uint8]
 NAN = float("nan")
 
 

@@ -75,6 +75,8 @@ KernelArgument kernelNumber(const Scalar& number, KernelType type) {
       return static_cast<int32_t>(number.to<int64_t>());
     case i16:
       return int32_t(static_cast<int16_t>(number.to<int64_t>()));
+    case i8:
+      return int32_t(static_cast<int8_t>(number.to<int64_t>()));
     case u8:
       return int32_t(static_cast<uint8_t>(number.to<int64_t>()));
     case b8:

@@ -84,6 +84,7 @@ const auto& rows() {
       XPU_CONVERSION(i64),
       XPU_CONVERSION(i32),
       XPU_CONVERSION(i16),
+      XPU_CONVERSION(i8),
       XPU_CONVERSION(u8),
       XPU_CONVERSION(b8),
   };

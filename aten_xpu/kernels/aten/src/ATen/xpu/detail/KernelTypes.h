@@ -14,13 +14,13 @@
 namespace at::xpu::detail {
 
 /// The types of tensors that kernels take, by their names in kernels/*.sycl.
-enum KernelType : uint8_t { f64, f32, f16, bf16, i64, i32, i16, u8, b8 };
+enum KernelType : uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, b8 };
 
 struct KernelTypeInfo {
   const char* name;
   ScalarType type;
 };
-constexpr std::array<KernelTypeInfo, 9> kKernelTypes{{
+constexpr std::array<KernelTypeInfo, 10> kKernelTypes{{
     {"f64", kDouble},
     {"f32", kFloat},
     {"f16", kHalf},
@@ -28,13 +28,15 @@ constexpr std::array<KernelTypeInfo, 9> kKernelTypes{{
     {"i64", kLong},
     {"i32", kInt},
     {"i16", kShort},
+    {"i8", kChar},
     {"u8", kByte},
     {"b8", kBool},
 }};
 
 // Sets of types.
 constexpr uint32_t FLOATING = 1 << f64 | 1 << f32 | 1 << f16 | 1 << bf16;
-constexpr uint32_t INTEGRAL = 1 << i64 | 1 << i32 | 1 << i16 | 1 << u8;
+constexpr uint32_t INTEGRAL =
+    1 << i64 | 1 << i32 | 1 << i16 | 1 << i8 | 1 << u8;
 constexpr uint32_t BOOL = 1 << b8;
 constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
 

@@ -42,6 +42,7 @@ enum class Pointwise : int {
   to_i64,
   to_i32,
   to_i16,
+  to_i8,
   to_u8,
   to_b8,
 };

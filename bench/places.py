@@ -4,7 +4,8 @@
 
 It calls each with some of PyTorch's samples of float, or of another type where it takes none,
 and its gradient. What has an operator of its own name for XPU is a kernel, what is made of
-others is composed, and what calls an operator that runs on the host is listed with it.
+others is composed, and what calls an operator that runs on the host is listed with it. To read a
+number that the device has computed, as for a result's size, is none of these.
 """
 
 import contextlib
@@ -77,7 +78,8 @@ def place(op):
         worked = [works(op, sample) for sample in itertools.islice(samples, SAMPLES)]
     if not any(worked):
         return None
-    host = sorted(name.removeprefix("aten::") for name in torch.xpu.fallback_statistics())
+    fallbacks = torch.xpu.fallback_statistics().keys() - {"aten::_local_scalar_dense"}
+    host = sorted(name.removeprefix("aten::") for name in fallbacks)
     name = op.name.split(".")[-1]
     own = {op.aten_name, f"_{op.aten_name}", f"{op.aten_name}_", name, f"{name}_"}
     kernels = [

@@ -4,6 +4,7 @@ tests run in a process with TORCH_XPU_KERNELS=1."""
 
 import importlib.util
 import os
+import itertools
 import unittest
 
 import test_xpu_kernels as kernels
@@ -73,6 +74,8 @@ COMPLEX = [
     lambda x, y: x.sqrt() + x.rsqrt(),
     lambda x, y: x.sin() + x.cos() + x.tan(),
     lambda x, y: x.sinh() + x.cosh() + x.tanh(),
+    lambda x, y: x.asin() + x.acos() + x.atan(),
+    lambda x, y: x.asinh() + x.acosh() + x.atanh(),
     lambda x, y: x**2 + x**3 + x**-1 + x**0.5,
     lambda x, y: x**y + x ** (1.5 + 1j),
     lambda x, y: x.abs() + x.angle(),
@@ -82,7 +85,11 @@ COMPLEX = [
     lambda x, y: (x == x[0]).logical_xor(y != x[1]).logical_or(x).logical_and(y),
     lambda x, y: x.sum() + x.mean() + x.sum(1, keepdim=True) + x.mean(0),
     lambda x, y: torch.linalg.vector_norm(x, 2, 1) + x.norm(),
+    lambda x, y: x.var() + x.std(1) + torch.var_mean(x.conj(), 1)[1],
+    lambda x, y: x.std(0, unbiased=False, keepdim=True) + torch.std_mean(x, 0)[0],
+    lambda x, y: x.prod() + y.conj().prod(0) + x.prod(1, keepdim=True) + x[:3].prod(0),
     lambda x, y: x.cumsum(1) + x.conj().cumsum(-1),
+    lambda x, y: x.cumprod(1) + x.conj().cumprod(0),
     lambda x, y: x[[3, 0, 3]] + x.flip(0)[:3],
     lambda x, y: x.index_add(0, x.real[:, 0].long().clamp(0, 3), x, alpha=2),
     lambda x, y: x.unfold(1, 3, 1) + x.trace(),
@@ -156,6 +163,10 @@ class TestKernelComposed(TestCase):
             lambda x, y: x / y,
             lambda x, y: x.sqrt(),
             lambda x, y: x.log(),
+            lambda x, y: x[3:].asin() + x[3:].acosh(),
+            lambda x, y: x[3:].acos() + x[4:5].asinh(),
+            lambda x, y: x[4:].atanh() + x[3:6].atan(),
+            lambda x, y: x[:0].prod() + x[2:].prod() + x[:0].prod(0) + x[0].prod(0) + y[0].prod(),
             lambda x, y: x**y.real.clamp(-0.75, 0.75).to(x),
             lambda x, y: x.abs(),
             lambda x, y: x.angle(),
@@ -176,6 +187,21 @@ class TestKernelComposed(TestCase):
             if isinstance(got, torch.Tensor):
                 got, expected = got.cpu(), expected.to(got.dtype)
             self.assertEqual(got, expected, rtol=1e-5, atol=1e-38)
+
+    @unittest.skipIf(not kernels.LATER, "the CPU of PyTorch 1.13 has asin and others as NaN")
+    def test_infinite_complex_numbers(self):
+        inf = float("inf")
+        parts = (0.0, -0.0, 0.5, -2.0, inf, -inf)
+        x = torch.tensor([complex(*both) for both in itertools.product(parts, parts)])
+        names = ["asin", "acos", "atan", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "log", "log10"]
+        for name in (*names, "sin", "cos", "sinh", "cosh", "exp", "tan", "tanh"):
+            # the CPU has sin of an infinite part in one way or in another
+            cut = (x.real if name in ("sin", "cos", "tan") else x.imag).isfinite()
+            y = x if name in names else x[cut]
+            both = (getattr(y.to(device), name)() for device in ("xpu", "cpu"))
+            got, expected = (torch.view_as_real(one.cpu()).nan_to_num(nan=7.0) for one in both)
+            self.assertEqual(got, expected, msg=name)
+            self.assertEqual(got.signbit(), expected.signbit(), msg=name)
 
     def test_strides_of_complex_numbers(self):
         x = torch.randn(3, 4, dtype=torch.complex64).t()
@@ -232,6 +258,24 @@ class TestKernelComposed(TestCase):
                 lambda x: torch.linalg.cross(x, x.flip(0)) if x.dtype != torch.bool else x,
             ):
                 self.assertEqual(function(x.xpu()).cpu(), function(x))
+
+    def test_shifts(self):
+        for dtype in (torch.long, torch.int):
+            x = torch.randint(0, 9, (4, 3)).to(dtype)
+            for function in (
+                lambda x: (x << 2) + (x >> 1) + ((x > 3) << 1),
+                lambda x: (x << x[0]) + (x[:, :1] >> x),
+                lambda x: (x.long() + 0).__ilshift__(3).__irshift__(1),
+                lambda x: (x.long() + 0).__ilshift__(x).__irshift__(x[0]),
+            ):
+                self.assertEqual(function(x.xpu()).cpu(), function(x), exact_dtype=True)
+        texts = []
+        for device in ("cpu", "xpu"):
+            with self.assertRaises(RuntimeError) as raised:
+                torch.ones(3, device=device) << 1
+            texts.append(str(raised.exception).splitlines()[0])
+        self.assertEqual(*texts)
+        torch._C._xpu_resetFallbackStatistics()
 
     def test_empty(self):
         """What has no images, or no elements at all, with the gradients of weights."""

@@ -66,7 +66,7 @@ Complex operator*(const Complex& a, const Scalar& number) {
 }
 Complex operator+(const Scalar& number, const Complex& a) {
   const auto value = number.toComplexDouble();
-  return {a.re + value.real(), a.im + value.imag()};
+  return {a.re + value.real(), number.isComplex() ? a.im + value.imag() : a.im};
 }
 
 Tensor magnitude(const Complex& a) {
@@ -110,9 +110,14 @@ Complex direction(const Complex& a) {
   return choose(isZero(a), a, {a.re / size, a.im / size});
 }
 
+/// a * b; where `zero` is 0, one of both is, and the other may be infinite.
+Tensor productOrZero(const Tensor& zero, const Tensor& a, const Tensor& b) {
+  const auto product = a * b;
+  return at::where(zero.eq(0).logical_and_(product.isnan()), zero, product);
+}
 Complex exponential(const Complex& a) {
   const auto size = a.re.exp();
-  return {size * a.im.cos(), at::where(a.im.eq(0), a.im, size * a.im.sin())};
+  return {size * a.im.cos(), productOrZero(a.im, size, a.im.sin())};
 }
 Complex logarithm(const Complex& a) {
   return {magnitude(a).log_(), at::atan2(a.im, a.re)};
@@ -121,12 +126,24 @@ Complex root(const Complex& a) {
   const auto large = (magnitude(a).add_(a.re.abs())).div_(2).sqrt_();
   const auto small = at::where(large.eq(0), a.im, a.im / (large * 2));
   const auto right = a.re.ge(0);
-  return {
-      at::where(right, large, small.abs()),
-      at::where(right, small, at::copysign(large, a.im))};
+  return choose(
+      a.im.isinf(),
+      {a.im.abs(), a.im},
+      {at::where(right, large, small.abs()),
+       at::where(right, small, at::copysign(large, a.im))});
 }
 Complex sigmoid(const Complex& a) {
   return reciprocal(1 + exponential(-a));
+}
+Complex hyperbolicSine(const Complex& a) {
+  return {
+      productOrZero(a.re, a.re.sinh(), a.im.cos()),
+      productOrZero(a.im, a.re.cosh(), a.im.sin())};
+}
+Complex hyperbolicCosine(const Complex& a) {
+  const auto sign = a.re.clamp(-1, 1).mul_(a.im.clamp(-1, 1));
+  return {
+      a.re.cosh() * a.im.cos(), productOrZero(sign, a.re.sinh(), a.im.sin())};
 }
 Complex hyperbolicTangent(const Complex& a) {
   const auto t = a.re.tanh();
@@ -137,6 +154,61 @@ Complex hyperbolicTangent(const Complex& a) {
 /// i · a, which turns it by a quarter.
 Complex turned(const Complex& a) {
   return {-a.im, a.re};
+}
+/// Next to -1 by the number itself, as then nothing cancels.
+Complex logarithmOfOneMore(const Complex& a) {
+  const auto log = logarithm(1 + a);
+  const auto more = a.re * (a.re + 2) + a.im.square();
+  return {
+      at::where(log.re.abs().gt(0.5), log.re, more.log1p().div_(2)), log.im};
+}
+Complex unlessInfinite(
+    const Complex& a,
+    const Complex& result,
+    const Complex& limit) {
+  return choose(a.re.isinf().logical_or_(a.im.isinf()), limit, result);
+}
+Tensor withSignOf(const Tensor& a, double number) {
+  return at::full_like(a, number).copysign_(a);
+}
+// By roots of 1 - a and 1 + a, so that nothing cancels where the result is
+// small (Kahan, Branch Cuts for Complex Elementary Functions, 1987).
+Complex inverseSine(const Complex& a) {
+  const auto below = root(1 + -a);
+  const auto above = root(1 + a);
+  return unlessInfinite(
+      a,
+      {at::atan2(a.re, (below * above).re),
+       (conjugate(below) * above).im.asinh_()},
+      {at::atan2(a.re, a.im.abs()), withSignOf(a.im, HUGE_VAL)});
+}
+Complex inverseCosine(const Complex& a) {
+  const auto below = root(1 + -a);
+  const auto above = root(1 + a);
+  return unlessInfinite(
+      a,
+      {at::atan2(below.re, above.re).mul_(2),
+       (conjugate(above) * below).im.asinh_()},
+      {at::atan2(a.im.abs(), a.re), -withSignOf(a.im, HUGE_VAL)});
+}
+Complex inverseHyperbolicCosine(const Complex& a) {
+  const auto below = root(-1 + a);
+  const auto above = root(1 + a);
+  return unlessInfinite(
+      a,
+      {(conjugate(below) * above).re.asinh_(),
+       at::atan2(below.im, above.re).mul_(2)},
+      {at::full_like(a.re, HUGE_VAL), at::atan2(a.im, a.re)});
+}
+Complex inverseHyperbolicTangent(const Complex& a) {
+  const auto size = a.re.abs();
+  const auto square = a.im.square();
+  const auto from_one = (1 - size).square_().add_(square);
+  return unlessInfinite(
+      a,
+      {at::copysign((size * 4 / from_one).log1p_().div_(4), a.re),
+       at::atan2(a.im * 2, (1 - size) * (size + 1) - square).div_(2)},
+      {withSignOf(a.re, 0), withSignOf(a.im, M_PI_2)});
 }
 Complex power(const Complex& a, const Complex& b) {
   return choose(
@@ -180,11 +252,17 @@ Function functionOf(Pointwise kernel) {
     };
   // clang-format off
   switch (kernel) {
+    XPU_CASE(acos, inverseCosine(a))
+    XPU_CASE(acosh, inverseHyperbolicCosine(a))
     XPU_CASE(add, a + b * numberOf(n))
     XPU_CASE(addcdiv, a + b / c * numberOf(n))
     XPU_CASE(addcmul, a + b * c * numberOf(n))
-    XPU_CASE(cos, {a.re.cos() * a.im.cosh(), -(a.re.sin() * a.im.sinh())})
-    XPU_CASE(cosh, {a.re.cosh() * a.im.cos(), a.re.sinh() * a.im.sin()})
+    XPU_CASE(asin, inverseSine(a))
+    XPU_CASE(asinh, -turned(inverseSine(turned(a))))
+    XPU_CASE(atan, -turned(inverseHyperbolicTangent(turned(a))))
+    XPU_CASE(atanh, inverseHyperbolicTangent(a))
+    XPU_CASE(cos, hyperbolicCosine(turned(a)))
+    XPU_CASE(cosh, hyperbolicCosine(a))
     XPU_CASE(div, a / b)
     XPU_CASE(eq, {areEqual(a, b), {}})
     XPU_CASE(exp, exponential(a))
@@ -194,7 +272,7 @@ Function functionOf(Pointwise kernel) {
     XPU_CASE(lerp_Tensor, choose(magnitude(c) < 0.5, a + c * (b - a), b - (b - a) * (1 + -c)))
     XPU_CASE(log, logarithm(a))
     XPU_CASE(log10, logarithm(a) * Scalar(1 / std::log(10.0)))
-    XPU_CASE(log1p, {(a.re * (a.re + 2) + a.im.square()).log1p_().div_(2), at::atan2(a.im, a.re + 1)})
+    XPU_CASE(log1p, logarithmOfOneMore(a))
     XPU_CASE(log2, logarithm(a) * Scalar(1 / std::log(2.0)))
     XPU_CASE(logical_and, {isZero(a).logical_or(isZero(b)).logical_not_(), {}})
     XPU_CASE(logical_or, {isZero(a).logical_and(isZero(b)).logical_not_(), {}})
@@ -210,8 +288,8 @@ Function functionOf(Pointwise kernel) {
     XPU_CASE(sigmoid, sigmoid(a))
     XPU_CASE(sigmoid_backward, a * conjugate(b - b * b))
     XPU_CASE(silu, a * sigmoid(a))
-    XPU_CASE(sin, {a.re.sin() * a.im.cosh(), a.re.cos() * a.im.sinh()})
-    XPU_CASE(sinh, {a.re.sinh() * a.im.cos(), a.re.cosh() * a.im.sin()})
+    XPU_CASE(sin, -turned(hyperbolicSine(turned(a))))
+    XPU_CASE(sinh, hyperbolicSine(a))
     XPU_CASE(sqrt, root(a))
     XPU_CASE(sub, a - b * numberOf(n))
     XPU_CASE(tan, -turned(hyperbolicTangent(turned(a))))

@@ -39,6 +39,36 @@ bool equal(const Tensor& self, const Tensor& other) {
       (self.numel() == 0 || !self.ne(other).any().item<bool>());
 }
 
+bool isInteger(const Tensor& tensor) {
+  return isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+bool isInteger(const Scalar& number) {
+  return number.isIntegral(/*includeBool=*/false);
+}
+
+/// << and >>, which PyTorch has as other operators than the functions.
+void registerShifts(torch::Library& library) {
+#define XPU_ADD_SHIFT(op, Result, Self, Other, shift)                   \
+  library.impl(                                                         \
+      nameOf<at::_ops::op>().c_str(),                                   \
+      [](Self self, const Other& other) -> Result {                     \
+        return haveKernels(self) && isInteger(self) && isInteger(other) \
+            ? self.shift(other)                                         \
+            : OnHost<at::_ops::op>::call(self, other);                  \
+      });
+  // clang-format off
+  XPU_ADD_SHIFT(__lshift___Scalar, Tensor, const Tensor&, Scalar, bitwise_left_shift)
+  XPU_ADD_SHIFT(__lshift___Tensor, Tensor, const Tensor&, Tensor, bitwise_left_shift)
+  XPU_ADD_SHIFT(__rshift___Scalar, Tensor, const Tensor&, Scalar, bitwise_right_shift)
+  XPU_ADD_SHIFT(__rshift___Tensor, Tensor, const Tensor&, Tensor, bitwise_right_shift)
+  XPU_ADD_SHIFT(__ilshift___Scalar, Tensor&, Tensor&, Scalar, bitwise_left_shift_)
+  XPU_ADD_SHIFT(__ilshift___Tensor, Tensor&, Tensor&, Tensor, bitwise_left_shift_)
+  XPU_ADD_SHIFT(__irshift___Scalar, Tensor&, Tensor&, Scalar, bitwise_right_shift_)
+  XPU_ADD_SHIFT(__irshift___Tensor, Tensor&, Tensor&, Tensor, bitwise_right_shift_)
+  // clang-format on
+#undef XPU_ADD_SHIFT
+}
+
 Tensor withoutNan(const Tensor& self) {
   return self.is_floating_point() ? self.masked_fill(self.isnan(), 0) : self;
 }
@@ -401,6 +431,7 @@ void registerComposed(torch::Library& library) {
   library.impl("nansum", &nansum);
   library.impl("nansum.out", &nansumOut);
   library.impl("narrow_copy", &narrowCopy);
+  registerShifts(library);
   library.impl("pixel_shuffle", &at::native::math_pixel_shuffle);
   library.impl("pixel_unshuffle", &at::native::math_pixel_unshuffle);
   addStructured<

@@ -340,6 +340,7 @@ void runNonzero(
       {column.data_ptr(),
        counts.data_ptr(),
        column.stride(0),
+       column.size(0),
        uint32_t(inner),
        uint32_t(size),
        uint32_t(counts.numel())});

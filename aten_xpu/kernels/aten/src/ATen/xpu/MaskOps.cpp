@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
@@ -16,8 +17,8 @@
 #include <unordered_map>
 
 // Operators that find the elements which a mask has: nonzero, masked_select,
-// masked_scatter_; and _assert_async. The first two wait, since the size of the
-// result depends on the mask.
+// masked_scatter_, tril_indices; and _assert_async. The first two wait, since
+// the size of the result depends on the mask.
 
 namespace at::xpu::detail {
 
@@ -49,6 +50,19 @@ Tensor placesOf(const std::string& op, const Tensor& counts) {
   return places;
 }
 
+/// Writes an index of each element that is counted, up to the size of `out`.
+void writeIndices(
+    const std::string& op,
+    const Tensor& self,
+    const Tensor& counts,
+    const Tensor& out) {
+  auto inner = self.numel();
+  for (int64_t d = 0; d < self.dim() && out.numel() > 0 && inner > 0; ++d) {
+    inner /= self.size(d);
+    runNonzero(op, out.select(1, d), counts, inner, self.size(d));
+  }
+}
+
 Tensor& nonzeroOut(const Tensor& self, Tensor& out) {
   static const std::string name = "aten::nonzero";
   if (!canCount(self) || !areOn(self.device().index(), out) ||
@@ -64,17 +78,74 @@ Tensor& nonzeroOut(const Tensor& self, Tensor& out) {
   if (at::native::resize_output(out, {total, dims})) {
     out.as_strided_({total, dims}, {1, total}); // as PyTorch's
   }
-  auto inner = self.numel();
-  for (int64_t d = 0; d < dims && total > 0; ++d) {
-    inner /= self.size(d);
-    runNonzero(name, out.select(1, d), counts, inner, self.size(d));
-  }
+  writeIndices(name, self, counts, out);
   return out;
 }
 
 Tensor nonzero(const Tensor& self) {
   auto out = at::empty({0}, self.options().dtype(kLong));
   return nonzeroOut(self, out);
+}
+
+#ifdef XPU_LATER_OPERATORS
+Tensor& nonzeroStaticOut(
+    const Tensor& self,
+    int64_t size,
+    int64_t fill_value,
+    Tensor& out) {
+  static const std::string name = "aten::nonzero_static";
+  if (size < 0 || !canCount(self) || !areOn(self.device().index(), out) ||
+      out.scalar_type() != kLong) {
+    return OnHost<at::_ops::nonzero_static_out>::call(
+        self, size, fill_value, out);
+  }
+  const c10::xpu::XPUGuard guard(self.device());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::native::resize_output(out, {size, self.dim()});
+  out.fill_(fill_value);
+  writeIndices(name, self, countsOf(self), out);
+  return out;
+}
+
+Tensor nonzeroStatic(const Tensor& self, int64_t size, int64_t fill_value) {
+  auto out = at::empty({0}, self.options().dtype(kLong));
+  return nonzeroStaticOut(self, size, fill_value, out);
+}
+#endif
+
+/// Of tril_indices, or of triu_indices if `upper`.
+template <class Op, bool upper>
+Tensor triangleIndices(
+    int64_t row,
+    int64_t col,
+    int64_t offset,
+    c10::optional<ScalarType> dtype,
+    c10::optional<Layout> layout,
+    c10::optional<Device> device,
+    c10::optional<bool> pin_memory) {
+  static const std::string name = nameOf<Op>();
+  const c10::xpu::OptionalXPUGuard guard(device);
+  const auto found = c10::xpu::current_device();
+  constexpr auto kMost = std::numeric_limits<int32_t>::max();
+  if (row < 0 || col < 0 || double(row) * double(col) > kMost ||
+      pin_memory.value_or(false) || layout.value_or(kStrided) != kStrided ||
+      !hasIndexKernel(IndexKernel::Take, kLong, found)) {
+    return OnHost<Op>::call(
+        row, col, offset, dtype, layout, device, pin_memory);
+  }
+  const auto options = TensorOptions(Device(kXPU, found));
+  const auto ones = at::ones({row, col}, options.dtype(kBool));
+  const auto size = upper
+      ? row * col - at::native::get_tril_size(row, col, offset - 1)
+      : at::native::get_tril_size(row, col, offset);
+  const auto indices = at::empty({2, size}, options.dtype(kLong));
+  writeIndices(
+      name,
+      ones,
+      countsOf(upper ? ones.triu(offset) : ones.tril(offset)),
+      indices.t());
+  return indices.to(dtype.value_or(kLong));
 }
 
 /// Both at once, as the host has nothing to say.
@@ -177,6 +248,12 @@ void registerMasks(torch::Library& library) {
 #endif
   library.impl("nonzero", &nonzero);
   library.impl("nonzero.out", &nonzeroOut);
+#ifdef XPU_LATER_OPERATORS
+  library.impl("nonzero_static", &nonzeroStatic);
+  library.impl("nonzero_static.out", &nonzeroStaticOut);
+#endif
+  library.impl("tril_indices", &triangleIndices<at::_ops::tril_indices, false>);
+  library.impl("triu_indices", &triangleIndices<at::_ops::triu_indices, true>);
   library.impl("masked_select", &maskedSelect);
   library.impl("masked_select.out", &maskedSelectOut);
   library.impl("masked_scatter_", &maskedScatter);

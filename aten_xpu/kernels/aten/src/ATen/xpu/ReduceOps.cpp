@@ -58,7 +58,10 @@ struct InResultType {
       const Args&... args) {
     const auto type = result.scalar_type();
     if (isComplexType(type)) {
-      return ofParts(result, self.to(type), dimsOf(self, args...));
+      const auto input = self.to(type);
+      const auto dims = dimsOf(self, args...);
+      return reduction == Reduction::prod ? byHalves(result, input, dims)
+                                          : ofParts(result, input, dims);
     }
     const auto natural =
         isIntegralType(self.scalar_type(), /*includeBool=*/true)
@@ -75,13 +78,37 @@ struct InResultType {
   /// Sums and means, of real and imaginary parts alike.
   static bool ofParts(const Tensor& result, const Tensor& self, DimSet dims) {
     dims[self.dim()] = false; // that of the parts
-    return reduction != Reduction::prod &&
-        result.scalar_type() != kComplexHalf &&
+    return result.scalar_type() != kComplexHalf &&
         runReduction(
                reduction,
                at::view_as_real(self),
                dims,
                at::view_as_real(result));
+  }
+
+  /// The product over one dimension, or over all.
+  static bool byHalves(const Tensor& result, Tensor x, const DimSet& dims) {
+    if (!kernelTypeOfParts(x.scalar_type(), x.device().index())) {
+      return false;
+    }
+    int64_t dim = 0;
+    if (x.dim() == 0 || dims.count() != 1) {
+      x = x.reshape(-1);
+    }
+    while (dim + 1 < x.dim() && !dims[dim]) {
+      ++dim;
+    }
+    if (x.size(dim) == 0) {
+      result.fill_(1);
+      return true;
+    }
+    for (auto size = x.size(dim); size > 1; size = x.size(dim)) {
+      const auto half = size / 2;
+      const auto pairs = x.narrow(dim, 0, half) * x.narrow(dim, half, half);
+      x = size % 2 ? at::cat({pairs, x.narrow(dim, size - 1, 1)}, dim) : pairs;
+    }
+    result.copy_(x.reshape(result.sizes()));
+    return true;
   }
 };
 
@@ -182,7 +209,7 @@ bool isPlainInput(const Tensor& self) {
   }
 #endif
   return kernelDevice(self) &&
-      kernelType(self.scalar_type(), self.device().index());
+      kernelTypeOfParts(self.scalar_type(), self.device().index());
 }
 
 Tensor prod(const Tensor& self, c10::optional<ScalarType> dtype) {
@@ -255,7 +282,13 @@ struct Variance<Op, Result(Args...)> {
       OptionalIntArrayRef dim,
       const c10::optional<Correction>& correction,
       bool keepdim) {
-    if (!isPlainInput(self) || !self.is_floating_point()) {
+    if (!isPlainInput(self)) {
+      return false;
+    }
+    if (self.is_complex()) {
+      return ofParts<reduction>(first, second, self, dim, correction, keepdim);
+    }
+    if (!self.is_floating_point()) {
       return false;
     }
     const auto result = [&] {
@@ -271,6 +304,35 @@ struct Variance<Op, Result(Args...)> {
       second = result();
     }
     return runReduction(reduction, self, dimsOf(self, dim), first, second, p);
+  }
+
+ private:
+  /// The variance is the sum of both parts'.
+  template <Reduction reduction, typename Correction>
+  static bool ofParts(
+      Tensor& first,
+      Tensor& second,
+      const Tensor& self,
+      OptionalIntArrayRef dim,
+      const c10::optional<Correction>& correction,
+      bool keepdim) {
+    constexpr auto kVariance = Reduction::var_mean;
+    const auto re = at::real(self);
+    const auto im = at::imag(self);
+    Tensor variance;
+    Tensor mean;
+    if (!run<kVariance>(first, second, re, dim, correction, keepdim) ||
+        !run<kVariance>(variance, mean, im, dim, correction, keepdim)) {
+      return false;
+    }
+    first.add_(variance);
+    if (reduction != kVariance) {
+      first.sqrt_();
+    }
+    if (mean.defined()) {
+      second = at::complex(second, mean);
+    }
+    return true;
   }
 };
 

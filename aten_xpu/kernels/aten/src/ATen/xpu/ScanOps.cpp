@@ -188,15 +188,34 @@ struct Cumulative {
     }
     op.meta(self, dim, dtype);
     const auto& result = op.maybe_get_output(0);
-    if (!product && result.is_complex() && self.dim() > 0) { // of the parts
-      return runScan(
-          scan,
-          at::view_as_real(result),
-          Tensor(),
-          at::view_as_real(self.to(result.scalar_type())),
-          maybe_wrap_dim(dim, self.dim()));
+    if (!result.is_complex() || self.dim() == 0) {
+      return runScan(scan, result, Tensor(), self, dim);
     }
-    return runScan(scan, result, Tensor(), self, dim);
+    const auto input = self.to(result.scalar_type());
+    const auto wrapped = maybe_wrap_dim(dim, self.dim());
+    return product ? byDoubling(result, input, wrapped)
+                   : runScan( // of the parts
+                         scan,
+                         at::view_as_real(result),
+                         Tensor(),
+                         at::view_as_real(input),
+                         wrapped);
+  }
+
+ private:
+  /// Products of 2 elements, then of 4, and so on.
+  static bool byDoubling(const Tensor& result, Tensor x, int64_t dim) {
+    if (!kernelTypeOfParts(x.scalar_type(), x.device().index())) {
+      return false;
+    }
+    const auto size = x.size(dim);
+    for (int64_t by = 1; by < size; by *= 2) {
+      const auto products =
+          x.narrow(dim, by, size - by) * x.narrow(dim, 0, size - by);
+      x = at::cat({x.narrow(dim, 0, by), products}, dim);
+    }
+    result.copy_(x);
+    return true;
   }
 };
 

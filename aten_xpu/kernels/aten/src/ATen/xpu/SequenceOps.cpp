@@ -198,6 +198,18 @@ bool writeLinspace(
     const Scalar& end,
     int64_t steps,
     Tensor& out) {
+  if (out.is_complex() && steps >= 0 && kernelDevice(out) &&
+      kernelTypeOfParts(out.scalar_type(), out.device().index())) {
+    if (out.numel() != steps) {
+      out.resize_({steps});
+    }
+    const auto from = start.toComplexDouble();
+    const auto to = end.toComplexDouble();
+    auto re = at::real(out);
+    auto im = at::imag(out);
+    return writeLinspace(op, from.real(), to.real(), steps, re) &&
+        writeLinspace(op, from.imag(), to.imag(), steps, im);
+  }
   if (!out.is_floating_point() || steps < 0 || start.isComplex() ||
       end.isComplex()) {
     return false;
@@ -227,11 +239,12 @@ Tensor& logspaceOut(
     double base,
     Tensor& out) {
   static const std::string name = "aten::logspace";
-  const bool is_double = out.scalar_type() == kDouble;
-  if (out.is_floating_point() && out.is_xpu() &&
+  const auto type = out.scalar_type();
+  if ((out.is_floating_point() || out.is_complex()) && out.is_xpu() &&
       (out.numel() == steps || out.numel() == 0)) {
+    const bool is_narrow = type == kHalf || type == kBFloat16;
     auto exponents =
-        at::empty({0}, out.options().dtype(is_double ? kDouble : kFloat));
+        at::empty({0}, out.options().dtype(is_narrow ? kFloat : type));
     if (writeLinspace(name, start, end, steps, exponents)) {
       const c10::xpu::XPUGuard guard(out.device());
       if (out.numel() != steps) {

@@ -39,6 +39,7 @@ def apart(images, heads, queries, numbers, keys=None, of_value=None):
     )
 
 
+SEEN = torch.rand(7, 14).tril() + 1 > 1  # each query sees the first key
 CASES = {
     "one": (lambda: apart(1, 1, 1, 8), {}),
     "some": (lambda: apart(2, 3, 7, 8), {}),
@@ -57,7 +58,13 @@ CASES = {
     "mask": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.randn(7, 7)}),
     "mask of heads": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.randn(1, 3, 7, 7)}),
     "mask of images": (lambda: apart(2, 3, 7, 8, keys=9), {"attn_mask": torch.randn(2, 1, 1, 9)}),
-    "mask of bools": (lambda: apart(2, 3, 7, 8), {"attn_mask": torch.rand(7, 7).tril() + 1 > 1}),
+    "mask of bools": (lambda: apart(2, 3, 7, 8), {"attn_mask": SEEN[:, :7]}),
+    "mask of bools, one image": (lambda: [x[0] for x in apart(1, 3, 7, 8)], {"attn_mask": SEEN[:, :7]}),
+    "mask of bools, other values": (
+        lambda: apart(2, 3, 7, 8, of_value=5),
+        {"attn_mask": SEEN[:, :7]},
+    ),
+    "mask of bools with gaps": (lambda: apart(2, 3, 7, 8), {"attn_mask": SEEN[:, ::2]}),
     "heads that share keys": (
         lambda: (torch.randn(2, 6, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)),
         {"enable_gqa": True, "is_causal": True},
@@ -189,6 +196,18 @@ class TestKernelAttention(TestCase):
         self.assertEqual(y[:, :, 0].abs().sum().item(), 0)
         for x in (q, k, v):
             self.assertTrue(x.grad.isfinite().all())
+        torch._C._xpu_resetFallbackStatistics()
+
+    def test_dropout_shows_nothing_that_a_mask_hides(self):
+        q, k, v = apart(2, 2, 14, 8)
+        v[:, :, :7] = 0
+        seen = torch.arange(14).expand(14, 14) < 7
+        for mask in (seen, torch.zeros(14, 14).masked_fill(~seen, float("-inf"))):
+            moved = [x.xpu().requires_grad_() for x in (q, k, v)]
+            y = F.scaled_dot_product_attention(*moved, mask.xpu(), 0.3)
+            self.assertEqual(y.cpu(), torch.zeros(2, 2, 14, 8))
+            y.sum().backward()
+            self.assertEqual(moved[2].grad[:, :, 7:].abs().sum().item(), 0)
         torch._C._xpu_resetFallbackStatistics()
 
     def test_nan_stays(self):

@@ -73,6 +73,7 @@ HIDDEN, GATES, BIAS = randn(4, 6, seed=1), randn(24, 6, seed=2), randn(24, seed=
 CASES = {
     "attention": (attention, QUERY),
     "attention_with_mask": (attention, QUERY, MASK),
+    "attention_by_math_with_mask": (lambda q, mask: attention(q[0], mask), QUERY, MASK),
     "attention_causal": (lambda q: attention(q, is_causal=True, scale=0.5), QUERY),
     "attention_with_gaps": (lambda q: attention(q.transpose(2, 3)), QUERY),
     "attention_in_vmap": (torch.vmap(attention), QUERY[None]),

@@ -56,6 +56,13 @@ Tensor attention(
         causal,
         scale);
   }
+  auto added = mask;
+  if (mask && mask->scalar_type() == kBool) {
+    added =
+        at::zeros_like(*mask, query.options())
+            .masked_fill_(
+                mask->logical_not(), -std::numeric_limits<double>::infinity());
+  }
   if (at::native::_fused_sdp_choice_cpp(
           query, key, value, mask, dropout, causal, scale, enable_gqa) !=
       kFlashAttention) {
@@ -63,19 +70,12 @@ Tensor attention(
         query,
         key,
         value,
-        mask,
+        added,
         dropout,
         causal,
         /*dropout_mask=*/{},
         scale,
         enable_gqa));
-  }
-  auto added = mask;
-  if (mask && mask->scalar_type() == kBool) {
-    added =
-        at::zeros_like(*mask, query.options())
-            .masked_fill_(
-                mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
   return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
       query, key, value, dropout, causal, added, scale));

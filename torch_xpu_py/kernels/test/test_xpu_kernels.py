@@ -1239,6 +1239,8 @@ class TestKernelReductions(TestCase):
             lambda x, y: torch.cat([x.t(), y.t()], 0),
             lambda x, y: torch.cat([x, x[:0], x[1:]]),
             lambda x, y: torch.cat([torch.empty(0, device=x.device), x, x]),
+            lambda x, y: torch.cat([torch.empty(0, device=x.device)], 1),
+            lambda x, y: torch.cat([x[:0], torch.empty(0, device=x.device)], 1),
             lambda x, y: torch.cat([x.int(), y.half()], -1),
             lambda x, y: torch.cat([x[:, :3] > 0, y], 1),
             lambda x, y: torch.stack([x, x + 1], 1),

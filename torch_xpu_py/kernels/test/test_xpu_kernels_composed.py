@@ -98,6 +98,7 @@ if kernels.LATER:  # what PyTorch 1.13 has not got on the CPU
     COMPLEX.append(lambda x, y: x.exp2() + x.expm1() + x.log1p() + F.silu(x.detach()))
     CASES.append(((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])))
     CASES.append(((2, 12, 3, 5), lambda x: F.channel_shuffle(x, 4)))
+    CASES.append(((2, 3, 12, 5), lambda x: F.channel_shuffle(x.transpose(1, 2), 4)))
 
 
 @kernels.needs_device

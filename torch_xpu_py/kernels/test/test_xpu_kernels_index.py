@@ -350,6 +350,27 @@ class TestKernelIndex(TestCase):
                 self.assertRegex(text, r"aten::\w+ on xpu:0")
                 torch.xpu.synchronize()
                 self.assertEqual(d.cpu(), whole, msg=text)
+        # there are none that could be written
+        for size, function in itertools.product(
+            ((0, 4), (8, 0, 4)),
+            (
+                lambda x, d, i, y: x.index_add_(d, i, y),
+                lambda x, d, i, y: x.index_copy_(d, i, y),
+                lambda x, d, i, y: x.index_reduce_(d, i, y, "amax"),
+                lambda x, d, i, y: x.index_fill_(d, i, 1),
+            ),
+        ):
+            d = size.index(0)
+            results = []
+            for device in ("cpu", "xpu"):
+                x = torch.zeros(size, device=device)
+                y = torch.ones([2 if one == 0 else one for one in size], device=device)
+                try:
+                    results.append(function(x, d, torch.zeros(2).long().to(device), y).shape)
+                    torch.xpu.synchronize()
+                except (IndexError, RuntimeError) as error:
+                    results.append(str(error).splitlines()[0])
+            self.assertEqual(*results)
         # the others of its elements are written
         d = torch.zeros(4).xpu()
         d.index_put_((torch.tensor([1, 4, 3, -5]).xpu(),), torch.ones(4).xpu())

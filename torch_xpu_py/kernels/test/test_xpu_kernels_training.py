@@ -200,7 +200,7 @@ class TestKernelLosses(Compared):
         self.assertEqual(first.item(), torch.tensor(3.0).log().item())
 
     def test_no_class(self):
-        """NaN where the target is no class, and nothing else."""
+        """An error, and NaN where the target is no class, and nothing else."""
         x, y, _ = self.nll((8, 5), torch.float, ignore=2)
         for bad in (5, -1, 2**40, -(2**63)):
             y[3] = bad
@@ -208,6 +208,8 @@ class TestKernelLosses(Compared):
                 d = x.xpu().requires_grad_()
                 loss = F.nll_loss(d, y.xpu(), reduction=reduction)
                 loss.sum().backward()
+                with self.assertRaisesRegex(IndexError, f"Target {bad} is out of bounds."):
+                    torch.xpu.synchronize()
                 rows = d.grad.isnan().any(1).cpu().nonzero().flatten().tolist()
                 # what a mean is divided by is NaN, too
                 self.assertEqual(rows, list(range(8)) if reduction == "mean" else [3])
@@ -215,7 +217,10 @@ class TestKernelLosses(Compared):
                 self.assertEqual(loss.isnan().sum().item(), 1)
         image = torch.randn(1, 3, 2, 2).log_softmax(1).xpu()
         target = torch.tensor([[[0, 3], [1, 2]]]).xpu()
-        self.assertEqual(F.nll_loss(image, target, reduction="none").isnan().sum().item(), 1)
+        loss = F.nll_loss(image, target, reduction="none")
+        with self.assertRaisesRegex(IndexError, "Target 3 is out of bounds."):
+            torch.xpu.synchronize()
+        self.assertEqual(loss.isnan().sum().item(), 1)
         # all are ignored
         loss = F.nll_loss(x.xpu(), torch.full((8,), -100).xpu())
         self.assertTrue(loss.isnan().item())

@@ -320,6 +320,9 @@ class TestKernelProducts(TestCase):
     def test_beta_of_0(self):
         """What is not added is not read."""
         a, b = torch.randn(4, 5), torch.randn(5, 3)
+        for beta in (0, 2):
+            got = torch.addmm(torch.ones(4, 3).xpu(), a.xpu() * NAN, b.xpu(), alpha=0, beta=beta)
+            self.assertEqual(got.cpu(), torch.full((4, 3), float(beta)))
         got = torch.addmm(torch.full((4, 3), NAN).xpu(), a.xpu(), b.xpu(), beta=0)
         self.assertEqual(got.cpu(), a @ b)
         got = torch.addmv(torch.full((4,), NAN).xpu(), a.xpu(), b[:, 0].xpu(), beta=0)

@@ -400,7 +400,7 @@ void registerComposed(torch::Library& library) {
   library.impl("addr", &at::native::math_addr);
   library.impl("addr.out", &addrOut);
   library.impl("channel_shuffle", [](const Tensor& self, int64_t groups) {
-    return at::native::math_channel_shuffle(self, groups);
+    return at::native::math_channel_shuffle(self.contiguous(), groups);
   });
 #ifdef XPU_LATER_OPERATORS
   library.impl("_batch_norm_with_update", &batchNormWithUpdate);

@@ -62,11 +62,11 @@ std::optional<ForeachRun> prepareForeach(
     std::optional<ScalarType> other = std::nullopt) {
   const auto& lists = given.lists;
   const auto count = lists[0].size();
-  const auto is_complex = [](const Scalar& number) {
-    return number.isComplex();
+  const auto is_left = [](const Scalar& number) { // the operator may raise
+    return number.isComplex() || number.isBoolean();
   };
   if (count < kFewest || (given.has_each && given.numbers.size() != count) ||
-      std::any_of(given.numbers.begin(), given.numbers.end(), is_complex)) {
+      std::any_of(given.numbers.begin(), given.numbers.end(), is_left)) {
     return std::nullopt;
   }
   const auto type = foreachType(lists, other);
@@ -84,8 +84,7 @@ std::optional<ForeachRun> prepareForeach(
       {kernelNumber(1, *type)}};
   if (given.element.defined()) {
     const auto& element = given.element;
-    const bool plain = given.numbers.empty() ||
-        (!given.numbers[0].isBoolean() && given.numbers[0].equal(1));
+    const bool plain = given.numbers.empty() || given.numbers[0].equal(1);
     if (!plain || element.dim() != 0 ||
         element.scalar_type() != lists[0][0].scalar_type() ||
         element.device() != lists[0][0].device()) {

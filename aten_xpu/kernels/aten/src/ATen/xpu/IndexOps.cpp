@@ -39,7 +39,7 @@ struct IntoDim {
         : IndexOp("index_copy", IndexWords::Dimension, true);
     const auto type = self.scalar_type();
     if (!areOn(device, self, index, source) || mayDiffer(kernel, type) ||
-        !hasIndexKernel(kernel, type, device)) {
+        self.numel() == 0 || !hasIndexKernel(kernel, type, device)) {
       return false;
     }
     const auto from = withDim(source);
@@ -87,7 +87,7 @@ bool indexFill(
 bool canFill(const Tensor& self, const Tensor& index) {
   const auto device = kernelDevice(self);
   return device && areOn(*device, self, index) &&
-      index.scalar_type() == kLong && index.dim() <= 1 &&
+      index.scalar_type() == kLong && index.dim() <= 1 && self.numel() > 0 &&
       at::has_internal_overlap(self) == MemOverlap::No &&
       hasIndexKernel(IndexKernel::Put, self.scalar_type(), *device);
 }

@@ -45,6 +45,8 @@ std::string textOf(
       return "Number of elements of source < number of ones in mask";
     case IndexWords::Division:
       return "ZeroDivisionError";
+    case IndexWords::Target:
+      return c10::str("Target ", index, " is out of bounds.");
     case IndexWords::Elements:
       return c10::str(
           "out of range: tried to access index ",

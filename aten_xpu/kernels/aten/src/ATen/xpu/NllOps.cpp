@@ -2,6 +2,7 @@
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/core/Reduction.h>
 #include <ATen/xpu/Fallback.h>
+#include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Reduce.h>
@@ -92,6 +93,7 @@ struct Likelihood {
       const Tensor& self,
       bool each,
       bool mean) const {
+    static const IndexOp error("nll_loss_forward", IndexWords::Target, true);
     const auto in = self.contiguous();
     const auto kind = self.scalar_type();
     const auto to = writable(output, kind);
@@ -108,6 +110,8 @@ struct Likelihood {
            ignore,
            uint32_t(classes),
            uint32_t(inner),
+           kernelErrors(device),
+           error.code,
            uint32_t(count)});
       total.zero_();
     } else {
@@ -123,7 +127,9 @@ struct Likelihood {
             pointerOf(weight),
             ignore,
             uint32_t(classes),
-            uint32_t(inner)},
+            uint32_t(inner),
+            kernelErrors(device),
+            error.code},
            /*state_bytes=*/16,
            sumNumber(count, type),
            sumNumber(mean ? 1 : 0, type),

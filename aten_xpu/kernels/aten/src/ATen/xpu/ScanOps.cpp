@@ -274,6 +274,9 @@ void copyParts(
     const Tensor& result,
     const ITensorListRef& tensors,
     int64_t dim) {
+  if (result.numel() == 0) {
+    return; // it may have fewer dimensions than `dim` says
+  }
   dim = maybe_wrap_dim(dim, result.dim());
   int64_t at = 0;
   for (const Tensor& tensor : tensors) {

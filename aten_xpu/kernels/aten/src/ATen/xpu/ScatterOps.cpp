@@ -207,8 +207,8 @@ struct IndexReduce {
     const auto type = self.scalar_type();
     const bool mean = reduce == "mean";
     if (!kernel || !areOn(device, self, index, source) || type == kBool ||
-        (mean && !isFloatingType(type)) || mayDiffer(*kernel, type) ||
-        !hasIndexKernel(*kernel, type, device) ||
+        self.numel() == 0 || (mean && !isFloatingType(type)) ||
+        mayDiffer(*kernel, type) || !hasIndexKernel(*kernel, type, device) ||
         !hasIndexKernel(IndexKernel::Put, type, device)) {
       return false;
     }

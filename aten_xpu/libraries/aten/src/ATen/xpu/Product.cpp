@@ -191,7 +191,12 @@ bool canMultiply(const Tensor& left, const Tensor& right) {
 }
 
 void multiply(const Product& product) {
-  if (product.out.tensor.is_complex()) {
+  if (product.alpha.equal(0)) { // BLAS does not read the factors then
+    const auto& beta = product.beta;
+    const auto options = product.out.tensor.options();
+    product.out.view().copy_(
+        beta.equal(0) ? at::zeros({}, options) : product.self.view().mul(beta));
+  } else if (product.out.tensor.is_complex()) {
     multiplyComplex(product);
   } else if (
       product.out.tensor.numel() > 0 && !multiplyByCublas(product) &&

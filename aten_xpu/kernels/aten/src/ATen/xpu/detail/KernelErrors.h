@@ -23,6 +23,7 @@ enum class IndexWords {
   Self, // index out of range in self
   Ones, // Number of elements of source < number of ones in mask
   Division, // ZeroDivisionError
+  Target, // Target 5 is out of bounds.
   Elements, // out of range: tried to access index 5 on a tensor of 5 elements.
   Given, // the message
 };

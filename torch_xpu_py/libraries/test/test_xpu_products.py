@@ -261,6 +261,11 @@ class TestKernelProducts(TestCase):
             self.assertEqual(out.cpu(), got.cpu())
             got = torch._scaled_mm(*moved, **options, use_fast_accum=True)
             self.near(got, expected, dtype)
+            recipe = F.ScalingType.RowWise if by_row else F.ScalingType.TensorWise
+            again = F.scaled_mm(
+                *moved[:3], recipe, moved[3], recipe, bias=options["bias"], output_dtype=dtype
+            )
+            self.near(again, expected, dtype)
 
     def test_integers(self):
         for dtype in INTEGRAL:

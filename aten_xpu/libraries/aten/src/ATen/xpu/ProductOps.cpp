@@ -5,6 +5,8 @@
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 
+#include <array>
+
 // Operators that multiply matrices and vectors.
 
 namespace at::xpu::detail {
@@ -336,6 +338,45 @@ struct ScaledMm {
     return sums.to(type);
   }
 };
+
+/// The same, that says what has a scale. The host takes blocks of a matrix.
+struct ScaledMmV2 {
+  static Tensor make(
+      const Tensor& left,
+      const Tensor& right,
+      TensorList scale_left,
+      IntArrayRef recipe_left,
+      IntArrayRef swizzle_left,
+      TensorList scale_right,
+      IntArrayRef recipe_right,
+      IntArrayRef swizzle_right,
+      const std::optional<Tensor>& bias,
+      std::optional<ScalarType> out_dtype,
+      IntArrayRef contraction_dim,
+      bool use_fast_accum) {
+    constexpr std::array<int64_t, 1> kOfMatrix{0}; // PyTorch's numbers
+    constexpr std::array<int64_t, 1> kOfRow{1};
+    const auto is_plain = [](IntArrayRef swizzle) {
+      return swizzle.empty() || swizzle == IntArrayRef{0};
+    };
+    if (left.dim() != 2 || right.dim() != 2 || scale_left.size() != 1 ||
+        scale_right.size() != 1 || recipe_left != recipe_right ||
+        !is_plain(swizzle_left) || !is_plain(swizzle_right) ||
+        !contraction_dim.empty()) {
+      return Tensor();
+    }
+    const auto& a = scale_left[0];
+    const auto& b = scale_right[0];
+    const bool fits = recipe_left == IntArrayRef(kOfMatrix)
+        ? a.numel() == 1 && b.numel() == 1
+        : recipe_left == IntArrayRef(kOfRow) &&
+            a.sizes() == IntArrayRef{left.size(0), 1} &&
+            b.sizes() == IntArrayRef{1, right.size(1)};
+    return fits
+        ? ScaledMm::make(left, right, a, b, bias, {}, out_dtype, use_fast_accum)
+        : Tensor();
+  }
+};
 #endif
 
 void registerProducts(torch::Library& library) {
@@ -380,6 +421,11 @@ void registerProducts(torch::Library& library) {
   addUnstructured<at::_ops::_scaled_mm, ScaledMm>(library);
   addUnstructured<at::_ops::_scaled_mm, ScaledMm, at::_ops::_scaled_mm_out>(
       library);
+  addUnstructured<at::_ops::_scaled_mm_v2, ScaledMmV2>(library);
+  addUnstructured<
+      at::_ops::_scaled_mm_v2,
+      ScaledMmV2,
+      at::_ops::_scaled_mm_v2_out>(library);
 #endif
 }
 

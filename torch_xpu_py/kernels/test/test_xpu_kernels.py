@@ -520,6 +520,33 @@ class TestKernels(TestCase):
         copied = {k: v for k, v in fallbacks().items() if "copy" in k}
         self.assertEqual(copied, {})
 
+    @unittest.skipUnless(LATER, "PyTorch 1.13 has no float8")
+    def test_float8(self):
+        """All of its numbers, and what is between two of them, nearer to one or the other."""
+        for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+            numbers = torch.arange(256, dtype=torch.uint8).view(dtype)
+            for other in (torch.float, torch.half, torch.bfloat16, torch.long, torch.float8_e5m2):
+                few = numbers[:112] if other == torch.long else numbers
+                got, expected = (x.to(other).float() for x in (few.xpu(), few))
+                self.assertEqual(got.cpu(), expected, rtol=0, atol=0)
+            x = numbers.float().nan_to_num(nan=1.0)
+            between = (x[1:] + x[:-1]) / 2
+            ends = [torch.nextafter(between, torch.tensor(end)) for end in (-1e9, 1e9)]
+            x = torch.cat([numbers.float(), between, *ends, torch.tensor(SPECIAL), x * 3e4])
+            for other in (torch.float, torch.half, torch.bfloat16, torch.double):
+                if has(other):
+                    y = x.to(other)
+                    bits = (z.to(dtype).cpu().view(torch.uint8) for z in (y.xpu(), y))
+                    self.assertEqual(*bits, msg=f"{other} to {dtype}")
+            y = torch.full((3, 14), 2.0, dtype=dtype, device="xpu")
+            y[:, ::2].copy_(x[:7].xpu())
+            self.assertEqual(y[:, ::2].t().bfloat16().float().cpu(), x[:7, None].expand(7, 3))
+            self.assertEqual(y[:, 1::2].float().sum().item(), 42)
+        y = torch.full((5,), 40000, dtype=torch.uint16, device="xpu")
+        self.assertEqual(y.cpu(), torch.full((5,), 40000, dtype=torch.uint16))
+        self.assertEqual(fallbacks().keys() - {"aten::_local_scalar_dense"}, set())
+        torch._C._xpu_resetFallbackStatistics()
+
     def test_fill(self):
         for dtype in (*(d for d in DTYPES.values() if has(d)), torch.complex64):
             for value in (0, 1, 77):

@@ -57,6 +57,12 @@ struct Pattern {
 /// Raises for a number that the type has not got, as on the CPU.
 Pattern patternOf(const Scalar& value, ScalarType type) {
   Pattern pattern;
+  if (type > ScalarType::BFloat16) { // such as float8
+    const auto element = at::scalar_tensor(value, type);
+    pattern.size = element.nbytes();
+    std::memcpy(pattern.bytes.data(), element.data_ptr(), pattern.size);
+    return pattern;
+  }
   AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(
       kComplexHalf, kHalf, kBFloat16, kBool, type, "fill_", [&] {
         const auto element = value.to<scalar_t>();
@@ -107,8 +113,7 @@ bool fillOnDevice(const Tensor& self, const Scalar& value) {
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
-  if (self.is_non_overlapping_and_dense() &&
-      self.scalar_type() <= ScalarType::BFloat16 && !self.is_quantized()) {
+  if (self.is_non_overlapping_and_dense() && !self.is_quantized()) {
     const auto pattern = patternOf(value, self.scalar_type());
     if (self.numel() > 0) {
       launch(stream, "aten::fill_", self.nbytes(), [&](sycl::queue& queue) {

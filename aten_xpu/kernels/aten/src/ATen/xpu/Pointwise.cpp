@@ -55,6 +55,8 @@ struct Row {
   }
 };
 
+constexpr uint32_t kFloats = FLOATING & ~(1u << f64); // that become float8
+
 const auto& rows() {
   static const auto& all = *new std::vector<Row>{
   // never destroyed
@@ -87,11 +89,17 @@ const auto& rows() {
       XPU_CONVERSION(i8),
       XPU_CONVERSION(u8),
       XPU_CONVERSION(b8),
+      // clang-format off
+      {"to_e4m3", "aten::copy_", "u8", "T", kFloats, "to_float8<4, 3>(a)", u8},
+      {"to_e5m2", "aten::copy_", "u8", "T", kFloats, "to_float8<5, 2>(a)", u8},
+      {"from_e4m3", "aten::copy_", "f32", "T", 1u << u8, "from_float8<4, 3>(a)", f32},
+      {"from_e5m2", "aten::copy_", "f32", "T", 1u << u8, "from_float8<5, 2>(a)", f32},
+      // clang-format on
   };
   return all;
 }
 
-constexpr size_t kRows = size_t(convertTo(b8)) + 1;
+constexpr size_t kRows = size_t(Pointwise::from_e5m2) + 1;
 
 /// As the kernels of a type have it: what is of the same type is copied.
 std::string functionOf(const Row& row, const char* type = "") {
@@ -412,6 +420,51 @@ std::optional<KernelType> typeOfSize(size_t size) {
   }
 }
 
+#if __has_include(<c10/util/Float8_e4m3fn.h>)
+/// The number of the type in the kernels' order; nothing if it is no float8, or
+/// one that has none.
+std::optional<int> float8Of(ScalarType type) {
+  return type == kFloat8_e4m3fn ? std::make_optional(0)
+      : type == kFloat8_e5m2    ? std::make_optional(1)
+                                : std::nullopt;
+}
+
+/// Copies from or to float8, by way of float if the other type is another.
+bool copyFloat8(const Tensor& result, const Tensor& from) {
+  const auto to_float8 = float8Of(result.scalar_type());
+  const auto of_float8 = float8Of(from.scalar_type());
+  const auto other = to_float8 ? from.scalar_type() : result.scalar_type();
+  const bool direct = !(to_float8 && of_float8) &&
+      (other == kFloat ||
+       (to_float8 && (other == kHalf || other == kBFloat16)));
+  if (!direct) {
+    const auto numbers = at::empty_like(from, from.options().dtype(kFloat));
+    return (of_float8 ? copyFloat8(numbers, from)
+                      : (numbers.copy_(from), true)) &&
+        (to_float8 ? copyFloat8(result, numbers)
+                   : (result.copy_(numbers), true));
+  }
+  const auto type =
+      kernelType(to_float8 ? other : kByte, result.device().index());
+  auto iter = TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_owned_output(to_float8 ? result.view(kByte) : result)
+                  .add_owned_input(of_float8 ? from.view(kByte) : from)
+                  .build();
+  const auto first = to_float8 ? Pointwise::to_e4m3 : Pointwise::from_e4m3;
+  const auto kernel =
+      Pointwise(int(first) + (to_float8 ? *to_float8 : *of_float8));
+  return type &&
+      runTyped(
+             iter,
+             kernel,
+             {*type, iter.dtype(1), iter.dtype(0), iter.dtype(1)},
+             {});
+}
+#endif
+
 } // namespace
 
 bool runPointwise(
@@ -451,6 +504,12 @@ int pointwiseInputs(Pointwise kernel) {
 
 bool runCopy(TensorIteratorBase& iter) {
   const auto device = iter.device(0).index();
+#if __has_include(<c10/util/Float8_e4m3fn.h>)
+  if (iter.dtype(0) != iter.dtype(1) && !iter.is_cpu_scalar(1) &&
+      (float8Of(iter.dtype(0)) || float8Of(iter.dtype(1)))) {
+    return copyFloat8(iter.tensor(0), iter.tensor(1));
+  }
+#endif
   const auto to = iter.dtype(0);
   const auto from = iter.is_cpu_scalar(1) ? to : iter.dtype(1);
   auto type = kernelType(from, device);

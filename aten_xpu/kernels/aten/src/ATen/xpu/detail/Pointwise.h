@@ -19,7 +19,8 @@ constexpr uint32_t ROUNDING = FLOATING | 1u << 29;
 /// The types of kernels/Special.def: half and bfloat16 are computed as float.
 constexpr uint32_t SPECIAL = FLOATING | 1u << 31;
 
-/// The kernels: those of the table, and one that converts to each type.
+/// The kernels: those of the table, one that converts to each type, and those
+/// that convert what is float8 in the memory of uint8.
 enum class Pointwise : int {
 #define XPU_ROW(name, ...) name,
 #define XPU_USUAL XPU_ROW
@@ -45,6 +46,10 @@ enum class Pointwise : int {
   to_i8,
   to_u8,
   to_b8,
+  to_e4m3,
+  to_e5m2,
+  from_e4m3,
+  from_e5m2,
 };
 
 /// The kernel that converts to a type.

@@ -67,6 +67,8 @@ CASES = [
     (BODY, resized("nearest-exact", scale_factor=1.5)),
     (LINE, resized("linear", size=30)),
     (LINE, resized("linear", size=30, align_corners=True)),
+    (LINE, resized("linear", scale_factor=1.05)),  # of the same size, which is not resized
+    (BODY, resized("trilinear", scale_factor=(1.1, 2, 0.5))),
     (IMAGE, resized("bilinear", size=(20, 5))),
     (IMAGE, resized("bilinear", size=(1, 31), align_corners=True)),
     (IMAGE, resized("bilinear", scale_factor=(0.6, 2.3))),

@@ -212,7 +212,9 @@ struct Upsample {
     for (const auto i : c10::irange(dims)) {
       auto& axis = sampling.axis(i);
       const auto& scale = given[i];
-      axis.scale = align_corners
+      const bool copies = mode == SampleMode::Linear && axis.in == axis.out;
+      axis.scale = copies ? 1
+          : align_corners
           ? (axis.out > 1 ? double(axis.in - 1) / double(axis.out - 1) : 0)
           : scale && *scale > 0 ? 1 / *scale
                                 : double(axis.in) / double(axis.out);

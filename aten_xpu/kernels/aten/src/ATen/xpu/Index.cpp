@@ -36,14 +36,12 @@ constexpr std::array<const char*, kSequence + 1> kIndexNames{
     "triangle",
     "sequence"};
 
-constexpr uint32_t kMoves = INTEGRAL; // types that stand for their size
-
 std::string indexSourceOf(int type) {
   constexpr const char* kIndex =
 #include <ATen/xpu/kernels/Index.sycl>
       ;
   auto source = typedSource(type) + atomicSource();
-  source += kMoves & (1 << type) ? "#define XPU_MOVES\n" : "";
+  source += MOVED & (1 << type) ? "#define XPU_MOVES\n" : "";
   source += type == i64 ? "#define XPU_PLACES\n" : "";
   return source + kIndex;
 }
@@ -57,28 +55,12 @@ IndexKernels kernelOf(IndexKernel kernel) {
                                      : kCombine;
 }
 
-/// The type whose elements are moved as those of another of the same size.
-std::optional<KernelType> movedType(ScalarType type) {
-  switch (c10::elementSize(type)) {
-    case 1:
-      return u8;
-    case 2:
-      return i16;
-    case 4:
-      return i32;
-    case 8:
-      return i64;
-    default:
-      return std::nullopt;
-  }
-}
-
 std::optional<KernelType> typeFor(
     IndexKernels kernel,
     ScalarType type,
     DeviceIndex device) {
   const bool moves = kernel == kTake || kernel == kPut || kernel == kTriangle;
-  return moves && !c10::isQIntType(type) ? movedType(type)
+  return moves && !c10::isQIntType(type) ? typeOfSize(c10::elementSize(type))
                                          : kernelType(type, device);
 }
 
@@ -118,7 +100,7 @@ bool widen(
         std::all_of(strides[k].begin() + 1, strides[k].end(), whole);
   }
   if (wide) {
-    call.type = size == 1 ? i16 : size == 2 ? i32 : i64;
+    call.type = needed(typeOfSize(2 * size));
     call.alpha = kernelNumber(1, call.type); // of the size that it takes
     shape[0] /= 2;
     strides[0][0] = strides[1][0] = 2 * size;

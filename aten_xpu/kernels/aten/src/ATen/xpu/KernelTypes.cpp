@@ -52,6 +52,15 @@ std::optional<KernelType> kernelTypeOfParts(
                               : kernelType(toRealValueType(type), device);
 }
 
+std::optional<KernelType> typeOfSize(size_t size) {
+  for (const auto i : c10::irange(kKernelTypes.size())) {
+    if (MOVED & (1 << i) && c10::elementSize(kKernelTypes[i].type) == size) {
+      return KernelType(i);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<KernelType> kernelTypeOf(const Tensor& tensor, uint32_t types) {
   const auto device = kernelDevice(tensor);
   const auto type =

@@ -403,23 +403,6 @@ bool runTyped(
   return true;
 }
 
-/// The type whose elements are copied in the place of those of another, which
-/// has no kernels.
-std::optional<KernelType> typeOfSize(size_t size) {
-  switch (size) {
-    case 1:
-      return u8;
-    case 2:
-      return bf16;
-    case 4:
-      return i32;
-    case 8:
-      return i64;
-    default:
-      return std::nullopt;
-  }
-}
-
 #if __has_include(<c10/util/Float8_e4m3fn.h>)
 /// The number of the type in the kernels' order; nothing if it is no float8, or
 /// one that has none.

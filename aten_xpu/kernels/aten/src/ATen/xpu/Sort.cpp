@@ -47,7 +47,7 @@ std::string sortSourceOf(int type) {
   return typedSource(type) + kSort;
 }
 
-const NamedKernels kSortKernels("sort", &sortSourceOf, kSortNames, INTEGRAL);
+const NamedKernels kSortKernels("sort", &sortSourceOf, kSortNames, MOVED);
 
 // As in the source.
 constexpr int64_t kDigits = 256;
@@ -56,7 +56,7 @@ constexpr int64_t kWaves = 8;
 
 /// How elements of a type are compared, see Order in the source.
 struct Order {
-  KernelType type; // an integer of the size
+  KernelType type; // that stands for its size
   uint32_t form;
   uint64_t infinity;
 };
@@ -70,15 +70,15 @@ std::optional<Order> findOrder(ScalarType type, bool descending) {
     case kFloat:
       return Order{i32, form, 0x7F800000};
     case kHalf:
-      return Order{i16, form, 0x7C00};
+      return Order{bf16, form, 0x7C00};
     case kBFloat16:
-      return Order{i16, form, 0x7F80};
+      return Order{bf16, form, 0x7F80};
     case kLong:
       return Order{i64, form | kSigned, 0};
     case kInt:
       return Order{i32, form | kSigned, 0};
     case kShort:
-      return Order{i16, form | kSigned, 0};
+      return Order{bf16, form | kSigned, 0};
     case kChar:
       return Order{u8, form | kSigned, 0};
     case kByte:

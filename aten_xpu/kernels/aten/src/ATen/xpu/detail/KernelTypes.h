@@ -39,6 +39,8 @@ constexpr uint32_t INTEGRAL =
     1 << i64 | 1 << i32 | 1 << i16 | 1 << i8 | 1 << u8;
 constexpr uint32_t BOOL = 1 << b8;
 constexpr uint32_t ALL = FLOATING | INTEGRAL | BOOL;
+// Those that stand for all of their size, where elements are moved.
+constexpr uint32_t MOVED = 1 << i64 | 1 << i32 | 1 << bf16 | 1 << u8;
 
 /// The type for kernels of the device; nothing if they do not take it there.
 std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
@@ -48,6 +50,9 @@ std::optional<KernelType> kernelType(ScalarType type, DeviceIndex device);
 std::optional<KernelType> kernelTypeOfParts(
     ScalarType type,
     DeviceIndex device);
+
+/// The one of MOVED of this size; nothing if there is none.
+std::optional<KernelType> typeOfSize(size_t size);
 
 /// The type that is computed with of tensors of a floating type.
 inline ScalarType computedType(KernelType type) {

@@ -19,7 +19,7 @@ from test_xpu_kernels import (
 )
 from torch.testing._internal.common_utils import run_tests, TestCase
 
-ALL = [*DTYPES.values()]
+ALL = list(DTYPES.values())
 CHOSEN = types_of(TestCase(), ALL) if torch.xpu.is_available() else ALL  # once for all tests
 # Short rows, of which a group has one or more, and long ones; and their dimension.
 SHAPES = [

@@ -404,8 +404,8 @@ bool runTyped(
 }
 
 #if __has_include(<c10/util/Float8_e4m3fn.h>)
-/// The number of the type in the kernels' order; nothing if it is no float8, or
-/// one that has none.
+/// 0 for float8_e4m3fn and 1 for float8_e5m2, the order of their kernels;
+/// nothing for other types.
 std::optional<int> float8Of(ScalarType type) {
   return type == kFloat8_e4m3fn ? std::make_optional(0)
       : type == kFloat8_e5m2    ? std::make_optional(1)
@@ -421,11 +421,8 @@ bool copyFloat8(const Tensor& result, const Tensor& from) {
       (other == kFloat ||
        (to_float8 && (other == kHalf || other == kBFloat16)));
   if (!direct) {
-    const auto numbers = at::empty_like(from, from.options().dtype(kFloat));
-    return (of_float8 ? copyFloat8(numbers, from)
-                      : (numbers.copy_(from), true)) &&
-        (to_float8 ? copyFloat8(result, numbers)
-                   : (result.copy_(numbers), true));
+    result.copy_(from.to(kFloat));
+    return true;
   }
   const auto type =
       kernelType(to_float8 ? other : kByte, result.device().index());

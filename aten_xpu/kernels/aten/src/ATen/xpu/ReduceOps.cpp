@@ -308,21 +308,17 @@ struct Variance<Op, Result(Args...)> {
 
  private:
   /// The variance is the sum of both parts'.
-  template <Reduction reduction, typename Correction>
+  template <Reduction reduction, typename... Given>
   static bool ofParts(
       Tensor& first,
       Tensor& second,
       const Tensor& self,
-      OptionalIntArrayRef dim,
-      const c10::optional<Correction>& correction,
-      bool keepdim) {
+      const Given&... given) {
     constexpr auto kVariance = Reduction::var_mean;
-    const auto re = at::real(self);
-    const auto im = at::imag(self);
     Tensor variance;
     Tensor mean;
-    if (!run<kVariance>(first, second, re, dim, correction, keepdim) ||
-        !run<kVariance>(variance, mean, im, dim, correction, keepdim)) {
+    if (!run<kVariance>(first, second, at::real(self), given...) ||
+        !run<kVariance>(variance, mean, at::imag(self), given...)) {
       return false;
     }
     first.add_(variance);

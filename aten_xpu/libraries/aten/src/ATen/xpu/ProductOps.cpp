@@ -5,8 +5,6 @@
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 
-#include <array>
-
 // Operators that multiply matrices and vectors.
 
 namespace at::xpu::detail {
@@ -354,8 +352,6 @@ struct ScaledMmV2 {
       std::optional<ScalarType> out_dtype,
       IntArrayRef contraction_dim,
       bool use_fast_accum) {
-    constexpr std::array<int64_t, 1> kOfMatrix{0}; // PyTorch's numbers
-    constexpr std::array<int64_t, 1> kOfRow{1};
     const auto is_plain = [](IntArrayRef swizzle) {
       return swizzle.empty() || swizzle == IntArrayRef{0};
     };
@@ -367,9 +363,10 @@ struct ScaledMmV2 {
     }
     const auto& a = scale_left[0];
     const auto& b = scale_right[0];
-    const bool fits = recipe_left == IntArrayRef(kOfMatrix)
+    // PyTorch's numbers: 0 for a matrix, 1 for rows.
+    const bool fits = recipe_left == IntArrayRef{0}
         ? a.numel() == 1 && b.numel() == 1
-        : recipe_left == IntArrayRef(kOfRow) &&
+        : recipe_left == IntArrayRef{1} &&
             a.sizes() == IntArrayRef{left.size(0), 1} &&
             b.sizes() == IntArrayRef{1, right.size(1)};
     return fits

@@ -41,7 +41,9 @@ enum DescAttribute {
   kBiasPointer = 8,
   kScaleAPointer = 17,
   kScaleBPointer = 18,
-  kFastSums = 25
+  kFastSums = 25,
+  kScaleAMode = 31,
+  kScaleBMode = 32
 };
 enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute {
@@ -49,7 +51,10 @@ enum PreferenceAttribute {
   kReductions = 3, // allowed ways to add up parts of the inner size
   kAlignmentA = 5, // and those of B, C and D
 };
-constexpr uint32_t kEpilogueBias = 4;
+enum Epilogue : uint32_t { kRelu = 2, kBias = 4, kGelu = 32 };
+constexpr int32_t kScaleOfRows = 3;
+constexpr size_t kScaleOfRowsVersion = 120900;
+constexpr int kNotSupported = 15; // a status
 constexpr uint32_t kReduceInPlace = 1;
 constexpr uint32_t kReduceInComputeType = 2;
 
@@ -153,8 +158,12 @@ std::optional<Columns> columnsOf(const Matrices& matrices, bool transpose) {
                          transposed})
                : std::nullopt;
   };
-  const auto columns = as_they_are(matrices, transpose);
-  return columns ? columns : as_they_are(matrices.transposed(), !transpose);
+  // A row is a column's transpose too: its numbers are side by side then.
+  const bool is_row = matrices.rows == 1 && matrices.cols > 1;
+  const auto columns = is_row ? std::nullopt : as_they_are(matrices, transpose);
+  const auto others =
+      columns ? columns : as_they_are(matrices.transposed(), !transpose);
+  return others ? others : as_they_are(matrices, transpose);
 }
 
 uint32_t alignmentOf(const void* data) {
@@ -164,7 +173,7 @@ uint32_t alignmentOf(const void* data) {
 }
 
 /// What a plan depends on.
-using PlanKey = std::array<int64_t, 30>;
+using PlanKey = std::array<int64_t, 32>;
 
 struct PlanKeyHash {
   size_t operator()(const PlanKey& key) const {
@@ -181,8 +190,10 @@ struct Call {
   Columns a, b, c, d;
   int64_t batches = 1;
   const void* bias = nullptr; // of each row
+  uint32_t activation = 0; // an Epilogue
   const void* scale_a = nullptr; // numbers of float, of both or none
   const void* scale_b = nullptr;
+  bool scales_of_rows = false; // of A, and of columns of B
   bool fast_sums = false; // of float8
   Types types{};
   bool reduces = true; // in half or bfloat16
@@ -199,8 +210,10 @@ struct Call {
         types.compute,
         fast_sums,
         reduces,
-        static_cast<int64_t>(most_workspace)};
-    size_t at = 10;
+        static_cast<int64_t>(most_workspace),
+        activation,
+        scales_of_rows};
+    size_t at = 12;
     for (const auto* matrix : {&a, &b, &c, &d}) {
       key.at(at++) = matrix->rows * (matrix->transposed ? -1 : 1);
       key.at(at++) = matrix->cols;
@@ -270,8 +283,12 @@ struct Plan {
     const auto& lt = cublasLt();
     set(lt.set_desc, desc, kTransposeA, int32_t(call.a.transposed));
     set(lt.set_desc, desc, kTransposeB, int32_t(call.b.transposed));
-    if (call.bias) {
-      set(lt.set_desc, desc, kEpilogue, kEpilogueBias);
+    if (const auto epilogue = call.activation | (call.bias ? kBias : 0U)) {
+      set(lt.set_desc, desc, kEpilogue, epilogue);
+    }
+    if (call.scales_of_rows) {
+      set(lt.set_desc, desc, kScaleAMode, kScaleOfRows);
+      set(lt.set_desc, desc, kScaleBMode, kScaleOfRows);
     }
     if (call.fast_sums) {
       set(lt.set_desc, desc, kFastSums, int8_t(1));
@@ -376,14 +393,25 @@ std::shared_ptr<Plan> planWithWorkspace(
   return plan;
 }
 
+Matrices copied(const Matrices& matrices) {
+  const auto view = matrices.view();
+  return matrices.withoutGaps(
+      at::empty(view.sizes(), view.options()).copy_(view));
+}
+
+/// With the numbers of a row side by side.
+Matrices rowsTogether(const Matrices& matrices) {
+  const bool are = matrices.col_stride == 1 &&
+      (matrices.row_stride >= matrices.cols || matrices.rows == 1);
+  return are ? matrices : copied(matrices);
+}
+
 /// The matrices in columns; they become a copy if they are not.
 Columns readColumns(Matrices& matrices, bool transpose) {
   if (const auto columns = columnsOf(matrices, transpose)) {
     return *columns;
   }
-  const auto view = matrices.view();
-  const auto copied = at::empty(view.sizes(), view.options()).copy_(view);
-  matrices = matrices.withoutGaps(copied);
+  matrices = copied(matrices);
   const auto columns = columnsOf(matrices, transpose);
   TORCH_INTERNAL_ASSERT(columns);
   return *columns;
@@ -416,7 +444,8 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
     return false;
   }
   void* const handle = cublasLtHandle(device);
-  if (!handle) {
+  if (!handle ||
+      (scales.of_rows && cublasLt().version() < kScaleOfRowsVersion)) {
     return false;
   }
   auto out = product.out;
@@ -431,14 +460,25 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
   // round.
   const bool by_rows = columns->transposed;
   columns->transposed = false;
-  auto left = by_rows ? product.right : product.left;
-  auto right = by_rows ? product.left : product.right;
+  auto left = product.left;
+  auto right = product.right;
+  if (scales.left.defined()) { // float8 wants what is multiplied side by side
+    left = rowsTogether(left);
+    right = rowsTogether(right.transposed()).transposed();
+  }
+  if (by_rows) {
+    std::swap(left, right);
+  }
   Call call;
   if (scales.left.defined()) {
     call.scale_a = scales.left.data_ptr();
     call.scale_b = scales.right.data_ptr();
     call.fast_sums = scales.fast_sums;
+    call.scales_of_rows = scales.of_rows;
   }
+  call.activation = product.activation == Activation::Relu ? kRelu
+      : product.activation == Activation::Gelu             ? kGelu
+                                                           : 0U;
   if (by_rows) {
     std::swap(types->a, types->b);
     std::swap(call.scale_a, call.scale_b);
@@ -476,29 +516,31 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
     return false;
   }
   void* const space = workspace.defined() ? workspace.data_ptr() : nullptr;
+  int status = 0;
   launchOnCuda(stream, product.op, [&](void* cuda_stream) {
-    const auto& lt = cublasLt();
     plan->point(call);
-    check(
-        lt.matmul(
-            handle,
-            plan->desc.get(),
-            &scale,
-            call.a.data,
-            plan->a.get(),
-            call.b.data,
-            plan->b.get(),
-            &scale_of_c,
-            call.c.data,
-            plan->c.get(),
-            call.d.data,
-            plan->d.get(),
-            &plan->found.algorithm,
-            space,
-            plan->found.workspace,
-            cuda_stream),
-        "cublasLtMatmul");
+    status = cublasLt().matmul(
+        handle,
+        plan->desc.get(),
+        &scale,
+        call.a.data,
+        plan->a.get(),
+        call.b.data,
+        plan->b.get(),
+        &scale_of_c,
+        call.c.data,
+        plan->c.get(),
+        call.d.data,
+        plan->d.get(),
+        &plan->found.algorithm,
+        space,
+        plan->found.workspace,
+        cuda_stream);
   });
+  if (status == kNotSupported) { // although it has an algorithm
+    return false;
+  }
+  check(status, "cublasLtMatmul");
   if (!out.tensor.is_same(product.out.tensor)) {
     product.out.view().copy_(out.view());
   }

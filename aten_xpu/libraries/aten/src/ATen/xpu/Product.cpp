@@ -50,7 +50,7 @@ ScalarType typeOfSums(ScalarType type) {
 }
 
 void byKernel(const Product& product) {
-  const auto& [op, out, left, right, self, beta, alpha] = product;
+  const auto& [op, out, left, right, self, beta, alpha, activation] = product;
   const auto scalar_type = left.tensor.scalar_type();
   const bool wide = out.tensor.scalar_type() != scalar_type;
   const auto device = out.tensor.device().index();
@@ -132,6 +132,15 @@ void multiplyComplex(const Product& product) {
   product.out.view().copy_(result);
 }
 
+void activate(const Product& product) {
+  auto out = product.out.view();
+  if (product.activation == Activation::Relu) {
+    out.relu_();
+  } else if (product.activation == Activation::Gelu) {
+    out.copy_(at::gelu(out));
+  }
+}
+
 } // namespace
 
 std::string tileSource(int type) {
@@ -191,6 +200,9 @@ bool canMultiply(const Tensor& left, const Tensor& right) {
 }
 
 void multiply(const Product& product) {
+  if (product.out.tensor.numel() == 0) {
+    return;
+  }
   if (product.alpha.equal(0)) { // BLAS does not read the factors then
     const auto& beta = product.beta;
     const auto options = product.out.tensor.options();
@@ -198,11 +210,12 @@ void multiply(const Product& product) {
         beta.equal(0) ? at::zeros({}, options) : product.self.view().mul(beta));
   } else if (product.out.tensor.is_complex()) {
     multiplyComplex(product);
-  } else if (
-      product.out.tensor.numel() > 0 && !multiplyByCublas(product) &&
-      !multiplyByOneDnn(product)) {
+  } else if (multiplyByCublas(product)) {
+    return; // with the activation
+  } else if (!multiplyByOneDnn(product)) {
     byKernel(product);
   }
+  activate(product);
 }
 
 } // namespace at::xpu::detail

@@ -74,7 +74,7 @@ struct Addmm {
     }
     op.meta(self, left, right, beta, alpha, use_gelu...);
     static const std::string name = "aten::addmm";
-    auto out = op.maybe_get_output(0);
+    const auto& out = op.maybe_get_output(0);
     multiply(
         {name,
          Matrices::of(out),
@@ -82,10 +82,10 @@ struct Addmm {
          Matrices::of(right),
          expanded(self, out.sizes(), "addmm_out"),
          beta,
-         alpha});
-    if constexpr (sizeof...(UseGelu) > 0) {
-      (use_gelu || ...) ? out.copy_(at::gelu(out)) : out.relu_();
-    }
+         alpha,
+         sizeof...(UseGelu) == 0 ? Activation::None
+             : (use_gelu || ...) ? Activation::Gelu
+                                 : Activation::Relu});
     return true;
   }
 };
@@ -300,8 +300,7 @@ struct ScaledMm {
     const c10::xpu::XPUGuard guard(left.device());
     static const std::string name = "aten::_scaled_mm";
     // Beside a result of float it wants a bias of bfloat16.
-    if (by_matrix &&
-        (!has_bias || (bias.scalar_type() == type && type != kFloat))) {
+    if (!has_bias || (bias.scalar_type() == type && type != kFloat)) {
       auto result = at::empty({rows, cols}, left.options().dtype(type));
       const Product product{
           name,
@@ -310,9 +309,12 @@ struct ScaledMm {
           Matrices::of(right),
           has_bias ? expanded(bias, result.sizes(), "_scaled_mm") : Matrices(),
           has_bias ? 1 : 0};
-      if (result.numel() == 0 ||
-          multiplyByCublas(
-              product, {scale_left, scale_right, use_fast_accum})) {
+      const Scales scales{
+          scale_left.contiguous(),
+          scale_right.contiguous(),
+          use_fast_accum,
+          !by_matrix};
+      if (result.numel() == 0 || multiplyByCublas(product, scales)) {
         return result;
       }
     }

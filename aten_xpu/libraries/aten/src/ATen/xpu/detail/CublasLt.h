@@ -14,17 +14,19 @@
 namespace at::xpu::detail {
 
 /// Of float8: float's numbers on the device by which the matrices are
-/// multiplied, and whether sums may be faster and less exact.
+/// multiplied, or each row of the left and each column of the right one,
+/// without gaps; and whether sums may be faster and less exact.
 struct Scales {
   Tensor left;
   Tensor right;
   bool fast_sums = false;
+  bool of_rows = false;
 };
 
 /// Launches the product by cuBLASLt; false, and nothing done, if it is not
 /// there, or does not take the types or the device. It also takes int8, with a
-/// result of int, and float8, with one of float, half or
-/// bfloat16.
+/// result of int, and float8, with one of float, half or bfloat16. GELU is the
+/// library's, by tanh.
 bool multiplyByCublas(const Product& product, const Scales& scales = {});
 
 // Its functions, as cublasLt.h declares them; handles are pointers.

@@ -44,9 +44,12 @@ struct Matrices {
   Matrices withoutGaps(const Tensor& other) const;
 };
 
-/// out = alpha · left · right + beta · self, for each matrix of a batch. All
-/// are of one device, and of one type, but see multiplyByCublas(). Of half and
-/// bfloat16 `out` may be float; then alpha is 1, beta 0 or 1, and self is out.
+enum class Activation : uint8_t { None, Relu, Gelu };
+
+/// out = alpha · left · right + beta · self, for each matrix of a batch, or the
+/// activation of that. All are of one device, and of one type, but see
+/// multiplyByCublas(). Of half and bfloat16 `out` may be float; then alpha is
+/// 1, beta 0 or 1, and self is out.
 struct Product {
   Product(
       const std::string& op,
@@ -55,14 +58,16 @@ struct Product {
       Matrices right,
       Matrices self = {},
       Scalar beta = 0,
-      Scalar alpha = 1)
+      Scalar alpha = 1,
+      Activation activation = Activation::None)
       : op(op),
         out(std::move(out)),
         left(std::move(left)),
         right(std::move(right)),
         self(std::move(self)),
         beta(std::move(beta)),
-        alpha(std::move(alpha)) {}
+        alpha(std::move(alpha)),
+        activation(activation) {}
 
   const std::string& op; // for the profiler
   Matrices out; // [batch, rows, cols], which left and right do not overlap
@@ -71,6 +76,7 @@ struct Product {
   Matrices self; // like out, or out itself; not read where beta is 0
   Scalar beta;
   Scalar alpha;
+  Activation activation;
 };
 
 /// Whether matrices of the type can be multiplied on the device, with sizes

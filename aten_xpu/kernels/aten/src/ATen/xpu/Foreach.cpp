@@ -240,12 +240,17 @@ std::optional<KernelType> foreachType(
     }
     for (const auto i : c10::irange(lists[0].size())) {
       const auto& tensor = lists[k][i];
+      const auto& beside = lists[0][i];
+      if (k > 0 && tensor.is_same(beside)) {
+        continue;
+      }
       if (tensor.layout() != kStrided || tensor.scalar_type() != type ||
           tensor.device() != first.device() ||
           !tensor.is_non_overlapping_and_dense() ||
-          !sameStrides(tensor, lists[0][i]) ||
-          at::get_overlap_status(tensor, lists[0][i]) ==
-              MemOverlapStatus::Partial) {
+          (k > 0 &&
+           (!sameStrides(tensor, beside) ||
+            at::get_overlap_status(tensor, beside) ==
+                MemOverlapStatus::Partial))) {
         return std::nullopt;
       }
     }

@@ -164,7 +164,7 @@ void launchReduce(const ReduceCall& call) {
   constexpr int64_t kFew = 64; // elements of an item by itself
   constexpr int64_t kFewTogether = 8; // of one in a group
   constexpr int64_t kLeast = 32; // items of a group
-  constexpr int64_t kUsual = 64;
+  constexpr int64_t kUsual = 512;
   constexpr int64_t kMost = 1024;
   const auto results = call.kept.inner * call.kept.outer;
   const auto stream = c10::xpu::getCurrentXPUStream(call.device);
@@ -182,8 +182,8 @@ void launchReduce(const ReduceCall& call) {
         (results == 1 || reduced.stride < kept.stride ||
          (states.defined() && results < kItemsOfUnit));
     int64_t group = together ? kLeast : 1;
-    // Fewer slices leave less to the kernel behind this one, and in larger
-    // groups items wait longer for the others.
+    // Fewer slices leave less to the kernel behind this one, or nothing, and in
+    // the largest groups items wait longer for the others.
     const auto enough =
         states.defined() ? kMost : std::min(kUsual, wanted / results);
     while (together && 2 * group <= enough &&

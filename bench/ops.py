@@ -169,13 +169,13 @@ def product(rows, inner, columns, dtype, batch=None, tf32=False):
     return make
 
 
-def narrow_product(size, dtype):
+def narrow_product(size, dtype, by_row=False):
     def make(device):
         x, y = ((8 * random(device, size, size)).to(dtype) for _ in range(2))
         if dtype == torch.int8:
             return lambda: torch._int_mm(x, y.t())
-        one = torch.ones((), device=device)
-        return lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=torch.bfloat16)
+        one = torch.ones(size if by_row else 1, 1, device=device)
+        return lambda: torch._scaled_mm(x, y.t(), one, one.t(), out_dtype=torch.bfloat16)
 
     return make
 
@@ -192,7 +192,7 @@ def linear(rows, inner, columns):
     return make
 
 
-def attention(heads, length, numbers, backward, masked):
+def attention(heads, length, numbers, backward, masked, dropout):
     """In bf16, causal or with a mask that is added."""
 
     def make(device):
@@ -202,7 +202,7 @@ def attention(heads, length, numbers, backward, masked):
 
         def call():
             return functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, is_causal=not masked
+                q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=not masked
             )
 
         if not backward:
@@ -290,6 +290,9 @@ ROWS["bmm, bf16, 64 of 512"] = Row(product(512, 512, 512, torch.bfloat16, 64), 2
 for size, calls in ((1024, 50), (4096, 10)):
     for title, dtype in (("int8", torch.int8), ("float8", torch.float8_e4m3fn)):
         ROWS[f"mm, {title}, {size}"] = Row(narrow_product(size, dtype), calls, 0.97)
+ROWS["mm, float8 with scales of rows, 4096"] = Row(
+    narrow_product(4096, torch.float8_e4m3fn, by_row=True), 10, 0.97
+)
 for title, inner, columns in (
     ("attention's", 768, 2304),
     ("first", 768, 3072),
@@ -297,14 +300,15 @@ for title, inner, columns in (
     ("last", 768, 50257),
 ):
     ROWS[f"linear of GPT-2, {title}, 8,192 rows"] = Row(linear(8192, inner, columns), 10, 0.97)
-for name, heads, length, numbers, masked in (
-    ("16 x 2048 x 64", 16, 2048, 64, False),
-    ("32 x 8192 x 128", 32, 8192, 128, False),
-    ("mask, 16 x 2048 x 64", 16, 2048, 64, True),
+for name, heads, length, numbers, masked, dropout in (
+    ("16 x 2048 x 64", 16, 2048, 64, False, 0),
+    ("32 x 8192 x 128", 32, 8192, 128, False, 0),
+    ("mask, 16 x 2048 x 64", 16, 2048, 64, True, 0),
+    ("dropout, 16 x 2048 x 64", 16, 2048, 64, False, 0.1),
 ):
     for title, backward in (("", False), (", backward", True)):
         ROWS[f"attention, {name}{title}"] = Row(
-            attention(heads, length, numbers, backward, masked), 5, 0.9
+            attention(heads, length, numbers, backward, masked, dropout), 5, 0.9
         )
 for channels, size, out, taps, stride in (
     (3, 224, 64, 7, 2),

@@ -50,6 +50,8 @@ V cospi(V x) {
 
 #define XPU_UNROLL
 #define XPU_CODE(...) __VA_ARGS__
+#include <ATen/xpu/kernels/Philox.def>
+
 #include <ATen/xpu/kernels/Gamma.def>
 #include <ATen/xpu/kernels/Random.def>
 #undef XPU_UNROLL
@@ -71,6 +73,8 @@ constexpr std::array<const char*, 4> kRandomNames{
 std::string randomSourceOf(int type) {
 #define XPU_CODE(...) #__VA_ARGS__
   static constexpr const char* kMaking =
+#include <ATen/xpu/kernels/Philox.def>
+
 #include <ATen/xpu/kernels/Gamma.def>
 #include <ATen/xpu/kernels/Random.def>
       ;
@@ -93,42 +97,13 @@ const Kernel* findRandom(RandomKernel kernel, const Tensor& tensor) {
       : nullptr;
 }
 
-/// Where a generator stands. What the pointers are at is in the device's
-/// memory: for a graph.
-struct PhiloxState {
-  uint64_t seed = 0;
-  uint64_t offset = 0;
-  const int64_t* seed_at = nullptr;
-  const int64_t* offset_at = nullptr;
-};
-
-/// Has the generator give, and move on by `count`.
-PhiloxState takeCount(
-    const c10::optional<Generator>& given,
-    DeviceIndex device,
-    uint64_t count) {
-  auto* const generator = at::get_generator_or_default<XPUGeneratorImpl>(
-      given, getDefaultXPUGenerator(device));
-  const std::lock_guard<std::mutex> lock(generator->mutex_);
-#if __has_include(<ATen/xpu/PhiloxXpuState.h>)
-  const auto state = generator->philox_xpu_state(count);
-  if (state.captured_) {
-    return {0, state.offset_intragraph_, state.seed_.ptr, state.offset_.ptr};
-  }
-  return {state.seed_.val, state.offset_.val};
-#else
-  const auto state = generator->philox_engine_inputs(count);
-  return {state.first, state.second};
-#endif
-}
-
-/// The same of what n elements need.
+/// What takePhilox gives for n elements.
 PhiloxState takeFrom(
     const c10::optional<Generator>& given,
     DeviceIndex device,
     int64_t n,
     uint32_t in_group) {
-  return takeCount(given, device, 4 * philox::roundsOf(n, in_group));
+  return takePhilox(given, device, 4 * philox::roundsOf(n, in_group));
 }
 
 /// Writes n numbers to the memory of a tensor without gaps: those that
@@ -251,6 +226,25 @@ void writeNumbers(
 
 } // namespace
 
+PhiloxState takePhilox(
+    const c10::optional<Generator>& given,
+    DeviceIndex device,
+    uint64_t count) {
+  auto* const generator = at::get_generator_or_default<XPUGeneratorImpl>(
+      given, getDefaultXPUGenerator(device));
+  const std::lock_guard<std::mutex> lock(generator->mutex_);
+#if __has_include(<ATen/xpu/PhiloxXpuState.h>)
+  const auto state = generator->philox_xpu_state(count);
+  if (state.captured_) {
+    return {0, state.offset_intragraph_, state.seed_.ptr, state.offset_.ptr};
+  }
+  return {state.seed_.val, state.offset_.val};
+#else
+  const auto state = generator->philox_engine_inputs(count);
+  return {state.first, state.second};
+#endif
+}
+
 void drawNumbers(
     const std::string& op,
     const Tensor& out,
@@ -344,7 +338,7 @@ Tensor drawSamples(
   }
   const auto device = out.device().index();
   const c10::xpu::XPUGuard guard(device);
-  const auto state = takeCount(generator, device, philox::kOfSample);
+  const auto state = takePhilox(generator, device, philox::kOfSample);
   const auto first = a.contiguous();
   const auto second = b.contiguous();
   const double least = AT_DISPATCH_FLOATING_TYPES_AND2(

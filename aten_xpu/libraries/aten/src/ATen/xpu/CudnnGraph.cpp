@@ -20,7 +20,9 @@ enum CudnnKind {
   kMultiplyKind = 19,
   kReductionKind = 21,
   kReduceKind = 22,
-  kReshapeKind = 31
+  kReshapeKind = 31,
+  kRandomKind = 32,
+  kDrawKind = 33
 };
 enum CudnnAttributeName {
   kPointMode = 0,
@@ -57,8 +59,15 @@ enum CudnnAttributeName {
   kReduceOut = 1611,
   kReduceReduction = 1612,
   kReshapeIn = 2200,
-  kReshapeOut = 2201
+  kReshapeOut = 2201,
+  kRandomDistribution = 2300,
+  kRandomProbability = 2305,
+  kDrawOut = 2310,
+  kDrawSeed = 2311,
+  kDrawRandom = 2312,
+  kDrawOffset = 2313
 };
+constexpr int kBernoulli = 0;
 constexpr int kCrossCorrelation = 1;
 constexpr int64_t kAlignment = 16; // bytes: more does not help
 
@@ -274,6 +283,20 @@ void CudnnGraph::reduce(CudnnReduce what, Tensor in, Tensor out) {
       {{kReduceIn, kDescriptorValue, 1, &in},
        {kReduceOut, kDescriptorValue, 1, &out},
        {kReduceReduction, kDescriptorValue, 1, &reduction}});
+}
+
+void CudnnGraph::draw(Tensor seed, Tensor offset, double keep, Tensor out) {
+  objects_.push_back(make(
+      kRandomKind,
+      {{kRandomDistribution, kDistributionValue, 1, &kBernoulli},
+       {kRandomProbability, kDoubleValue, 1, &keep}}));
+  void* const random = objects_.back().get();
+  addOperation(
+      kDrawKind,
+      {{kDrawSeed, kDescriptorValue, 1, &seed},
+       {kDrawOffset, kDescriptorValue, 1, &offset},
+       {kDrawOut, kDescriptorValue, 1, &out},
+       {kDrawRandom, kDescriptorValue, 1, &random}});
 }
 
 void CudnnGraph::reshape(Tensor in, Tensor out) {

@@ -31,6 +31,10 @@ def of_one_tensor(images, heads, queries, numbers):
     return whole.permute(2, 0, 3, 1, 4).unbind()
 
 
+def attend_all(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+
 def apart(images, heads, queries, numbers, keys=None, of_value=None):
     return (
         torch.randn(images, heads, queries, numbers),
@@ -196,6 +200,114 @@ class TestKernelAttention(TestCase):
         self.assertEqual(y[:, :, 0].abs().sum().item(), 0)
         for x in (q, k, v):
             self.assertTrue(x.grad.isfinite().all())
+        torch._C._xpu_resetFallbackStatistics()
+
+    def weights_kept(self, q, k, p, causal, seed):
+        """Of queries and keys of such shapes, by values of which each has one weight."""
+        keys, numbers = k.shape[-2:]
+        ones = torch.eye(keys, dtype=q.dtype).expand(*k.shape[:2], keys, keys)
+        parts = []
+        for i in range(0, keys, numbers):
+            v = F.pad(ones[..., i : i + numbers], (0, max(i + numbers - keys, 0)))
+            torch.manual_seed(seed)
+            moved = [x.xpu() for x in (torch.zeros_like(q), torch.zeros_like(k), v)]
+            y = F.scaled_dot_product_attention(*moved, dropout_p=p, is_causal=causal)
+            parts.append(y.cpu() > 0)
+        return torch.cat(parts, -1)[..., :keys]
+
+    def check_dropout(self, q, k, v, mask=None, p=0.3, causal=False, tolerance=1e-4):
+        kept = self.weights_kept(q, k, p, causal, seed=7)
+        seen = torch.ones_like(kept)
+        if causal:
+            seen = seen.tril()
+            self.assertFalse(kept[~seen].any())
+        self.assertEqual(kept[seen].float().mean().item(), 1 - p, atol=0.03, rtol=0)
+        moved = [x.xpu().requires_grad_() for x in (q, k, v)]
+        exact = [x.double().requires_grad_() for x in (q, k, v)]
+        torch.manual_seed(7)
+        y = F.scaled_dot_product_attention(
+            *moved, None if mask is None else mask.xpu(), p, is_causal=causal
+        )
+        products = exact[0] @ exact[1].mT / q.shape[-1] ** 0.5
+        if mask is not None and mask.dtype == torch.bool:
+            products = products.masked_fill(~mask, float("-inf"))
+        elif mask is not None:
+            products = products + mask
+        weights = products.masked_fill(~seen, float("-inf")).softmax(-1)
+        expected = (weights * kept / (1 - p)) @ exact[2]
+        grad = torch.randn_like(v[..., :1, :].expand(y.shape))
+        y.backward(grad.xpu())
+        expected.backward(grad.double())
+        for got, wanted in zip(
+            [y, *(x.grad for x in moved)], [expected, *(x.grad for x in exact)]
+        ):
+            error = (got.detach().cpu().double() - wanted.detach()).abs().max()
+            self.assertLess(error.item(), tolerance * wanted.abs().max().item())
+        self.assertEqual([x.grad.stride() for x in moved], [x.stride() for x in moved])
+
+    def test_dropout(self):
+        cases = (
+            (apart(2, 3, 20, 16), {}),
+            (apart(2, 3, 20, 16, 37), {}),  # parts of groups of four keys
+            (apart(1, 2, 150, 16), {"causal": True}),  # several blocks of queries
+            (apart(1, 2, 64, 8, 33), {"p": 0.9}),
+            (apart(2, 2, 24, 16), {"mask": torch.randn(24, 24)}),
+            (apart(2, 2, 24, 16), {"mask": torch.rand(2, 1, 24, 24) > 0.3}),
+            (apart(1, 1, 3, 8, 400), {}),
+            (of_one_tensor(2, 4, 40, 16), {"causal": True}),
+        )
+        for (tensors, how), (dtype, tolerance) in itertools.product(
+            cases, ((torch.float, 1e-4), (torch.half, 1e-2), (torch.bfloat16, 6e-2))
+        ):
+            how = dict(how)
+            if "mask" in how and how["mask"].is_floating_point():
+                how["mask"] = how["mask"].to(dtype)
+            with self.subTest(dtype=dtype, shape=tensors[1].shape, **how):
+                self.check_dropout(*(x.to(dtype) for x in tensors), **how, tolerance=tolerance)
+        self.assertEqual(torch.xpu.fallback_statistics(), {})
+
+    def test_dropout_draws_from_the_generator(self):
+        q, k, v = (x.half().xpu() for x in apart(2, 2, 32, 16))
+        choice = 3 if HAS_CUDNN else 4  # of SDPBackend
+        self.assertEqual(torch._fused_sdp_choice(q, k, v, dropout_p=0.5), choice)
+        self.assertEqual(torch._fused_sdp_choice(q, k, v), 1)
+
+        def attend():
+            return attend_all(q, k, v)
+
+        torch.manual_seed(1)
+        first, second = attend(), attend()
+        self.assertNotEqual(first, second)
+        torch.manual_seed(1)
+        self.assertEqual((attend(), attend()), (first, second))
+        with torch.random.fork_rng(device_type="xpu"):
+            third = attend()
+        self.assertEqual(attend(), third)
+        ones = F.scaled_dot_product_attention(q, k, v, dropout_p=1.0)
+        self.assertEqual(ones.abs().sum().item(), 0)
+        same = q[0].expand(2, -1, -1, -1)
+        each = torch.vmap(attend_all, randomness="different")(same, same, same)
+        self.assertNotEqual(each[0], each[1])
+        torch._C._xpu_resetFallbackStatistics()
+
+    def test_dropout_is_drawn_again(self):
+        """By a checkpoint, and by the backward outside of what switched a library off."""
+        results = []
+        for how in (torch.utils.checkpoint.checkpoint, lambda f, *x, **_: f(*x)):
+            torch.manual_seed(3)
+            x = [x.half().xpu().requires_grad_() for x in apart(2, 2, 32, 16)]
+            y = how(attend_all, *x, use_reentrant=False)
+            y.square().sum().backward()
+            results.append([y, *(one.grad for one in x)])
+        self.assertEqual(*results)
+        q, k, v = (x.half() for x in apart(1, 2, 32, 32))
+        with torch.backends.cudnn.flags(enabled=False):
+            ones = torch.eye(32).half().expand_as(v)
+            moved = [x.xpu().requires_grad_() for x in (q, k, ones)]
+            y = F.scaled_dot_product_attention(*moved, dropout_p=0.5)
+        y.sum().backward()
+        # Each value's gradient is the sum of the weights that it has.
+        self.assertEqual(moved[2].grad[..., 0].float(), y.float().sum(-2), atol=1e-2, rtol=1e-2)
         torch._C._xpu_resetFallbackStatistics()
 
     def test_dropout_shows_nothing_that_a_mask_hides(self):

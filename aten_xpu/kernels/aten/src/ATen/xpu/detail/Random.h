@@ -14,6 +14,22 @@
 
 namespace at::xpu::detail {
 
+/// Where a generator stands. What the pointers are at is in the device's
+/// memory: for a graph.
+struct PhiloxState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  const int64_t* seed_at = nullptr;
+  const int64_t* offset_at = nullptr;
+};
+
+/// Has the generator, or the device's own, give it and move on by `count`, a
+/// multiple of 4: each subsequence has so many words.
+PhiloxState takePhilox(
+    const c10::optional<Generator>& given,
+    DeviceIndex device,
+    uint64_t count);
+
 /// As in kernels/Random.def, with their numbers there.
 enum class Distribution : uint32_t {
   Uniform,

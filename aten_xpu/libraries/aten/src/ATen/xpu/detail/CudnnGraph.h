@@ -25,6 +25,7 @@ enum class CudnnType {
   Half = 2,
   Int = 4,
   BFloat16 = 9,
+  Long = 10,
   Bool = 11
 };
 enum class CudnnPoint {
@@ -85,7 +86,8 @@ enum CudnnValue {
   kNoteValue = 11,
   kPointValue = 14,
   kDescriptorValue = 15,
-  kReduceValue = 18
+  kReduceValue = 18,
+  kDistributionValue = 29
 };
 
 /// Makes a descriptor and finalizes it, with the attributes that are given at
@@ -129,6 +131,8 @@ class CudnnGraph {
       int64_t axis = -1);
   /// Over the dimensions that `out` has 1 of.
   void reduce(CudnnReduce what, Tensor in, Tensor out);
+  /// 1 with the probability `keep`, else 0, by Philox of two numbers of Long.
+  void draw(Tensor seed, Tensor offset, double keep, Tensor out);
   /// The same elements by other strides.
   void reshape(Tensor in, Tensor out);
 

@@ -55,6 +55,14 @@ struct KernelHooks {
   /// Copies elements between tensors of one device, of any strides and types.
   /// False if it cannot; nothing is done then.
   bool (*copy)(const Tensor& self, const Tensor& src) = nullptr;
+  /// Chooses an SDPBackend for scaled_dot_product_attention with dropout, of
+  /// tensors that fused operators take.
+  int64_t (*attention_with_dropout)(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const Tensor& mask,
+      bool causal) = nullptr;
 };
 C10_EXPORT KernelHooks& kernelHooks();
 

@@ -1,249 +1,39 @@
 #include <ATen/ATen.h>
-#include <ATen/ceil_div.h>
-#include <ATen/xpu/detail/CudnnAttention.h>
-#include <ATen/xpu/detail/KernelSources.h>
-#include <ATen/xpu/detail/Product.h>
-#include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Attention.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <tuple>
-#include <vector>
 
-// Attention as scaled_dot_product_attention chooses it without dropout: by
-// cuDNN where it takes it, see CudnnAttention.h, by a kernel of its own for few
-// queries, or else by products and a kernel between them: Attention.sycl.
+// Attention as scaled_dot_product_attention chooses it: by cuDNN where it takes
+// it, or else by kernels. Without dropout both have one operator, that of the
+// CPU. With it each has its own, since only who drew the numbers for the
+// forward can draw them again for the backward.
 
 namespace at::xpu::detail {
 
 namespace {
 
-enum AttentionKernel {
-  kAttention,
-  kAttentionGrad,
-  kAttentionNone,
-  kAttentionFew
-};
-constexpr std::array<const char*, 4> kAttentionNames{
-    "attention",
-    "attention_grad",
-    "attention_none",
-    "attention_few"};
+// Numbers of SDPBackend.
+enum AttentionBackend : int64_t { kMath = 0, kByCudnn = 3, kByKernels = 4 };
 
-std::string attentionSourceOf(int type) {
-  return typedSource(type) + reduceSource() +
-#include <ATen/xpu/kernels/Attention.sycl>
-      ;
-}
-
-const NamedKernels kAttentionKernels(
-    "attention",
-    &attentionSourceOf,
-    kAttentionNames,
-    FLOATING);
-
-constexpr int64_t kLanesOfRow = 32; // at most
-constexpr int64_t kRowsOfAttention = 4; // in a group
-constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
-constexpr int64_t kBlocks = 4; // of queries, of which the first need few keys
-constexpr int64_t kLeastOfBlock = 128;
-constexpr int64_t kMostNumbersOfFew = 256; // as in the source
-constexpr uint32_t kItemsOfFew = 256;
-
-// Note [Attention]
-// ~~~~~~~~~~~~~~~~
-// Products of queries and keys are in memory for some heads and queries at a
-// time, in the type that is computed with. The forward keeps the logarithm of
-// the sum of exp for each query; with it the backward computes the softmax
-// again. Both go over parts in a fixed order.
-
-/// Queries of some heads.
-struct AttentionPart {
-  int64_t first; // head of all images
-  int64_t heads;
-  int64_t from; // query
-  int64_t queries;
-  int64_t keys; // that they need
-};
-
-/// Some heads' rows, as matrices; `tensor` is [heads, rows, numbers].
-Matrices rowsOf(
-    const Tensor& tensor,
-    const AttentionPart& part,
-    int64_t from,
-    int64_t count) {
-  return Matrices::of(
-      tensor.narrow(0, part.first, part.heads).narrow(1, from, count));
-}
-
-/// Numbers of a row side by side.
-Tensor withPlainRows(const Tensor& tensor) {
-  return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
-}
-
-/// What is added to the products of all heads, in the type that is computed
-/// with.
-Tensor maskFor(
-    const Tensor& mask,
+/// Of a call with dropout that the fused operators take.
+int64_t backendWithDropout(
     const Tensor& query,
     const Tensor& key,
-    KernelType type) {
-  return mask.defined()
-      ? mask.to(computedType(type))
-            .expand({query.size(0), query.size(1), query.size(2), key.size(2)})
-      : mask;
+    const Tensor& value,
+    const Tensor& mask,
+    bool causal) {
+  const auto type = query.scalar_type();
+  if ((type != kFloat && type != kHalf && type != kBFloat16) ||
+      !usesKernels(query.device().index())) {
+    return kMath;
+  }
+  return attendsByCudnn(query, key, value, mask, causal) ? kByCudnn
+                                                         : kByKernels;
 }
-
-struct Attention {
-  const std::string& op;
-  Tensor query; // [images · heads, queries, numbers]
-  Tensor key;
-  Tensor value;
-  Tensor mask; // of all heads, in the type that is computed with
-  int64_t images;
-  int64_t heads;
-  KernelType type;
-  bool causal;
-  double scale;
-
-  /// The type, if kernels take it; the host has the checks.
-  static std::optional<KernelType> typeOf(
-      const Tensor& query,
-      const Tensor& key,
-      const Tensor& value,
-      const Tensor& mask,
-      double dropout) {
-    const auto type = kernelTypeOf(query, FLOATING);
-    const auto device = query.device().index();
-    const bool plain = type && dropout == 0 && query.dim() == 4 &&
-        key.dim() == 4 && value.dim() == 4 && alike(key, query) &&
-        alike(value, query) &&
-        (!mask.defined() || mask.device() == query.device()) &&
-        key.size(0) == query.size(0) && key.size(1) == query.size(1) &&
-        key.size(3) == query.size(3) &&
-        value.sizes().slice(0, 3) == key.sizes().slice(0, 3) &&
-        query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
-        canMultiply(query, key) && canMultiply(query, value) &&
-        key.size(2) <= kMostProducts &&
-        kAttentionKernels.find(kAttention, *type, device) &&
-        kAttentionKernels.find(kAttentionGrad, *type, device);
-    return plain ? type : std::nullopt;
-  }
-
-  Attention(
-      const std::string& op,
-      const Tensor& query,
-      const Tensor& key,
-      const Tensor& value,
-      KernelType type,
-      bool causal,
-      const Tensor& mask,
-      double scale)
-      : op(op),
-        query(query.flatten(0, 1)),
-        key(key.flatten(0, 1)),
-        value(value.flatten(0, 1)),
-        mask(maskFor(mask, query, key, type)),
-        images(query.size(0)),
-        heads(query.size(1)),
-        type(type),
-        causal(causal),
-        scale(scale) {}
-
-  int64_t queries() const {
-    return query.size(1);
-  }
-  int64_t keys() const {
-    return key.size(1);
-  }
-  TensorOptions numbers() const {
-    return query.options().dtype(computedType(type));
-  }
-
-  /// How many queries of a head are in a part, at most.
-  int64_t blockSize() const {
-    return std::min(
-        causal ? std::max(kLeastOfBlock, at::ceil_div(queries(), kBlocks))
-               : queries(),
-        std::max<int64_t>(kMostProducts / keys(), 1));
-  }
-
-  /// Calls `work` for each part. Of the queries of a head the last come first:
-  /// they have all keys.
-  template <typename Work>
-  void each(const Work& work) const {
-    const auto rows = blockSize();
-    const auto at_once = std::max<int64_t>(kMostProducts / keys() / rows, 1);
-    for (int64_t head = 0; head < query.size(0); head += at_once) {
-      const auto count = std::min(at_once, query.size(0) - head);
-      for (auto from = (queries() - 1) / rows * rows; from >= 0; from -= rows) {
-        const auto some = std::min(rows, queries() - from);
-        work(
-            AttentionPart{
-                head,
-                count,
-                from,
-                some,
-                causal ? std::min(keys(), from + some) : keys()});
-      }
-    }
-  }
-
-  static Tensor productsOf(const AttentionPart& part, TensorOptions options) {
-    return at::empty({part.heads, part.queries, part.keys}, options);
-  }
-
-  /// out = left · right, or added to it.
-  void product(
-      const Matrices& out,
-      const Matrices& left,
-      const Matrices& right,
-      bool add = false) const {
-    multiply({op, out, left, right, out, int64_t(add)});
-  }
-
-  void launch(
-      AttentionKernel kernel,
-      const AttentionPart& part,
-      std::initializer_list<KernelArgument> own) const {
-    std::vector<KernelArgument> arguments(own);
-    arguments.emplace_back(static_cast<uint32_t>(queries()));
-    arguments.emplace_back(mask.defined() ? mask.data_ptr() : nullptr);
-    for (const auto d : {0, 1, 2, 3}) {
-      arguments.emplace_back(mask.defined() ? mask.stride(d) : int64_t(0));
-    }
-    for (const auto number :
-         {heads,
-          part.first,
-          part.from,
-          part.heads,
-          part.queries,
-          part.keys,
-          int64_t(causal)}) {
-      arguments.emplace_back(static_cast<uint32_t>(number));
-    }
-    arguments.emplace_back(kernelNumber(scale, type));
-    const auto device = query.device().index();
-    launchKernel(
-        requireKernel(kAttentionKernels.find(kernel, type, device), op),
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        part.heads * part.queries * kLanesOfRow,
-        arguments,
-        kRowsOfAttention * kLanesOfRow);
-  }
-
-  /// What PyTorch has by queries, then by heads.
-  Tensor byQueries(const Tensor& tensor) const {
-    return tensor.unflatten(0, {images, heads})
-        .transpose(1, 2)
-        .contiguous()
-        .transpose(1, 2);
-  }
-};
 
 double scaleOf(c10::optional<double> scale, const Tensor& query) {
   return scale ? *scale : 1 / std::sqrt(double(query.size(3)));
@@ -258,103 +48,31 @@ Tensor emptyByRows(const Tensor& like, int64_t numbers) {
       .transpose(1, 2);
 }
 
-/// By one kernel, see Note [Few queries], with results as emptyByRows makes
-/// them; false if it does not take them.
-bool attendFew(
-    const std::string& op,
-    const Tensor& query,
-    const Tensor& key,
-    const Tensor& value,
-    const Tensor& mask,
-    const Tensor& out,
-    const Tensor& logsumexp,
-    KernelType type,
-    bool causal,
-    double scale) {
-  const auto device = query.device().index();
-  const auto* const kernel =
-      kAttentionKernels.find(kAttentionFew, type, device);
-  const auto groups = query.size(0) * query.size(1) * query.size(2);
-  if (query.size(2) >= kFewQueries || query.size(3) > kMostNumbersOfFew ||
-      value.size(3) > kMostNumbersOfFew || !kernel ||
-      groupSize(*kernel) < kItemsOfFew ||
-      groups > std::numeric_limits<int32_t>::max() / kItemsOfFew) {
-    return false;
-  }
-  const auto q = withPlainRows(query);
-  const auto k = withPlainRows(key);
-  const auto v = withPlainRows(value);
-  const auto added = maskFor(mask, query, key, type);
-  c10::SmallVector<KernelArgument, 40> arguments{
-      out.data_ptr(),
-      logsumexp.data_ptr(),
-      q.data_ptr(),
-      k.data_ptr(),
-      v.data_ptr(),
-      pointerOf(added)};
-  for (const auto* tensor : {&q, &k, &v, &added}) {
-    for (const auto d : {0, 1, 2}) {
-      arguments.emplace_back(
-          tensor->defined() ? tensor->stride(d) : int64_t(0));
-    }
-  }
-  arguments.emplace_back(added.defined() ? added.stride(3) : int64_t(0));
-  for (const auto number :
-       {q.size(1),
-        q.size(2),
-        k.size(2),
-        q.size(3),
-        v.size(3),
-        int64_t(causal),
-        int64_t(hasAlignedRows(k))}) {
-    arguments.emplace_back(static_cast<uint32_t>(number));
-  }
-  arguments.emplace_back(kernelNumber(scale, type));
-  launchKernel(
-      *kernel,
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      groups * kItemsOfFew,
-      arguments,
-      kItemsOfFew);
-  return true;
+Tensor byRows(const Tensor& tensor) {
+  return tensor.transpose(1, 2).contiguous().transpose(1, 2);
 }
 
-/// Of what a library computed with a mask: results of 0 for queries that it
-/// leaves no key.
-void keepNone(
-    const std::string& op,
-    const Tensor& query,
-    const Tensor& key,
-    const Tensor& value,
-    const Tensor& mask,
-    const Tensor& out,
-    const Tensor& logsumexp,
-    KernelType type,
-    bool causal) {
-  const auto device = query.device().index();
-  const auto added =
-      mask.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
-  c10::SmallVector<KernelArgument, 16> arguments{
-      out.data_ptr(), logsumexp.data_ptr(), added.data_ptr()};
-  for (const auto stride : added.strides()) {
-    arguments.emplace_back(stride);
-  }
-  for (const auto number :
-       {query.size(0),
-        query.size(1),
-        query.size(2),
-        key.size(2),
-        value.size(3),
-        int64_t(causal)}) {
-    arguments.emplace_back(static_cast<uint32_t>(number));
-  }
-  launchKernel(
-      requireKernel(kAttentionKernels.find(kAttentionNone, type, device), op),
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      logsumexp.numel(),
-      arguments);
+/// In memory in the order of the dimensions of another.
+Tensor emptyInOrder(const Tensor& other, int64_t numbers) {
+  auto sizes = other.sizes().vec();
+  sizes.back() = numbers;
+  return numbers == other.size(3)
+      ? at::empty_like(other)
+      : at::empty_like(other.narrow(3, 0, 1).expand(sizes));
+}
+
+/// Tensors that cuDNN writes: these, or where their last dimension has gaps,
+/// others.
+Tensor placeToWrite(const Tensor& tensor) {
+  return tensor.stride(3) == 1 ? tensor
+                               : at::empty(tensor.sizes(), tensor.options());
+}
+
+/// A result in the place of a tensor.
+Tensor placed(const Tensor& place, const Tensor& result) {
+  const bool there =
+      place.is_same(result) || place.strides() == result.strides();
+  return there ? result : place.copy_(result);
 }
 
 std::tuple<Tensor, Tensor> attentionForward(
@@ -366,64 +84,31 @@ std::tuple<Tensor, Tensor> attentionForward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention";
-  const auto added = tensorOf(mask);
-  const auto type = Attention::typeOf(query, key, value, added, dropout);
+  const AttentionCall call{
+      name, query, key, value, tensorOf(mask), causal, scaleOf(scale, query)};
+  const auto type = dropout == 0 ? attentionType(call) : std::nullopt;
   if (!type) {
     return OnHost<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
         query, key, value, dropout, causal, mask, scale);
   }
   const c10::xpu::XPUGuard guard(query.device());
-  const auto factor = scaleOf(scale, query);
-  auto out = emptyByRows(query, value.size(3));
-  auto logsumexp = at::empty(
-                       {query.size(0), query.size(2), query.size(1)},
-                       query.options().dtype(computedType(*type)))
-                       .transpose(1, 2);
-  if (attendsByCudnn(query, key, value, added, causal) &&
-      attendByCudnn(
-          name, query, key, value, added, out, logsumexp, causal, factor)) {
-    if (added.defined()) {
-      keepNone(name, query, key, value, added, out, logsumexp, *type, causal);
+  const auto out = emptyByRows(query, value.size(3));
+  const auto logsumexp = at::empty(
+                             {query.size(0), query.size(2), query.size(1)},
+                             query.options().dtype(computedType(*type)))
+                             .transpose(1, 2);
+  if (attendsByCudnn(query, key, value, call.mask, causal) &&
+      attendByCudnn(call, out, logsumexp)) {
+    if (call.mask.defined()) {
+      keepNone(call, *type, out, logsumexp);
     }
     return {out, logsumexp};
   }
-  if (attendFew(
-          name,
-          query,
-          key,
-          value,
-          added,
-          out,
-          logsumexp,
-          *type,
-          causal,
-          factor)) {
+  if (attendFew(call, *type, out, logsumexp)) {
     return {out, logsumexp};
   }
-  const Attention attention(
-      name, query, key, value, *type, causal, added, factor);
-  out = at::empty(
-      {attention.query.size(0), attention.queries(), value.size(3)},
-      query.options());
-  logsumexp = at::empty(
-      {attention.query.size(0), attention.queries()}, attention.numbers());
-  attention.each([&](const AttentionPart& part) {
-    const auto products = attention.productsOf(part, attention.numbers());
-    const auto softmax = attention.productsOf(part, query.options());
-    attention.product(
-        Matrices::of(products),
-        rowsOf(attention.query, part, part.from, part.queries),
-        rowsOf(attention.key, part, 0, part.keys).transposed());
-    attention.launch(
-        kAttention,
-        part,
-        {softmax.data_ptr(), logsumexp.data_ptr(), products.data_ptr()});
-    attention.product(
-        rowsOf(out, part, part.from, part.queries),
-        Matrices::of(softmax),
-        rowsOf(attention.value, part, 0, part.keys));
-  });
-  return {attention.byQueries(out), attention.byQueries(logsumexp)};
+  const auto [made, sums] = attendByKernels(call, *type);
+  return {byRows(made), byRows(sums)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> attentionBackward(
@@ -438,8 +123,9 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
     const c10::optional<Tensor>& mask,
     c10::optional<double> scale) {
   static const std::string name = "aten::scaled_dot_product_attention_backward";
-  const auto added = tensorOf(mask);
-  const auto type = Attention::typeOf(query, key, value, added, dropout);
+  const AttentionCall call{
+      name, query, key, value, tensorOf(mask), causal, scaleOf(scale, query)};
+  const auto type = dropout == 0 ? attentionType(call) : std::nullopt;
   if (!type || !alike(grad, query)) {
     return OnHost<
         at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::
@@ -456,91 +142,235 @@ std::tuple<Tensor, Tensor, Tensor> attentionBackward(
             scale);
   }
   const c10::xpu::XPUGuard guard(query.device());
-  const auto factor = scaleOf(scale, query);
-  if (attendsByCudnn(query, key, value, added, causal)) {
-    std::array<Tensor, 3> grads{
+  if (attendsByCudnn(query, key, value, call.mask, causal)) {
+    const AttentionGrads grads{
         emptyByRows(query, query.size(3)),
         emptyByRows(key, key.size(3)),
         emptyByRows(value, value.size(3))};
-    if (attendBackByCudnn(
-            name,
-            grad,
-            query,
-            key,
-            value,
-            added,
-            out,
-            logsumexp,
-            grads,
-            causal,
-            factor)) {
+    if (attendBackByCudnn(call, grad, out, logsumexp, grads)) {
       return {grads[0], grads[1], grads[2]};
     }
   }
-  const Attention attention(
-      name, query, key, value, *type, causal, added, factor);
-  const auto of_out = grad.flatten(0, 1);
-  const auto known = logsumexp.contiguous();
-  const auto of_query = at::empty(attention.query.sizes(), query.options());
-  // Keys and values get a part of their gradients from each block of queries.
-  const auto sums = attention.blockSize() < attention.queries()
-      ? attention.numbers()
-      : query.options();
-  const auto of_key = at::empty(attention.key.sizes(), sums);
-  const auto of_value = at::empty(attention.value.sizes(), sums);
-  if (causal && attention.keys() > attention.queries()) {
-    of_key.zero_(); // no query sees the last ones
-    of_value.zero_();
-  }
-  attention.each([&](const AttentionPart& part) {
-    const bool add = part.from + part.queries < attention.queries();
-    const auto products = attention.productsOf(part, attention.numbers());
-    const auto of_softmax = attention.productsOf(part, attention.numbers());
-    const auto softmax = attention.productsOf(part, query.options());
-    const auto of_products = attention.productsOf(part, query.options());
-    const auto queries = rowsOf(attention.query, part, part.from, part.queries);
-    const auto keys = rowsOf(attention.key, part, 0, part.keys);
-    const auto given = rowsOf(of_out, part, part.from, part.queries);
-    attention.product(Matrices::of(products), queries, keys.transposed());
-    attention.product(
-        Matrices::of(of_softmax),
-        given,
-        rowsOf(attention.value, part, 0, part.keys).transposed());
-    attention.launch(
-        kAttentionGrad,
-        part,
-        {softmax.data_ptr(),
-         of_products.data_ptr(),
-         known.data_ptr(),
-         products.data_ptr(),
-         of_softmax.data_ptr()});
-    attention.product(
-        rowsOf(of_query, part, part.from, part.queries),
-        Matrices::of(of_products),
-        keys);
-    attention.product(
-        rowsOf(of_key, part, 0, part.keys),
-        Matrices::of(of_products).transposed(),
-        queries,
-        add);
-    attention.product(
-        rowsOf(of_value, part, 0, part.keys),
-        Matrices::of(softmax).transposed(),
-        given,
-        add);
-  });
+  const auto [of_query, of_key, of_value] =
+      attendBackByKernels(call, *type, grad, logsumexp.contiguous());
+  return {byRows(of_query), byRows(of_key), byRows(of_value)};
+}
+
+using AttentionWithDropout = std::tuple<
+    Tensor, // the result
+    Tensor, // logsumexp
+    Tensor,
+    Tensor,
+    c10::SymInt, // queries
+    c10::SymInt, // keys
+    Tensor, // seed
+    Tensor, // offset
+    Tensor>;
+
+/// What the backend takes, with its type; else it raises.
+std::tuple<AttentionCall, KernelType> callOf(
+    AttentionBackend backend,
+    const std::string& op,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& mask,
+    double dropout,
+    bool causal,
+    c10::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      query.dim() == 4, op, " wants tensors of four dimensions");
+  AttentionCall call{
+      op, query, key, value, mask, causal, scaleOf(scale, query), dropout};
+  const auto type = attentionType(call);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      type &&
+          (backend == kByKernels ||
+           attendsByCudnn(query, key, value, mask, causal)),
+      op,
+      " cannot compute attention of such tensors; scaled_dot_product_attention "
+      "chooses what can");
+  return {call, *type};
+}
+
+AttentionWithDropout results(
+    const AttentionCall& call,
+    const Tensor& out,
+    const Tensor& logsumexp) {
   return {
-      attention.byQueries(of_query),
-      attention.byQueries(of_key.to(query.scalar_type())),
-      attention.byQueries(of_value.to(query.scalar_type()))};
+      out,
+      logsumexp,
+      Tensor(),
+      Tensor(),
+      call.query.size(2),
+      call.key.size(2),
+      call.seed,
+      call.offset,
+      Tensor()};
+}
+
+AttentionWithDropout cudnnForward(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const c10::optional<Tensor>& mask,
+    bool /*compute_log_sumexp*/,
+    double dropout,
+    bool causal,
+    bool /*return_debug_mask*/,
+    c10::optional<double> scale) {
+  static const std::string name = "aten::_scaled_dot_product_cudnn_attention";
+  auto [call, type] = callOf(
+      kByCudnn,
+      name,
+      query,
+      key,
+      value,
+      tensorOf(mask),
+      dropout,
+      causal,
+      scale);
+  const c10::xpu::XPUGuard guard(query.device());
+  const auto place = emptyInOrder(query, value.size(3));
+  const auto out = placeToWrite(place);
+  const auto logsumexp = at::empty(
+      {query.size(0), query.size(1), query.size(2)},
+      query.options().dtype(kFloat));
+  drawDropout(call, type, query.numel() / query.size(3) * key.size(2));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      attendByCudnn(call, out, logsumexp),
+      "cuDNN does not compute this attention with dropout. Set "
+      "torch.backends.cudnn.enabled = False to have kernels compute it");
+  if (call.mask.defined()) {
+    keepNone(call, type, out, logsumexp);
+  }
+  return results(call, placed(place, out), logsumexp.unsqueeze(3));
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnnBackward(
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& out,
+    const Tensor& logsumexp,
+    const Tensor& seed,
+    const Tensor& offset,
+    const Tensor& mask,
+    const Tensor& /*cum_seq_q*/,
+    const Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/,
+    c10::SymInt /*max_k*/,
+    double dropout,
+    bool causal,
+    c10::optional<double> scale) {
+  static const std::string name =
+      "aten::_scaled_dot_product_cudnn_attention_backward";
+  const AttentionCall call{
+      name,
+      query,
+      key,
+      value,
+      mask,
+      causal,
+      scaleOf(scale, query),
+      dropout,
+      seed,
+      offset};
+  const c10::xpu::XPUGuard guard(query.device());
+  const AttentionGrads places{
+      at::empty_like(query), at::empty_like(key), at::empty_like(value)};
+  const AttentionGrads grads{
+      placeToWrite(places[0]),
+      placeToWrite(places[1]),
+      placeToWrite(places[2])};
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      attendBackByCudnn(call, grad, out, logsumexp.squeeze(3), grads),
+      "cuDNN does not compute the gradients of this attention with dropout. Set "
+      "torch.backends.cudnn.enabled = False before the forward to have kernels "
+      "compute both");
+  return {
+      placed(places[0], grads[0]),
+      placed(places[1], grads[1]),
+      placed(places[2], grads[2])};
+}
+
+AttentionWithDropout kernelsForward(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const c10::optional<Tensor>& mask,
+    double dropout,
+    bool causal,
+    bool /*return_debug_mask*/,
+    c10::optional<double> scale) {
+  static const std::string name =
+      "aten::_scaled_dot_product_fused_attention_overrideable";
+  auto [call, type] = callOf(
+      kByKernels,
+      name,
+      query,
+      key,
+      value,
+      tensorOf(mask),
+      dropout,
+      causal,
+      scale);
+  const c10::xpu::XPUGuard guard(query.device());
+  drawDropout(call, type, key.size(2));
+  const auto [out, logsumexp] = attendByKernels(call, type);
+  return results(
+      call, placed(emptyInOrder(query, value.size(3)), out), logsumexp);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> kernelsBackward(
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& mask,
+    std::array<bool, 4> /*grad_input_mask*/,
+    const Tensor& /*out*/,
+    const Tensor& logsumexp,
+    const Tensor& /*cum_seq_q*/,
+    const Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/,
+    c10::SymInt /*max_k*/,
+    double dropout,
+    bool causal,
+    const Tensor& seed,
+    const Tensor& offset,
+    c10::optional<double> scale) {
+  static const std::string name =
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward";
+  auto [call, type] =
+      callOf(kByKernels, name, query, key, value, mask, dropout, causal, scale);
+  call.seed = seed;
+  call.offset = offset;
+  const c10::xpu::XPUGuard guard(query.device());
+  const auto [of_query, of_key, of_value] =
+      attendBackByKernels(call, type, grad, logsumexp.contiguous());
+  return {
+      placed(at::empty_like(query), of_query),
+      placed(at::empty_like(key), of_key),
+      placed(at::empty_like(value), of_value),
+      Tensor()};
 }
 
 void registerAttention(torch::Library& library) {
+  kernelHooks().attention_with_dropout = &backendWithDropout;
   library.impl(
       "_scaled_dot_product_flash_attention_for_cpu", &attentionForward);
   library.impl(
       "_scaled_dot_product_flash_attention_for_cpu_backward",
       &attentionBackward);
+  library.impl("_scaled_dot_product_cudnn_attention", &cudnnForward);
+  library.impl("_scaled_dot_product_cudnn_attention_backward", &cudnnBackward);
+  library.impl(
+      "_scaled_dot_product_fused_attention_overrideable", &kernelsForward);
+  library.impl(
+      "_scaled_dot_product_fused_attention_overrideable_backward",
+      &kernelsBackward);
 }
 
 [[maybe_unused]] const bool kAttentionAdded = addKernels(&registerAttention);

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <ATen/xpu/detail/Operators.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
@@ -16,8 +17,31 @@ namespace at::xpu {
 
 namespace {
 
-// SDPBackend::flash_attention
+// Numbers of SDPBackend.
+constexpr int64_t kMathAttention = 0;
 constexpr int64_t kFlashAttention = 1;
+constexpr int64_t kCudnnAttention = 3;
+constexpr int64_t kOverrideableAttention = 4;
+
+/// PyTorch's for the CPU reads sizes, strides and types only: it takes tensors
+/// of XPU, fake ones too, as they are. It has nothing for dropout.
+int64_t chosen(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const std::optional<Tensor>& mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  const auto with_dropout = detail::kernelHooks().attention_with_dropout;
+  const bool drops = dropout > 0 && with_dropout;
+  const auto backend = at::native::_fused_sdp_choice_cpp(
+      query, key, value, mask, drops ? 0 : dropout, causal, scale, enable_gqa);
+  return drops && backend == kFlashAttention
+      ? with_dropout(query, key, value, mask.value_or(Tensor()), causal)
+      : backend;
+}
 
 /// Whether each head of the tensor is that of some heads of queries.
 bool isShared(const Tensor& query, const Tensor& tensor) {
@@ -31,6 +55,8 @@ Tensor repeated(const Tensor& query, const Tensor& tensor) {
   return times == 1 ? tensor : tensor.repeat_interleave_symint(times, -3);
 }
 
+/// in_vmap: which has its own rules for random numbers
+template <bool in_vmap>
 Tensor attention(
     const Tensor& query,
     const Tensor& key,
@@ -63,50 +89,73 @@ Tensor attention(
             .masked_fill_(
                 mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
-  if (at::native::_fused_sdp_choice_cpp(
-          query, key, value, mask, dropout, causal, scale, enable_gqa) !=
-      kFlashAttention) {
-    return std::get<0>(at::_scaled_dot_product_attention_math(
-        query,
-        key,
-        value,
-        added,
-        dropout,
-        causal,
-        /*dropout_mask=*/{},
-        scale,
-        enable_gqa));
+  const auto backend = in_vmap && dropout > 0
+      ? kMathAttention
+      : chosen(query, key, value, added, dropout, causal, scale, enable_gqa);
+  switch (backend) {
+    case kFlashAttention:
+      return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+          query, key, value, dropout, causal, added, scale));
+    case kCudnnAttention:
+      return std::get<0>(at::_scaled_dot_product_cudnn_attention(
+          query,
+          key,
+          value,
+          added,
+          /*compute_log_sumexp=*/true,
+          dropout,
+          causal,
+          /*return_debug_mask=*/false,
+          scale));
+    case kOverrideableAttention:
+      return std::get<0>(at::_scaled_dot_product_fused_attention_overrideable(
+          query,
+          key,
+          value,
+          added,
+          dropout,
+          causal,
+          /*return_debug_mask=*/false,
+          scale));
+    default:
+      return std::get<0>(at::_scaled_dot_product_attention_math(
+          query,
+          key,
+          value,
+          added,
+          dropout,
+          causal,
+          /*dropout_mask=*/{},
+          scale,
+          enable_gqa));
   }
-  return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
-      query, key, value, dropout, causal, added, scale));
 }
 
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) final {}
 };
 
+template <bool in_vmap>
 void replace(torch::Library& m) {
   Silent silent; // PyTorch warns where a kernel is replaced
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  m.impl("scaled_dot_product_attention", TORCH_FN(attention));
+  m.impl("scaled_dot_product_attention", TORCH_FN(attention<in_vmap>));
 }
 
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, CompositeImplicitAutograd, m) {
-  replace(m);
+  replace<false>(m);
 }
 // PyTorch registers its composite kernel for vmap as well.
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {
-  replace(m);
+  replace<true>(m);
 }
 TORCH_LIBRARY_IMPL(aten, FuncTorchVmapMode, m) {
-  replace(m);
+  replace<true>(m);
 }
-// The CPU's reads sizes, strides and types only: it takes tensors of XPU, fake
-// ones too, as they are.
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
-  m.impl("_fused_sdp_choice", &at::native::_fused_sdp_choice_cpp);
+  m.impl("_fused_sdp_choice", &chosen);
 }
 
 } // namespace at::xpu

@@ -56,6 +56,7 @@ class TestLibraries(Processes):
             self.assertRegex(printed, rf"(?m)^{name} Library\(version='[0-9.]*', ")
             self.assertIn(words, printed)
 
+    @needs_device  # once is enough
     @unittest.skipUnless(COMPILER, "there is no compiler")
     def test_old(self):
         self.check_problems(
@@ -71,6 +72,7 @@ class TestLibraries(Processes):
             },
         )
 
+    @needs_device  # once is enough
     @unittest.skipUnless(COMPILER, "there is no compiler")
     def test_incomplete(self):
         self.check_problems(
@@ -86,6 +88,7 @@ class TestLibraries(Processes):
             },
         )
 
+    @needs_device  # once is enough
     @unittest.skipUnless(COMPILER, "there is no compiler")
     def test_another_library(self):
         self.check_problems(

@@ -269,6 +269,37 @@ class TestKernelProducts(TestCase):
             )
             self.near(again, expected, dtype)
 
+    @unittest.skipUnless(kernels.LATER, "PyTorch 1.13 has no float8")
+    def test_float8_in_blocks(self):
+        part, block = F.ScalingType.BlockWise1x128, F.ScalingType.BlockWise128x128
+
+        def scaled(rows, inner, recipe):
+            """A matrix, its scales, and what both are."""
+            x = torch.randn(rows, inner).to(torch.float8_e4m3fn)
+            parts = -(-inner // 128)
+            if recipe == part:
+                scale = torch.rand(parts, rows).t() + 0.5
+                factors = scale.repeat_interleave(128, 1)
+            else:
+                scale = torch.rand(-(-rows // 128), -(-parts // 4) * 4).t() + 0.5
+                factors = scale[:parts].t().repeat_interleave(128, 0).repeat_interleave(128, 1)
+            return x, scale, x.double() * factors[:rows, :inner]
+
+        sizes = [(128, 256, 384), (256, 128, 1024), (16, 272, 640), (5, 7, 130)]
+        recipes = ((part, block), (block, part), (part, part))
+        types = (torch.bfloat16, torch.half, torch.float)
+        for (rows, cols, inner), (left, right), dtype in itertools.product(sizes, recipes, types):
+            a, scale_a, exact_a = scaled(rows, inner, left)
+            b, scale_b, exact_b = scaled(cols, inner, right)
+            bias = torch.randn(cols).to(dtype)
+            for add in (None, bias):
+                got = F.scaled_mm(
+                    a.xpu(), b.xpu().t(), scale_a.xpu(), left, scale_b.xpu(), right,
+                    bias=add if add is None else add.xpu(), output_dtype=dtype,
+                )  # fmt: skip
+                expected = exact_a @ exact_b.t() + (0 if add is None else add.double())
+                self.near(got, expected, dtype, msg=f"{rows, cols, inner, left, right}")
+
     def test_integers(self):
         for dtype in INTEGRAL:
             a, b, c = matrix(dtype, 5, 70), matrix(dtype, 70, 6), matrix(dtype, 5, 6)

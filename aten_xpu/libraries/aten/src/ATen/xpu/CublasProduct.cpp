@@ -52,8 +52,7 @@ enum PreferenceAttribute {
   kAlignmentA = 5, // and those of B, C and D
 };
 enum Epilogue : uint32_t { kRelu = 2, kBias = 4, kGelu = 32 };
-constexpr int32_t kScaleOfRows = 3;
-constexpr size_t kScaleOfRowsVersion = 120900;
+constexpr size_t kScaleModesVersion = 120900;
 constexpr int kNotSupported = 15; // a status
 constexpr uint32_t kReduceInPlace = 1;
 constexpr uint32_t kReduceInComputeType = 2;
@@ -193,7 +192,8 @@ struct Call {
   uint32_t activation = 0; // an Epilogue
   const void* scale_a = nullptr; // numbers of float, of both or none
   const void* scale_b = nullptr;
-  bool scales_of_rows = false; // of A, and of columns of B
+  ScaleOf scale_a_is = ScaleOf::Matrix;
+  ScaleOf scale_b_is = ScaleOf::Matrix;
   bool fast_sums = false; // of float8
   Types types{};
   bool reduces = true; // in half or bfloat16
@@ -212,7 +212,8 @@ struct Call {
         reduces,
         static_cast<int64_t>(most_workspace),
         activation,
-        scales_of_rows};
+        static_cast<int64_t>(scale_a_is) << 32 |
+            static_cast<int64_t>(scale_b_is)};
     size_t at = 12;
     for (const auto* matrix : {&a, &b, &c, &d}) {
       key.at(at++) = matrix->rows * (matrix->transposed ? -1 : 1);
@@ -286,9 +287,9 @@ struct Plan {
     if (const auto epilogue = call.activation | (call.bias ? kBias : 0U)) {
       set(lt.set_desc, desc, kEpilogue, epilogue);
     }
-    if (call.scales_of_rows) {
-      set(lt.set_desc, desc, kScaleAMode, kScaleOfRows);
-      set(lt.set_desc, desc, kScaleBMode, kScaleOfRows);
+    if (call.scale_a_is != ScaleOf::Matrix) {
+      set(lt.set_desc, desc, kScaleAMode, call.scale_a_is);
+      set(lt.set_desc, desc, kScaleBMode, call.scale_b_is);
     }
     if (call.fast_sums) {
       set(lt.set_desc, desc, kFastSums, int8_t(1));
@@ -445,7 +446,8 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
   }
   void* const handle = cublasLtHandle(device);
   if (!handle ||
-      (scales.of_rows && cublasLt().version() < kScaleOfRowsVersion)) {
+      (scales.left_is != ScaleOf::Matrix &&
+       cublasLt().version() < kScaleModesVersion)) {
     return false;
   }
   auto out = product.out;
@@ -474,7 +476,8 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
     call.scale_a = scales.left.data_ptr();
     call.scale_b = scales.right.data_ptr();
     call.fast_sums = scales.fast_sums;
-    call.scales_of_rows = scales.of_rows;
+    call.scale_a_is = scales.left_is;
+    call.scale_b_is = scales.right_is;
   }
   call.activation = product.activation == Activation::Relu ? kRelu
       : product.activation == Activation::Gelu             ? kGelu
@@ -482,6 +485,7 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
   if (by_rows) {
     std::swap(types->a, types->b);
     std::swap(call.scale_a, call.scale_b);
+    std::swap(call.scale_a_is, call.scale_b_is);
   }
   call.d = *columns;
   call.batches = out.batch;

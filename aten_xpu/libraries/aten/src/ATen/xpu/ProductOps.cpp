@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/CublasLt.h>
 #include <ATen/xpu/detail/Product.h>
 #include <ATen/xpu/detail/StructuredCall.h>
@@ -244,8 +245,7 @@ struct IntMm {
   }
 };
 
-/// Of float8, with a scale for each matrix, or for each row of the left and
-/// each column of the right one.
+/// Of float8, with scales, see Scales.
 struct ScaledMm {
   static bool isWide(ScalarType type) {
     return type == kHalf || type == kBFloat16 || type == kFloat;
@@ -255,46 +255,45 @@ struct ScaledMm {
       const Tensor& left,
       const Tensor& right,
       const Tensor& scale_left,
-      const Tensor& scale_right,
-      ScalarType type) {
+      const Tensor& scale_right) {
     const auto is_float8 = [](const Tensor& tensor) {
       return tensor.dim() == 2 &&
           (tensor.scalar_type() == kFloat8_e4m3fn ||
            tensor.scalar_type() == kFloat8_e5m2);
     };
-    return isWide(type) && is_float8(left) && is_float8(right) &&
-        kernelDevice(left) && left.device() == right.device() &&
-        left.size(1) == right.size(0) && scale_left.scalar_type() == kFloat &&
-        alike(scale_left, scale_right) && scale_left.device() == left.device();
+    return is_float8(left) && is_float8(right) && kernelDevice(left) &&
+        left.device() == right.device() && left.size(1) == right.size(0) &&
+        scale_left.scalar_type() == kFloat && alike(scale_left, scale_right) &&
+        scale_left.device() == left.device();
   }
 
-  static Tensor make(
+  /// A factor for each element of rows of `inner` numbers each.
+  static Tensor whole(
+      const Tensor& scale,
+      ScaleOf is,
+      int64_t rows,
+      int64_t inner) {
+    const auto in_blocks = [](const Tensor& of, int64_t size, int64_t dim) {
+      return of.repeat_interleave(kScaleBlock, dim).narrow(dim, 0, size);
+    };
+    return is == ScaleOf::Part
+        ? in_blocks(scale, inner, 1)
+        : in_blocks(in_blocks(scale.t(), inner, 1), rows, 0);
+  }
+
+  static Tensor compute(
       const Tensor& left,
       const Tensor& right,
-      const Tensor& scale_left,
-      const Tensor& scale_right,
-      const std::optional<Tensor>& bias_given,
-      const std::optional<Tensor>& scale_result,
-      std::optional<ScalarType> out_dtype,
-      bool use_fast_accum) {
-    const auto type = out_dtype.value_or(left.scalar_type());
-    if (!takes(left, right, scale_left, scale_right, type) ||
-        tensorOf(scale_result).defined()) {
-      return Tensor();
-    }
+      const Scales& scales,
+      const Tensor& bias,
+      ScalarType type) {
     const auto rows = left.size(0);
     const auto cols = right.size(1);
-    const auto bias = tensorOf(bias_given);
     const bool has_bias = bias.defined();
-    if (has_bias &&
-        (bias.dim() != 1 || bias.size(0) != cols ||
-         bias.device() != left.device() || !isWide(bias.scalar_type()))) {
-      return Tensor();
-    }
-    const bool by_matrix = scale_left.numel() == 1 && scale_right.numel() == 1;
-    if (!by_matrix &&
-        (scale_left.sizes() != IntArrayRef{rows, 1} ||
-         scale_right.sizes() != IntArrayRef{1, cols})) {
+    if (!isWide(type) ||
+        (has_bias &&
+         (bias.dim() != 1 || bias.size(0) != cols ||
+          bias.device() != left.device() || !isWide(bias.scalar_type())))) {
       return Tensor();
     }
     const c10::xpu::XPUGuard guard(left.device());
@@ -309,38 +308,100 @@ struct ScaledMm {
           Matrices::of(right),
           has_bias ? expanded(bias, result.sizes(), "_scaled_mm") : Matrices(),
           has_bias ? 1 : 0};
-      const Scales scales{
-          scale_left.contiguous(),
-          scale_right.contiguous(),
-          use_fast_accum,
-          !by_matrix};
       if (result.numel() == 0 || multiplyByCublas(product, scales)) {
         return result;
       }
     }
-    // bfloat16 has the numbers of float8.
-    const auto lefts = left.to(kBFloat16);
-    const auto rights = right.to(kBFloat16);
+    // bfloat16 has the numbers of float8, but not their products with scales.
+    const bool in_blocks = scales.left_is >= ScaleOf::Part;
+    auto lefts = left.to(in_blocks ? kFloat : kBFloat16);
+    auto rights = right.to(lefts.scalar_type());
+    if (in_blocks) {
+      const auto inner = left.size(1);
+      lefts.mul_(whole(scales.left, scales.left_is, rows, inner));
+      rights.mul_(whole(scales.right, scales.right_is, cols, inner).t());
+    }
     if (!canMultiply(lefts, rights)) {
       return Tensor();
     }
     auto sums = at::empty({rows, cols}, left.options().dtype(kFloat));
     multiply(
         {name, Matrices::of(sums), Matrices::of(lefts), Matrices::of(rights)});
-    if (by_matrix) {
-      sums.mul_(scale_left.reshape({}) * scale_right.reshape({}));
-    } else {
-      sums.mul_(scale_left).mul_(scale_right);
+    if (scales.left_is == ScaleOf::Matrix) {
+      sums.mul_(scales.left.reshape({}) * scales.right.reshape({}));
+    } else if (!in_blocks) {
+      sums.mul_(scales.left).mul_(scales.right);
     }
     if (has_bias) {
       sums.add_(bias);
     }
     return sums.to(type);
   }
+
+  static Tensor make(
+      const Tensor& left,
+      const Tensor& right,
+      const Tensor& scale_left,
+      const Tensor& scale_right,
+      const std::optional<Tensor>& bias,
+      const std::optional<Tensor>& scale_result,
+      std::optional<ScalarType> out_dtype,
+      bool use_fast_accum) {
+    if (!takes(left, right, scale_left, scale_right) ||
+        tensorOf(scale_result).defined()) {
+      return Tensor();
+    }
+    const bool by_matrix = scale_left.numel() == 1 && scale_right.numel() == 1;
+    if (!by_matrix &&
+        (scale_left.sizes() != IntArrayRef{left.size(0), 1} ||
+         scale_right.sizes() != IntArrayRef{1, right.size(1)})) {
+      return Tensor();
+    }
+    const auto is = by_matrix ? ScaleOf::Matrix : ScaleOf::Row;
+    return compute(
+        left,
+        right,
+        {scale_left.contiguous(),
+         scale_right.contiguous(),
+         is,
+         is,
+         use_fast_accum},
+        tensorOf(bias),
+        out_dtype.value_or(left.scalar_type()));
+  }
+
+  static constexpr int64_t kScaleBlock = 128;
 };
 
-/// The same, that says what has a scale. The host takes blocks of a matrix.
+/// The same, that says what has a scale.
 struct ScaledMmV2 {
+  // PyTorch's numbers
+  static constexpr int64_t kOfMatrix = 0;
+  static constexpr int64_t kOfRow = 1;
+  static constexpr int64_t kOfPart = 4;
+  static constexpr int64_t kOfBlock = 5;
+
+  /// Whether scales of blocks are those of a matrix with such rows; they are
+  /// put as the library reads them.
+  static bool readsBlocks(
+      Tensor& scale,
+      int64_t recipe,
+      int64_t rows,
+      int64_t inner,
+      ScaleOf& is) {
+    constexpr int64_t kStep = 4;
+    const auto parts = at::ceil_div(inner, ScaledMm::kScaleBlock);
+    is = recipe == kOfPart ? ScaleOf::Part : ScaleOf::Block;
+    const bool fits = recipe == kOfPart
+        ? scale.sizes() == IntArrayRef{rows, parts}
+        : scale.sizes() ==
+            IntArrayRef{
+                at::ceil_div(parts, kStep) * kStep,
+                at::ceil_div(rows, ScaledMm::kScaleBlock)};
+    scale = fits ? scale.t().contiguous().t() : scale;
+    return fits;
+  }
+
   static Tensor make(
       const Tensor& left,
       const Tensor& right,
@@ -358,22 +419,50 @@ struct ScaledMmV2 {
       return swizzle.empty() || swizzle == IntArrayRef{0};
     };
     if (left.dim() != 2 || right.dim() != 2 || scale_left.size() != 1 ||
-        scale_right.size() != 1 || recipe_left != recipe_right ||
-        !is_plain(swizzle_left) || !is_plain(swizzle_right) ||
-        !contraction_dim.empty()) {
+        scale_right.size() != 1 || recipe_left.size() != 1 ||
+        recipe_right.size() != 1 || !is_plain(swizzle_left) ||
+        !is_plain(swizzle_right) || !contraction_dim.empty()) {
       return Tensor();
     }
-    const auto& a = scale_left[0];
-    const auto& b = scale_right[0];
-    // PyTorch's numbers: 0 for a matrix, 1 for rows.
-    const bool fits = recipe_left == IntArrayRef{0}
-        ? a.numel() == 1 && b.numel() == 1
-        : recipe_left == IntArrayRef{1} &&
-            a.sizes() == IntArrayRef{left.size(0), 1} &&
-            b.sizes() == IntArrayRef{1, right.size(1)};
-    return fits
-        ? ScaledMm::make(left, right, a, b, bias, {}, out_dtype, use_fast_accum)
-        : Tensor();
+    const auto a = recipe_left[0];
+    const auto b = recipe_right[0];
+    Scales scales{scale_left[0], scale_right[0]};
+    scales.fast_sums = use_fast_accum;
+    const auto is_block = [](int64_t recipe) {
+      return recipe == kOfPart || recipe == kOfBlock;
+    };
+    if (is_block(a) && is_block(b) && (a == kOfPart || b == kOfPart)) {
+      const bool fits =
+          left.scalar_type() == kFloat8_e4m3fn &&
+          right.scalar_type() == kFloat8_e4m3fn &&
+          ScaledMm::takes(left, right, scales.left, scales.right) &&
+          readsBlocks(
+              scales.left, a, left.size(0), left.size(1), scales.left_is) &&
+          readsBlocks(
+              scales.right, b, right.size(1), left.size(1), scales.right_is);
+      return fits ? ScaledMm::compute(
+                        left,
+                        right,
+                        scales,
+                        tensorOf(bias),
+                        out_dtype.value_or(kBFloat16))
+                  : Tensor();
+    }
+    const bool fits = a == b &&
+        (a == kOfMatrix ? scales.left.numel() == 1 && scales.right.numel() == 1
+                        : a == kOfRow &&
+                 scales.left.sizes() == IntArrayRef{left.size(0), 1} &&
+                 scales.right.sizes() == IntArrayRef{1, right.size(1)});
+    return fits ? ScaledMm::make(
+                      left,
+                      right,
+                      scales.left,
+                      scales.right,
+                      bias,
+                      {},
+                      out_dtype,
+                      use_fast_accum)
+                : Tensor();
   }
 };
 #endif

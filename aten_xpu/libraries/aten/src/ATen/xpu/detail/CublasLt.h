@@ -13,14 +13,20 @@
 
 namespace at::xpu::detail {
 
-/// Of float8: float's numbers on the device by which the matrices are
-/// multiplied, or each row of the left and each column of the right one,
-/// without gaps; and whether sums may be faster and less exact.
+/// What a number of Scales is of, by the numbers of cublasLt.h: the whole
+/// matrix, each row of the left or column of the right one, or blocks of it of
+/// 128 along the inner dimension, or of 128 x 128.
+enum class ScaleOf : int32_t { Matrix = 0, Row = 3, Part = 4, Block = 5 };
+
+/// Of float8: float's numbers on the device by which it is multiplied, in
+/// memory as the library reads them, and whether sums may be faster and less
+/// exact.
 struct Scales {
   Tensor left;
   Tensor right;
+  ScaleOf left_is = ScaleOf::Matrix;
+  ScaleOf right_is = ScaleOf::Matrix;
   bool fast_sums = false;
-  bool of_rows = false;
 };
 
 /// Launches the product by cuBLASLt; false, and nothing done, if it is not

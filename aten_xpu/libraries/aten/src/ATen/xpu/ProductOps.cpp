@@ -354,8 +354,9 @@ struct ScaledMm {
     const bool by_matrix = scale_left.numel() == 1 && scale_right.numel() == 1;
     if (!by_matrix &&
         (scale_left.sizes() != IntArrayRef{left.size(0), 1} ||
-         scale_right.sizes() != IntArrayRef{1, right.size(1)})) {
-      return Tensor();
+         scale_right.sizes() != IntArrayRef{1, right.size(1)} ||
+         !scale_left.is_contiguous() || !scale_right.is_contiguous())) {
+      return Tensor(); // PyTorch refuses these
     }
     const auto is = by_matrix ? ScaleOf::Matrix : ScaleOf::Row;
     return compute(

@@ -31,8 +31,12 @@ def of_one_tensor(images, heads, queries, numbers):
     return whole.permute(2, 0, 3, 1, 4).unbind()
 
 
-def attend_all(q, k, v):
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+EMPTY = ((0, 2, 4, 8), (2, 0, 4, 8), (2, 2, 0, 8), (2, 2, 4, 0))
+
+
+def attend_all(q, k, v, mask=None):
+    mask = None if mask is None else mask * 1.0
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=0.5)
 
 
 def apart(images, heads, queries, numbers, keys=None, of_value=None):
@@ -202,8 +206,8 @@ class TestKernelAttention(TestCase):
             self.assertTrue(x.grad.isfinite().all())
         torch._C._xpu_resetFallbackStatistics()
 
-    def weights_kept(self, q, k, p, causal, seed):
-        """Of queries and keys of such shapes, by values of which each has one weight."""
+    def weights_kept(self, q, k, mask, p, causal, seed):
+        """Of tensors of such shapes, by values of which each has one weight."""
         keys, numbers = k.shape[-2:]
         ones = torch.eye(keys, dtype=q.dtype).expand(*k.shape[:2], keys, keys)
         parts = []
@@ -211,28 +215,30 @@ class TestKernelAttention(TestCase):
             v = F.pad(ones[..., i : i + numbers], (0, max(i + numbers - keys, 0)))
             torch.manual_seed(seed)
             moved = [x.xpu() for x in (torch.zeros_like(q), torch.zeros_like(k), v)]
-            y = F.scaled_dot_product_attention(*moved, dropout_p=p, is_causal=causal)
+            y = F.scaled_dot_product_attention(*moved, mask, p, is_causal=causal)
             parts.append(y.cpu() > 0)
         return torch.cat(parts, -1)[..., :keys]
 
     def check_dropout(self, q, k, v, mask=None, p=0.3, causal=False, tolerance=1e-4):
-        kept = self.weights_kept(q, k, p, causal, seed=7)
+        numbers = mask is not None and mask.dtype != torch.bool  # which are not cuDNN's
+        none = torch.zeros_like(mask).xpu() if numbers else None
+        kept = self.weights_kept(q, k, none, p, causal, seed=7)
         seen = torch.ones_like(kept)
         if causal:
             seen = seen.tril()
             self.assertFalse(kept[~seen].any())
         self.assertEqual(kept[seen].float().mean().item(), 1 - p, atol=0.03, rtol=0)
-        moved = [x.xpu().requires_grad_() for x in (q, k, v)]
-        exact = [x.double().requires_grad_() for x in (q, k, v)]
+        given = [q, k, v] if mask is None else [q, k, v, mask]
+        moved = [x.xpu().requires_grad_(x.is_floating_point()) for x in given]
+        exact = [q, k, v, torch.zeros(()) if mask is None else mask]
+        exact = [x.double().requires_grad_() for x in exact]
         torch.manual_seed(7)
-        y = F.scaled_dot_product_attention(
-            *moved, None if mask is None else mask.xpu(), p, is_causal=causal
-        )
+        y = F.scaled_dot_product_attention(*moved, dropout_p=p, is_causal=causal)
         products = exact[0] @ exact[1].mT / q.shape[-1] ** 0.5
         if mask is not None and mask.dtype == torch.bool:
             products = products.masked_fill(~mask, float("-inf"))
-        elif mask is not None:
-            products = products + mask
+        else:
+            products = products + exact[3]
         weights = products.masked_fill(~seen, float("-inf")).softmax(-1)
         expected = (weights * kept / (1 - p)) @ exact[2]
         grad = torch.randn_like(v[..., :1, :].expand(y.shape))
@@ -241,9 +247,11 @@ class TestKernelAttention(TestCase):
         for got, wanted in zip(
             [y, *(x.grad for x in moved)], [expected, *(x.grad for x in exact)]
         ):
+            if got is None:
+                continue  # of a mask of bool
             error = (got.detach().cpu().double() - wanted.detach()).abs().max()
             self.assertLess(error.item(), tolerance * wanted.abs().max().item())
-        self.assertEqual([x.grad.stride() for x in moved], [x.stride() for x in moved])
+        self.assertEqual([x.grad.stride() for x in moved[:3]], [x.stride() for x in moved[:3]])
 
     def test_dropout(self):
         cases = (
@@ -252,6 +260,7 @@ class TestKernelAttention(TestCase):
             (apart(1, 2, 150, 16), {"causal": True}),  # several blocks of queries
             (apart(1, 2, 64, 8, 33), {"p": 0.9}),
             (apart(2, 2, 24, 16), {"mask": torch.randn(24, 24)}),
+            (apart(2, 3, 20, 8, 150), {"mask": torch.randn(2, 1, 1, 150)}),
             (apart(2, 2, 24, 16), {"mask": torch.rand(2, 1, 24, 24) > 0.3}),
             (apart(1, 1, 3, 8, 400), {}),
             (of_one_tensor(2, 4, 40, 16), {"causal": True}),
@@ -290,16 +299,68 @@ class TestKernelAttention(TestCase):
         self.assertNotEqual(each[0], each[1])
         torch._C._xpu_resetFallbackStatistics()
 
+    def test_gradients_with_dropout_by_functions(self):
+        """In vmap, and of a mask that an inner function does not look at."""
+        q, k, v = (x.xpu() for x in apart(3, 2, 16, 8))
+        grads = torch.func.grad(lambda *x: attend_all(*(one[None] for one in x)).square().sum())
+        for randomness in ("same", "different"):
+            each = torch.vmap(grads, randomness=randomness)(q, q, q)
+            self.assertEqual(each.shape, q.shape)
+        with self.assertRaisesRegex(RuntimeError, "randomness"):
+            torch.vmap(grads)(q, q, q)
+
+        def outer(mask):
+            def inner(x):
+                y = attend_all(x, k, v, mask)
+                return y.sum(), y
+
+            return torch.func.grad(inner, has_aux=True)(q)[1].square().sum()
+
+        self.assertGreater(torch.func.grad(outer)(torch.randn(16, 16).xpu()).abs().sum().item(), 0)
+        torch._C._xpu_resetFallbackStatistics()
+
+    def test_arguments(self):
+        """The CPU's errors, and results without elements."""
+        q = torch.randn(1, 2, 4, 8)
+        whole, part = torch.zeros(4, 4), torch.zeros(4)
+        for p in (0.0, 0.5):
+            for tensors, mask, how in (
+                ((q, q.half(), q), None, {}),
+                ((q[0, 0, 0],) * 3, None, {}),
+                ((q, q, q), whole.int(), {}),
+                ((q, q, q), whole.double(), {}),
+                ((q, q, q), whole, {"is_causal": True}),
+                ((q, q, q), part, {}),
+                ((q, q, q), None, {"dropout_p": 1.5}),
+                ((q, q, q[:, :, :2]), None, {}),
+                *(((torch.randn(shape),) * 3, None, {}) for shape in EMPTY),
+            ):
+                ends = []
+                for device in ("cpu", "xpu"):
+                    try:
+                        found = F.scaled_dot_product_attention(
+                            *(x.to(device) for x in tensors),
+                            None if mask is None else mask.to(device),
+                            **{"dropout_p": p, **how},
+                        )
+                        ends.append(tuple(found.shape))
+                    except (RuntimeError, IndexError) as error:
+                        ends.append(str(error).splitlines()[0])
+                self.assertEqual(*ends)
+        torch._C._xpu_resetFallbackStatistics()
+
     def test_dropout_is_drawn_again(self):
         """By a checkpoint, and by the backward outside of what switched a library off."""
-        results = []
-        for how in (torch.utils.checkpoint.checkpoint, lambda f, *x, **_: f(*x)):
-            torch.manual_seed(3)
-            x = [x.half().xpu().requires_grad_() for x in apart(2, 2, 32, 16)]
-            y = how(attend_all, *x, use_reentrant=False)
-            y.square().sum().backward()
-            results.append([y, *(one.grad for one in x)])
-        self.assertEqual(*results)
+        for reentrant, masked in itertools.product((False, True), (False, True)):
+            results = []
+            for how in (torch.utils.checkpoint.checkpoint, lambda f, *x, **_: f(*x)):
+                torch.manual_seed(3)
+                x = apart(2, 2, 32, 16) + (torch.randn(32, 32),) * masked
+                x = [x.half().xpu().requires_grad_() for x in x]
+                y = how(attend_all, *x, use_reentrant=reentrant)
+                y.square().sum().backward()
+                results.append([y, *(one.grad for one in x)])
+            self.assertEqual(*results)
         q, k, v = (x.half() for x in apart(1, 2, 32, 32))
         with torch.backends.cudnn.flags(enabled=False):
             ones = torch.eye(32).half().expand_as(v)

@@ -56,7 +56,7 @@ struct KernelHooks {
   /// False if it cannot; nothing is done then.
   bool (*copy)(const Tensor& self, const Tensor& src) = nullptr;
   /// Chooses an SDPBackend for scaled_dot_product_attention with dropout, of
-  /// tensors that fused operators take.
+  /// tensors that fused operators take, with a mask as it was given.
   int64_t (*attention_with_dropout)(
       const Tensor& query,
       const Tensor& key,

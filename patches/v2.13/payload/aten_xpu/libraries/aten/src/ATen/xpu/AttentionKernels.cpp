@@ -380,7 +380,8 @@ AttentionGrads attendBackByKernels(
     const AttentionCall& call,
     KernelType type,
     const Tensor& grad,
-    const Tensor& logsumexp) {
+    const Tensor& logsumexp,
+    const Tensor& of_mask) {
   const Attention attention(call, type);
   const auto options = call.query.options();
   const auto of_out = grad.flatten(0, 1);
@@ -418,6 +419,15 @@ AttentionGrads attendBackByKernels(
          known.data_ptr(),
          products.data_ptr(),
          of_softmax.data_ptr()});
+    if (of_mask.defined()) { // which is added to what is scaled
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          call.scale != 0, "a mask has no gradients where the scale is 0");
+      of_mask.flatten(0, 1)
+          .narrow(0, part.first, part.heads)
+          .narrow(1, part.from, part.queries)
+          .narrow(2, 0, part.keys)
+          .copy_(of_products / call.scale);
+    }
     attention.product(
         rowsOf(of_query, part, part.from, part.queries),
         Matrices::of(of_products),

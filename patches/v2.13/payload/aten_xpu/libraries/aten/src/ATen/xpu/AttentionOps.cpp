@@ -1,4 +1,6 @@
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/xpu/detail/Attention.h>
 #include <ATen/xpu/detail/Operators.h>
 #include <ATen/xpu/detail/StructuredCall.h>
@@ -28,11 +30,18 @@ int64_t backendWithDropout(
     bool causal) {
   const auto type = query.scalar_type();
   if ((type != kFloat && type != kHalf && type != kBFloat16) ||
-      !usesKernels(query.device().index())) {
-    return kMath;
+      !usesKernels(query.device().index()) || !alike(key, query) ||
+      !alike(value, query) || key.sym_size(2) != value.sym_size(2) ||
+      (mask.defined() && (causal || mask.device() != query.device()))) {
+    return kMath; // or it raises
   }
-  return attendsByCudnn(query, key, value, mask, causal) ? kByCudnn
-                                                         : kByKernels;
+  // Other masks may have gradients, and whether they have must not matter: a
+  // checkpoint draws numbers again with them.
+  const bool bool_or_none = !mask.defined() || mask.scalar_type() == kBool;
+  return bool_or_none && !at::globalContext().deterministicAlgorithms() &&
+          attendsByCudnn(query, key, value, Tensor(), causal)
+      ? kByCudnn
+      : kByKernels;
 }
 
 double scaleOf(c10::optional<double> scale, const Tensor& query) {
@@ -329,7 +338,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> kernelsBackward(
     const Tensor& key,
     const Tensor& value,
     const Tensor& mask,
-    std::array<bool, 4> /*grad_input_mask*/,
+    std::array<bool, 4> wanted,
     const Tensor& /*out*/,
     const Tensor& logsumexp,
     const Tensor& /*cum_seq_q*/,
@@ -348,13 +357,22 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> kernelsBackward(
   call.seed = seed;
   call.offset = offset;
   const c10::xpu::XPUGuard guard(query.device());
+  Tensor of_mask;
+  if (wanted[3] && mask.defined()) {
+    of_mask = at::zeros(
+        {query.size(0), query.size(1), query.size(2), key.size(2)},
+        query.options());
+  }
   const auto [of_query, of_key, of_value] =
-      attendBackByKernels(call, type, grad, logsumexp.contiguous());
+      attendBackByKernels(call, type, grad, logsumexp.contiguous(), of_mask);
+  if (of_mask.defined()) {
+    of_mask = at::sum_to(of_mask, mask.sizes()).to(mask.scalar_type());
+  }
   return {
       placed(at::empty_like(query), of_query),
       placed(at::empty_like(key), of_key),
       placed(at::empty_like(value), of_value),
-      Tensor()};
+      of_mask};
 }
 
 void registerAttention(torch::Library& library) {

@@ -24,7 +24,8 @@ constexpr int64_t kCudnnAttention = 3;
 constexpr int64_t kOverrideableAttention = 4;
 
 /// PyTorch's for the CPU reads sizes, strides and types only: it takes tensors
-/// of XPU, fake ones too, as they are. It has nothing for dropout.
+/// of XPU, fake ones too, as they are. It has nothing for dropout, and nothing
+/// for masks with gradients, which kernels have with dropout.
 int64_t chosen(
     const Tensor& query,
     const Tensor& key,
@@ -35,12 +36,64 @@ int64_t chosen(
     std::optional<double> scale,
     bool enable_gqa) {
   const auto with_dropout = detail::kernelHooks().attention_with_dropout;
-  const bool drops = dropout > 0 && with_dropout;
+  const bool drops = dropout > 0 && dropout <= 1 && with_dropout;
+  if (drops && mask && mask->dim() < 2) {
+    return kMathAttention; // the others refuse it
+  }
+  const auto of_mask =
+      drops && mask ? std::make_optional(mask->detach()) : mask;
   const auto backend = at::native::_fused_sdp_choice_cpp(
-      query, key, value, mask, drops ? 0 : dropout, causal, scale, enable_gqa);
+      query,
+      key,
+      value,
+      of_mask,
+      drops ? 0 : dropout,
+      causal,
+      scale,
+      enable_gqa);
   return drops && backend == kFlashAttention
-      ? with_dropout(query, key, value, mask.value_or(Tensor()), causal)
+      ? with_dropout(query, key, value, of_mask.value_or(Tensor()), causal)
       : backend;
+}
+
+/// Whether a gradient by torch.func is computed, which may be in vmap.
+bool isWrapped(const Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->key_set().has(
+      c10::DispatchKey::FuncTorchGradWrapper);
+}
+
+/// PyTorch checks this in the function that this file replaces.
+void checkArguments(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const std::optional<Tensor>& mask) {
+  TORCH_CHECK(
+      query.dtype() == key.dtype() && query.dtype() == value.dtype(),
+      "Expected query, key, and value to have the same dtype, but got query.dtype: ",
+      query.dtype(),
+      " key.dtype: ",
+      key.dtype(),
+      " and value.dtype: ",
+      value.dtype(),
+      " instead.");
+  TORCH_CHECK(
+      query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2,
+      "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ",
+      query.dim(),
+      " key.dim: ",
+      key.dim(),
+      " and value.dim: ",
+      value.dim(),
+      " instead.");
+  TORCH_CHECK(
+      !mask || mask->dtype() == at::kBool || mask->dtype() == at::kFloat ||
+          mask->dtype() == query.dtype(),
+      "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ",
+      mask->dtype(),
+      " and  query.dtype: ",
+      query.dtype(),
+      " instead.");
 }
 
 /// Whether each head of the tensor is that of some heads of queries.
@@ -66,10 +119,14 @@ Tensor attention(
     bool causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  if (!query.is_xpu()) {
+  const auto is_empty = [](const Tensor& tensor) {
+    return tensor.sym_numel() == 0;
+  };
+  if (!query.is_xpu() || is_empty(query) || is_empty(key) || is_empty(value)) {
     return at::native::scaled_dot_product_attention(
         query, key, value, mask, dropout, causal, scale, enable_gqa);
   }
+  checkArguments(query, key, value, mask);
   // Several heads of queries may share one of keys. No operator below takes
   // that as it is: the math of PyTorch repeats keys and values, too.
   if (enable_gqa && isShared(query, key) && isShared(query, value)) {
@@ -89,9 +146,11 @@ Tensor attention(
             .masked_fill_(
                 mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
-  const auto backend = in_vmap && dropout > 0
+  const bool composed =
+      in_vmap || isWrapped(query) || isWrapped(key) || isWrapped(value);
+  const auto backend = dropout > 0 && composed
       ? kMathAttention
-      : chosen(query, key, value, added, dropout, causal, scale, enable_gqa);
+      : chosen(query, key, value, mask, dropout, causal, scale, enable_gqa);
   switch (backend) {
     case kFlashAttention:
       return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(

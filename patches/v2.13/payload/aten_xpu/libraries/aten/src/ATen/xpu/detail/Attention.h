@@ -54,12 +54,14 @@ bool attendFew(
 std::tuple<Tensor, Tensor> attendByKernels(
     const AttentionCall& call,
     KernelType type);
-/// The gradients, without gaps.
+/// The gradients, without gaps. `of_mask`, if it is defined, has zeros for each
+/// product and gets the gradients of what is added to it.
 AttentionGrads attendBackByKernels(
     const AttentionCall& call,
     KernelType type,
     const Tensor& grad,
-    const Tensor& logsumexp);
+    const Tensor& logsumexp,
+    const Tensor& of_mask = {});
 
 /// Of what a library computed with a mask: results of 0 for queries that it
 /// leaves no key.
@@ -73,9 +75,10 @@ void keepNone(
 /// may, and have no part of one.
 bool hasAlignedRows(const Tensor& tensor);
 
-/// Whether cuDNN can be asked: for half or bfloat16 on an NVIDIA device, and a
-/// mask of the same type or none. It has nothing of the size of queries times
-/// keys in memory, but the mask. Sizes may be symbols.
+/// Whether cuDNN can be asked: for half or bfloat16 on an NVIDIA device of
+/// compute capability 8.0 and later, and a mask of the same type or none. It
+/// has nothing of the size of queries times keys in memory, but the mask. Sizes
+/// may be symbols.
 bool attendsByCudnn(
     const Tensor& query,
     const Tensor& key,

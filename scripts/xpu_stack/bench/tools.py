@@ -27,7 +27,7 @@ from xpu_stack.core.system.yaml_file import Node
 
 _ROUNDS = 5
 _DRIFTED = 4870  # files
-_BEGIN = f"<!-- written by {commands.make('bench-tools', PUBLISH='1')} -->"
+_BEGIN = "<!-- written by make bench-tools PUBLISH=1 -->"
 _TOOLS = {"here": "here", "git": "git", "stg": "StGit", "quilt": "quilt"}  # as the table names them
 _SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -159,10 +159,12 @@ std::optional<Columns> columnsOf(const Matrices& matrices, bool transpose) {
   };
   // A row is a column's transpose too: its numbers are side by side then.
   const bool is_row = matrices.rows == 1 && matrices.cols > 1;
-  const auto columns = is_row ? std::nullopt : as_they_are(matrices, transpose);
-  const auto others =
-      columns ? columns : as_they_are(matrices.transposed(), !transpose);
-  return others ? others : as_they_are(matrices, transpose);
+  const auto turned = [&](bool turn) {
+    return turn ? as_they_are(matrices.transposed(), !transpose)
+                : as_they_are(matrices, transpose);
+  };
+  const auto columns = turned(is_row);
+  return columns ? columns : turned(!is_row);
 }
 
 uint32_t alignmentOf(const void* data) {

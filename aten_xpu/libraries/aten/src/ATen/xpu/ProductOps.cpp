@@ -362,11 +362,7 @@ struct ScaledMm {
     return compute(
         left,
         right,
-        {scale_left.contiguous(),
-         scale_right.contiguous(),
-         is,
-         is,
-         use_fast_accum},
+        {scale_left, scale_right, is, is, use_fast_accum},
         tensorOf(bias),
         out_dtype.value_or(left.scalar_type()));
   }

@@ -23,8 +23,8 @@ struct PhiloxState {
   const int64_t* offset_at = nullptr;
 };
 
-/// Has the generator, or the device's own, give it and move on by `count`, a
-/// multiple of 4: each subsequence has so many words.
+/// Has the generator, or the device's own, give it and move on by `count`,
+/// which it rounds up to a multiple of 4: each subsequence has so many words.
 PhiloxState takePhilox(
     const c10::optional<Generator>& given,
     DeviceIndex device,

@@ -237,8 +237,7 @@ std::optional<KernelType> attentionType(const AttentionCall& call) {
 void drawDropout(AttentionCall& call, KernelType type, int64_t count) {
   const auto options = call.query.options().dtype(kLong);
   const auto device = call.query.device().index();
-  const auto state =
-      takePhilox({}, device, at::ceil_div(count, int64_t(4)) * 4);
+  const auto state = takePhilox({}, device, count);
   call.seed = at::empty({}, options);
   call.offset = at::empty({}, options);
   launchKernel(

@@ -32,8 +32,8 @@ Tensor alignedRows(const Tensor& tensor) {
 }
 
 /// [images or 1, heads or 1, queries, keys], in rows as the library reads them;
-/// undefined where that would be a copy of too many. With dropout it never is:
-/// no kernel goes on then.
+/// undefined where that would be a copy of too many. With dropout it may
+/// be of any size: kernels would draw other numbers.
 Tensor maskInRows(const AttentionCall& call) {
   const auto queries = call.query.size(2);
   const auto keys = call.key.size(2);

@@ -79,6 +79,7 @@ def prepare(
         options = {
             **cmake.COMMON_OPTIONS,
             "BUILD_TESTS": "ON",
+            "CMAKE_CXX_FLAGS_RELEASE": "-O2 -DNDEBUG",  # as PyTorch's own libraries
             "Python3_EXECUTABLE": str(torch.python),
             "SYCL_ROOT": str(sycl.root),
             "CMAKE_PROJECT_torch_xpu_runtime_INCLUDE": _injected("units.cmake"),

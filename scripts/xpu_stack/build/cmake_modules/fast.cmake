@@ -27,6 +27,10 @@
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
 
+# What is compiled here spends its time in what it calls, and a person waits for the
+# compiler: so -O1.
+set(XPU_STACK_QUICK $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
+
 # Whether a source of the bindings is compiled here in place of the shipped object, as one
 # of `touched`.
 function(xpu_stack_replaces result target source)
@@ -96,7 +100,7 @@ function(xpu_stack_unite_own)
       continue()
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
+    target_compile_options(${target} PRIVATE ${XPU_STACK_QUICK})
     get_target_property(all ${target} SOURCES)
     get_target_property(from ${target} SOURCE_DIR)
     foreach(source IN LISTS all)
@@ -110,11 +114,8 @@ function(xpu_stack_unite_own)
   endforeach()
 endfunction()
 
-# The bindings spend their time in what they call, and a person waits for their
-# compiler: so -O1.
 function(xpu_stack_bindings)
-  target_compile_options(torch_python PRIVATE
-    $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
+  target_compile_options(torch_python PRIVATE ${XPU_STACK_QUICK})
   target_link_options(torch_python PRIVATE
     "LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/bindings.map")
 endfunction()

@@ -102,7 +102,8 @@ def imported(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch._"):
             for alias in node.names:
-                there = getattr(importlib.import_module(node.module), alias.name)
+                package = __import__(node.module, fromlist=[alias.name])  # imports a module in it
+                there = getattr(package, alias.name)
                 module = isinstance(there, types.ModuleType)
                 yield f"{node.module}.{alias.name}:" if module else f"{node.module}:{alias.name}"
 

@@ -29,7 +29,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
 
 # What is compiled here spends its time in what it calls, and a person waits for the
 # compiler: so -O1.
-set(XPU_STACK_QUICK $<$<CONFIG:Release>:-O1> ${XPU_STACK_LESS_GARBAGE})
+set(XPU_STACK_QUICK $<$<CONFIG:Release>:-O1>)
 
 # Whether a source of the bindings is compiled here in place of the shipped object, as one
 # of `touched`.

@@ -46,4 +46,3 @@ if(USE_MKLDNN AND NOT EXISTS "${CMAKE_SOURCE_DIR}/third_party/ideep/include")
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
-add_compile_options(${XPU_STACK_LESS_GARBAGE})

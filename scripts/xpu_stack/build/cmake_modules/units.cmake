@@ -25,7 +25,6 @@ function(xpu_stack_units)
       list(FILTER sources INCLUDE REGEX "(/Stock[A-Za-z]*|/SparseCsrOps)\\.cpp$")
       set_source_files_properties(${sources} TARGET_DIRECTORY ${target}
         PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      target_compile_options(${target} PRIVATE ${XPU_STACK_LESS_GARBAGE})
     endif()
   endforeach()
 endfunction()

@@ -409,9 +409,9 @@ class TestKernelIndex(TestCase):
         torch.use_deterministic_algorithms(True)
         try:
             for function, host in (
-                (lambda x, y, i: x.scatter_add(0, i, y), True),
                 (lambda x, y, i: x.index_put((i[:, 0],), y), True),
-                (lambda x, y, i: x.index_put((i[:, 0],), y, accumulate=True), True),
+                (lambda x, y, i: x.scatter(0, i, y), True),
+                (lambda x, y, i: x.index_put((i[:, 0],), y, accumulate=True), False),
                 (lambda x, y, i: x.long().scatter_add(0, i, y.long()), False),
                 (lambda x, y, i: x.scatter_reduce(0, i, y, "amax"), False),
                 (lambda x, y, i: x.scatter(0, i, 2), False),
@@ -422,6 +422,64 @@ class TestKernelIndex(TestCase):
                 self.assertEqual(bool(fallbacks()), host)
             with self.assertRaisesRegex(RuntimeError, "put_ does not have a deterministic"):
                 x.xpu().put_(i.xpu(), y.xpu())
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    def sums(self, n):
+        """What adds elements of `y` to those of `x` that an index of `n` leads to."""
+        rows, every = index_of(3, (n,), -3), index_of(3, (n, 2, 5))
+        columns = index_of(5, (n, 2), -5)
+        bags = torch.arange(0, n, 3)
+        mean = {"dim": 0, "reduce": "mean", "include_self": False}
+        yield lambda x, y, to: x.index_add(0, to(rows % 3), y, alpha=0.5)
+        yield lambda x, y, to: x.mT.index_add(0, to(rows % 3), y.mT)
+        yield lambda x, y, to: x.index_put((to(rows),), y, accumulate=True)
+        yield lambda x, y, to: torch.ops.aten.index_put(
+            x, [to(rows)[:, None], None, to(columns)], y[..., :2], accumulate=True
+        )
+        yield lambda x, y, to: x.put(to(rows), y[:, 0, 0], accumulate=True)
+        yield lambda x, y, to: x.scatter_add(0, to(every), y)
+        yield lambda x, y, to: x.scatter_add(0, to(rows % 3)[:, None, None].expand(n, 2, 5), y)
+        yield lambda x, y, to: x.scatter_reduce(index=to(every), src=y, **mean)
+        yield lambda x, y, to: torch.ops.aten.index_select_backward(y, x.shape, 0, to(rows % 3))
+        yield lambda x, y, to: torch.ops.aten.embedding_dense_backward(
+            y[:, 0], to(rows % 3), 5, 1, False
+        )
+        yield lambda x, y, to: torch.autograd.grad(
+            F.embedding_bag(to(rows % 3), leaf := x[:, 0].requires_grad_(), to(bags), mode="sum"),
+            leaf,
+            y[: len(bags), 0],
+        )[0]
+
+    def test_sums_of_16_bits(self):
+        """They do not stop where an element is too small a part of them."""
+        none = torch.ops.aten.embedding_dense_backward(
+            torch.empty(3, 0, dtype=torch.half, device="xpu"), index_of(3, (3,)).xpu(), 5, -1, False
+        )
+        self.assertEqual(none.shape, (5, 0))
+        for dtype, n in itertools.product(NARROW, (1, 4, 3000)):
+            for case, function in enumerate(self.sums(n)):
+                x = torch.randint(-4, 5, (3, 2, 5)).to(dtype)
+                y = torch.rand(n, 2, 5).to(dtype)
+                got = function(x.xpu(), y.xpu(), torch.Tensor.xpu)
+                expected = function(x.double(), y.double(), torch.Tensor.cpu)
+                self.assertEqual(got.dtype, dtype)
+                with self.subTest(dtype=dtype, n=n, case=case):
+                    self.compare(got.double(), expected, tolerance=torch.finfo(dtype).eps)
+        self.no_fallbacks()
+
+    def test_sums_in_order(self):
+        """Of floats they are the same bit by bit each time, if PyTorch is told so."""
+        torch.use_deterministic_algorithms(True)
+        try:
+            for case, function in enumerate(self.sums(3000)):
+                x, y = torch.rand(3, 2, 5), torch.rand(3000, 2, 5)
+                first, second = (function(x.xpu(), y.xpu(), torch.Tensor.xpu) for _ in range(2))
+                expected = function(x.double(), y.double(), torch.Tensor.cpu)
+                with self.subTest(case=case):
+                    self.assertTrue(first.cpu().equal(second.cpu()))
+                    self.compare(first.double(), expected, tolerance=1e-5)
+            self.no_fallbacks()
         finally:
             torch.use_deterministic_algorithms(False)
 

@@ -1,6 +1,7 @@
 #include <ATen/xpu/detail/Index.h>
 
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Strides.h>
@@ -21,6 +22,7 @@ enum IndexKernels {
   kPut,
   kAdd,
   kCombine,
+  kSums,
   kPlaces,
   kNonzero,
   kTriangle,
@@ -31,6 +33,7 @@ constexpr std::array<const char*, kSequence + 1> kIndexNames{
     "index_put",
     "index_add",
     "index_combine",
+    "index_sums",
     "index_places",
     "nonzero",
     "triangle",
@@ -43,6 +46,7 @@ std::string indexSourceOf(int type) {
   auto source = typedSource(type) + atomicSource();
   source += MOVED & (1 << type) ? "#define XPU_MOVES\n" : "";
   source += type == i64 ? "#define XPU_PLACES\n" : "";
+  source += FLOATING & (1 << type) ? "#define XPU_SUMS\n" : "";
   return source + kIndex;
 }
 
@@ -180,6 +184,66 @@ void launchIndex(
   }
 }
 
+/// By atomics what is added to one element has no order, and is rounded to the
+/// type each time: sums of half and bfloat16 soon do not grow any more.
+bool addsInOrder(IndexKernels kernel, ScalarType type) {
+  return kernel == kAdd && isFloatingType(type) &&
+      (at::toOpMathType(type) != type ||
+       at::globalContext().deterministicAlgorithms());
+}
+
+/// Sorts the places, for one item to add up what leads to one of them. It is in
+/// rows, of the dimensions in which the index does not move.
+void addInOrder(
+    const IndexCall& call,
+    const Tensor& to,
+    const Tensor& from,
+    const Tensor& index) {
+  if (to.numel() == 0) {
+    return;
+  }
+  auto places = index.expand(to.sizes());
+  DimVector moves;
+  DimVector stays;
+  for (const auto d : c10::irange(to.dim())) {
+    (places.stride(d) != 0 ? moves : stays).push_back(d);
+  }
+  for (const auto d : stays) {
+    places = places.narrow(d, 0, 1);
+  }
+  places = indexPlaces(call.op, {places}, {call.range});
+  for (const auto d : moves) { // a place that is nowhere stays negative
+    if (to.stride(d) != 0) {
+      places.add_(alongDim(
+          at::arange(to.size(d), places.options()) * to.stride(d),
+          d,
+          to.dim()));
+    }
+  }
+  DimVector order(moves);
+  order.append(stays.begin(), stays.end());
+  DimVector sizes{places.numel()};
+  DimVector strides{0};
+  for (const auto d : stays) {
+    sizes.push_back(to.size(d));
+    strides.push_back(to.stride(d));
+  }
+  const auto rows = from.expand(to.sizes()).permute(order).reshape(sizes);
+  const auto sorted = places.permute(order).reshape(-1).sort(
+      /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const auto edge = at::full({1, 2}, -1, places.options());
+  const auto pairs = at::stack({std::get<0>(sorted), std::get<1>(sorted)}, 1);
+  const auto given = at::cat({edge, pairs, edge});
+  auto sums = call;
+  sums.kernel = kSums;
+  sums.stride = rows.stride(0) * int64_t(rows.element_size());
+  launchIndex(
+      sums,
+      to.as_strided(sizes, strides),
+      restrided(rows, 0, sizes),
+      alongDim(given.select(1, 0).slice(0, 1, -1), 0, rows.dim()));
+}
+
 } // namespace
 
 const char* atomicSource() {
@@ -241,7 +305,9 @@ void runIndex(
   const auto which = kernelOf(kernel);
   const auto device = to.device().index();
   const auto type = needed(typeFor(which, to.scalar_type(), device));
-  launchIndex(
+  const auto launch =
+      addsInOrder(which, to.scalar_type()) ? &addInOrder : &launchIndex;
+  launch(
       {op,
        which,
        type,
@@ -282,8 +348,8 @@ Tensor indexPlaces(
 }
 
 bool mayDiffer(IndexKernel kernel, ScalarType type) {
-  const bool exact = kernel == IndexKernel::Maximum ||
-      kernel == IndexKernel::Minimum ||
+  const bool exact = kernel == IndexKernel::Add ||
+      kernel == IndexKernel::Maximum || kernel == IndexKernel::Minimum ||
       (kernel != IndexKernel::Put &&
        isIntegralType(type, /*includeBool=*/true));
   return !exact && at::globalContext().deterministicAlgorithms();

@@ -205,7 +205,6 @@ Tensor embeddingBackward(
   const auto type = indices.scalar_type();
   if (!device || !areOn(*device, grad, indices) ||
       (type != kLong && type != kInt) ||
-      mayDiffer(IndexKernel::Add, grad.scalar_type()) ||
       !hasIndexKernel(IndexKernel::Add, grad.scalar_type(), *device)) {
     return OnHost<at::_ops::embedding_dense_backward>::call(
         grad, indices, num_weights, padding_idx, scale_grad_by_freq);

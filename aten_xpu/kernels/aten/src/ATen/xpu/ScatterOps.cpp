@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/OpMathType.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/StructuredCall.h>
@@ -105,10 +106,10 @@ void divideByCount(
     const Tensor& result,
     int64_t dim,
     const Tensor& index,
-    const Tensor& source,
     bool include_self) {
+  const auto one = at::ones({}, result.options());
   auto count = include_self ? at::ones_like(result) : at::zeros_like(result);
-  scatterTo(IndexKernel::Add, count, dim, index, at::ones_like(source));
+  scatterTo(IndexKernel::Add, count, dim, index, one);
   count.masked_fill_(count == 0, 1);
   result.div_(count);
 }
@@ -121,13 +122,23 @@ void scatterReduce(
     const Tensor& source,
     bool mean,
     bool include_self) {
+  const auto type = result.scalar_type();
+  const auto wide = at::toOpMathType(type);
+  if (kernel == IndexKernel::Add && wide != type &&
+      index.numel() >= result.numel()) { // less to do than to sort all places
+    const auto sums = result.to(wide);
+    const auto from = source.to(wide);
+    scatterReduce(kernel, sums, dim, index, from, mean, include_self);
+    result.copy_(sums);
+    return;
+  }
   if (!include_self) {
-    const auto identity = identityOf(kernel, result.scalar_type());
+    const auto identity = identityOf(kernel, type);
     scatterTo(IndexKernel::Put, result, dim, index, numberOn(result, identity));
   }
   scatterTo(kernel, result, dim, index, source);
   if (mean) {
-    divideByCount(result, dim, index, source, include_self);
+    divideByCount(result, dim, index, include_self);
   }
 }
 

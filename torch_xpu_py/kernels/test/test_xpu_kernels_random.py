@@ -315,8 +315,6 @@ class TestKernelRandom(TestCase):
         x = self.draw(lambda: torch.poisson(torch.full((n,), 3e6, device="xpu")))
         self.moments(x, 3e6, math.sqrt(3e6))
         nan = float("nan")
-        x = torch.tensor([0, -1, nan], device="xpu")
-        self.assertEqual(torch.poisson(x).tolist(), [0, nan, nan])
         one = torch.ones(4, device="xpu")
         p = torch.tensor([0, 1, 2, nan], device="xpu")
         self.assertEqual(torch.binomial(5 * one, p).tolist(), [0, 5, 5, nan])

@@ -346,6 +346,12 @@ Bags bagsOf(
     bool include_last_offset,
     int64_t padding) {
   static const IndexOp name("embedding_bag", IndexWords::Self, true);
+  static const IndexOp of_offsets(
+      "embedding_bag",
+      IndexWords::Given,
+      false,
+      "offsets[0] has to be 0, and no other may be below it or above the "
+      "length of input");
   const auto weights = tensorOf(given_weights);
   const auto type = gridType(kBags, table, weights);
   const auto is_index = [](const Tensor& tensor) {
@@ -392,6 +398,7 @@ Bags bagsOf(
        kernelErrors(device),
        padding},
       {name.code,
+       of_offsets.code,
        table.size(0),
        columns,
        indices.numel(),

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/core/Reduction.h>
+#include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/Pointwise.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
@@ -178,6 +179,7 @@ bool crossEntropyTo(
   if (!runPointwise(iter, Pointwise::binary_cross_entropy)) {
     return false;
   }
+  assertBetween(self, 0, 1, "all elements of input should be between 0 and 1");
   if (weight.defined()) {
     to.mul_(weight);
   }

@@ -284,4 +284,12 @@ void assertOn(const Tensor& self, const std::string& message) {
       {/*size=*/1});
 }
 
+void assertBetween(
+    const Tensor& self,
+    const Scalar& least,
+    const c10::optional<Scalar>& most,
+    const std::string& message) {
+  assertOn(self.clamp(least, most).eq(self).all(), message);
+}
+
 } // namespace at::xpu::detail

@@ -85,13 +85,12 @@ struct Bernoulli {
     drawNumbers(op, out, generator, Distribution::Bernoulli, {p});
   }
 
-  /// A probability outside [0, 1] is as the nearer of both: to raise for it
-  /// would need to wait.
   void operator()(
       const Tensor& out,
       const Tensor& p,
       const OptionalGenerator& generator) const {
     static const std::string op = "aten::bernoulli_";
+    assertBetween(p, 0, 1, "Expected p_in >= 0 && p_in <= 1 to be true");
     const auto numbers = at::empty(
         out.sizes(),
         out.options().dtype(p.scalar_type() == kDouble ? kDouble : kFloat));
@@ -330,9 +329,15 @@ Tensor multinomial(
 
 Tensor poisson(const Tensor& self, OptionalGenerator generator) {
   static const std::string op = "aten::poisson";
-  return isDrawn(self, &isReal)
-      ? drawSamples(op, self, self, generator, Sampler::Poisson)
-      : OnHost<at::_ops::poisson>::call(self, generator);
+  if (!isDrawn(self, &isReal)) {
+    return OnHost<at::_ops::poisson>::call(self, generator);
+  }
+  assertBetween(
+      self,
+      0,
+      c10::nullopt,
+      "invalid Poisson rate, expected rate to be non-negative");
+  return drawSamples(op, self, self, generator, Sampler::Poisson);
 }
 
 Tensor binomial(

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/Scalar.h>
+#include <c10/util/Optional.h>
 
 #include <cstdint>
 #include <string>
@@ -43,6 +45,13 @@ uint32_t errorCode(IndexError error);
 /// Raises the message where the device is waited for, unless the one element is
 /// not 0; MaskOps.cpp.
 void assertOn(const Tensor& self, const std::string& message);
+
+/// The same, unless all elements are from `least` to `most`; not for NaN.
+void assertBetween(
+    const Tensor& self,
+    const Scalar& least,
+    const c10::optional<Scalar>& most,
+    const std::string& message);
 
 /// The memory for a kernel on the device.
 uint64_t* kernelErrors(DeviceIndex device);

@@ -50,7 +50,20 @@ def gaps(x):
 
 STRIDES = [lambda x: x, transposed, gaps]
 
+
+
+def antialiased(mode, size, corners=False, scale=None):
+    return lambda x: F.interpolate(
+        x, size, scale, mode=mode, align_corners=corners, antialias=True
+    )
+
+
 CASES = {
+    "bilinear, larger and smaller": ([(2, 3, 9, 7)], antialiased("bilinear", (13, 3))),
+    "bilinear, with corners": ([(1, 2, 8, 9)], antialiased("bilinear", (3, 2), corners=True)),
+    "bilinear, by a scale": ([(1, 2, 9, 8)], antialiased("bilinear", None, scale=(0.4, 1.3))),
+    "bicubic": ([(2, 1, 9, 17)], antialiased("bicubic", (13, 4))),
+    "bicubic, with corners": ([(2, 1, 9, 17)], antialiased("bicubic", (5, 20), corners=True)),
     "matmul": ([(3, 5), (5, 4)], torch.matmul),
     "mv": ([(7, 9), (9,)], torch.mv),
     "dot": ([(1000,), (1000,)], torch.dot),

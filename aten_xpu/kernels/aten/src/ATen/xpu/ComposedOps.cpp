@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/OpMathType.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 
@@ -337,6 +338,88 @@ Tensor repeatInterleave(
       /*right=*/true);
 }
 
+/// Interpolation with antialias: an element of a smaller result is a mean of all
+/// that it stands for. By products with a matrix for each axis.
+template <bool cubic>
+struct Antialiased {
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& self,
+      IntArrayRef /*output_size*/,
+      bool corners,
+      c10::optional<double> rows_scale,
+      c10::optional<double> columns_scale) {
+    if (!areFloating(self, result)) {
+      return false;
+    }
+    const auto rows = weights(self, result, 2, corners, rows_scale);
+    const auto columns = weights(self, result, 3, corners, columns_scale);
+    multiply(result, rows, self, columns.t());
+    return true;
+  }
+
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& grad,
+      IntArrayRef /*output_size*/,
+      IntArrayRef /*input_size*/,
+      bool corners,
+      c10::optional<double> rows_scale,
+      c10::optional<double> columns_scale) {
+    if (!areFloating(grad, result)) {
+      return false;
+    }
+    const auto rows = weights(result, grad, 2, corners, rows_scale);
+    const auto columns = weights(result, grad, 3, corners, columns_scale);
+    multiply(result, rows.t(), grad, columns);
+    return true;
+  }
+
+ private:
+  static void multiply(
+      const Tensor& result,
+      const Tensor& rows,
+      const Tensor& self,
+      const Tensor& columns) {
+    const at::NoTF32Guard exact;
+    const auto wide = self.to(columns.scalar_type());
+    result.copy_(at::matmul(rows, at::matmul(wide, columns)));
+  }
+
+  /// A row for each element of the result, with the parts that it has of others.
+  static Tensor weights(
+      const Tensor& from,
+      const Tensor& to,
+      int64_t dim,
+      bool corners,
+      const c10::optional<double>& given) {
+    const auto in = from.size(dim);
+    const auto out = to.size(dim);
+    const double scale = corners ? (out > 1 ? double(in - 1) / (out - 1) : 0)
+        : given && *given > 0    ? 1 / *given
+                                 : double(in) / double(out);
+    const auto options =
+        from.options().dtype(at::toOpMathType(from.scalar_type()));
+    const auto middle = at::arange(out, options).add_(0.5).mul_(scale);
+    const auto x = at::arange(in, options)
+                       .add_(0.5)
+                       .sub(middle.unsqueeze(1))
+                       .div_(std::max(scale, 1.))
+                       .abs_();
+    Tensor parts;
+    if constexpr (cubic) {
+      const auto near = ((1.5 * x - 2.5) * x * x).add_(1);
+      const auto far = (((x - 5) * x + 8) * x - 4).mul_(-0.5);
+      parts = at::where(x < 1, near, far.masked_fill_(x >= 2, 0));
+    } else {
+      parts = (1 - x).clamp_min_(0);
+    }
+    return parts.div_(parts.sum(1, /*keepdim=*/true));
+  }
+};
+
 Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
   if (!haveKernels(self, out) || !self.is_complex()) {
     return OnHost<at::_ops::conj_physical_out>::call(self, out);
@@ -449,6 +532,20 @@ void registerComposed(torch::Library& library) {
   XPU_ADD_UNPOOL(max_unpool3d, 3)
 #undef XPU_ADD_UNPOOL
   library.impl("unfold_backward", &unfoldBackward);
+#define XPU_ADD_ANTIALIASED(op, cubic)      \
+  addStructured<                            \
+      at::meta::structured_##op,            \
+      WithResults<Antialiased<cubic>>,      \
+      at::_ops::op,                         \
+      at::_ops::op##_out>(library);         \
+  addStructured<                            \
+      at::meta::structured_##op##_backward, \
+      WithResults<Antialiased<cubic>>,      \
+      at::_ops::op##_backward,              \
+      at::_ops::op##_backward_grad_input>(library);
+  XPU_ADD_ANTIALIASED(_upsample_bilinear2d_aa, false)
+  XPU_ADD_ANTIALIASED(_upsample_bicubic2d_aa, true)
+#undef XPU_ADD_ANTIALIASED
   library.impl("view_as_complex", &at::native::view_as_complex);
 }
 

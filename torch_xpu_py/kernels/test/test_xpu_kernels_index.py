@@ -50,7 +50,7 @@ def places(size, shape, dim):
 @unittest.skipIf(ON, "it is the process of the tests below")
 class TestIndexProcesses(Processes):
     def test_indices(self):
-        self.run_class("TestKernelIndex", **WITHOUT_VECTORS)
+        self.run_class("TestKernelIndex")  # sums of half are sorted
 
     def test_sequences(self):
         self.run_class("TestKernelSequences", **WITHOUT_VECTORS)

@@ -338,8 +338,8 @@ Tensor repeatInterleave(
       /*right=*/true);
 }
 
-/// Interpolation with antialias: an element of a smaller result is a mean of all
-/// that it stands for. By products with a matrix for each axis.
+/// Interpolation with antialias: an element of a smaller result is a mean of
+/// all that it stands for. By products with a matrix for each axis.
 template <bool cubic>
 struct Antialiased {
   static bool run(
@@ -388,7 +388,8 @@ struct Antialiased {
     result.copy_(at::matmul(rows, at::matmul(wide, columns)));
   }
 
-  /// A row for each element of the result, with the parts that it has of others.
+  /// A row for each element of the result, with the parts that it has of
+  /// others.
   static Tensor weights(
       const Tensor& from,
       const Tensor& to,

@@ -398,9 +398,10 @@ struct Antialiased {
       const c10::optional<double>& given) {
     const auto in = from.size(dim);
     const auto out = to.size(dim);
-    const double scale = corners ? (out > 1 ? double(in - 1) / (out - 1) : 0)
-        : given && *given > 0    ? 1 / *given
-                                 : double(in) / double(out);
+    const double scale = corners
+        ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
+        : given && *given > 0 ? 1 / *given
+                              : double(in) / double(out);
     const auto options =
         from.options().dtype(at::toOpMathType(from.scalar_type()));
     const auto middle = at::arange(out, options).add_(0.5).mul_(scale);

@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/OpMathType.h>
+#include <ATen/native/UpSample.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 
@@ -342,50 +343,48 @@ Tensor repeatInterleave(
 /// all that it stands for. By products with a matrix for each axis.
 template <bool cubic>
 struct Antialiased {
+  template <typename... Args>
   static bool run(
       const Tensor& result,
       const Tensor& /*none*/,
       const Tensor& self,
       IntArrayRef /*output_size*/,
-      bool corners,
-      c10::optional<double> rows_scale,
-      c10::optional<double> columns_scale) {
-    if (!areFloating(self, result)) {
-      return false;
-    }
-    const auto rows = weights(self, result, 2, corners, rows_scale);
-    const auto columns = weights(self, result, 3, corners, columns_scale);
-    multiply(result, rows, self, columns.t());
-    return true;
+      const Args&... args) {
+    return runWith(result, self, /*back=*/false, args...);
   }
 
+  template <typename... Args>
   static bool run(
       const Tensor& result,
       const Tensor& /*none*/,
       const Tensor& grad,
       IntArrayRef /*output_size*/,
       IntArrayRef /*input_size*/,
-      bool corners,
-      c10::optional<double> rows_scale,
-      c10::optional<double> columns_scale) {
-    if (!areFloating(grad, result)) {
-      return false;
-    }
-    const auto rows = weights(result, grad, 2, corners, rows_scale);
-    const auto columns = weights(result, grad, 3, corners, columns_scale);
-    multiply(result, rows.t(), grad, columns);
-    return true;
+      const Args&... args) {
+    return runWith(result, grad, /*back=*/true, args...);
   }
 
  private:
-  static void multiply(
+  static bool runWith(
       const Tensor& result,
-      const Tensor& rows,
-      const Tensor& self,
-      const Tensor& columns) {
+      const Tensor& from,
+      bool back,
+      bool corners,
+      const c10::optional<double>& rows_scale,
+      const c10::optional<double>& columns_scale) {
+    if (!areFloating(from, result)) {
+      return false;
+    }
+    const auto& in = back ? result : from;
+    const auto& out = back ? from : result;
+    const auto rows = weights(in, out, 2, corners, rows_scale);
+    const auto columns = weights(in, out, 3, corners, columns_scale);
     const at::NoTF32Guard exact;
-    const auto wide = self.to(columns.scalar_type());
-    result.copy_(at::matmul(rows, at::matmul(wide, columns)));
+    const auto wide = from.to(rows.scalar_type());
+    result.copy_(
+        back ? at::matmul(rows.t(), at::matmul(wide, columns))
+             : at::matmul(rows, at::matmul(wide, columns.t())));
+    return true;
   }
 
   /// A row for each element of the result, with the parts that it has of
@@ -398,10 +397,8 @@ struct Antialiased {
       const c10::optional<double>& given) {
     const auto in = from.size(dim);
     const auto out = to.size(dim);
-    const double scale = corners
-        ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
-        : given && *given > 0 ? 1 / *given
-                              : double(in) / double(out);
+    const auto scale =
+        at::native::area_pixel_compute_scale<double>(in, out, corners, given);
     const auto options =
         from.options().dtype(at::toOpMathType(from.scalar_type()));
     const auto middle = at::arange(out, options).add_(0.5).mul_(scale);

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/native/Pool.h>
+#include <ATen/native/UpSample.h>
 #include <ATen/xpu/detail/Sample.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
@@ -211,13 +212,10 @@ struct Upsample {
     sampling.flags = align_corners ? kSampleCorners : 0;
     for (const auto i : c10::irange(dims)) {
       auto& axis = sampling.axis(i);
-      const auto& scale = given[i];
       const bool copies = mode == SampleMode::Linear && axis.in == axis.out;
       axis.scale = copies ? 1
-          : align_corners
-          ? (axis.out > 1 ? double(axis.in - 1) / double(axis.out - 1) : 0)
-          : scale && *scale > 0 ? 1 / *scale
-                                : double(axis.in) / double(axis.out);
+                          : at::native::area_pixel_compute_scale<double>(
+                                axis.in, axis.out, align_corners, given[i]);
     }
     if constexpr (!corners) { // the nearest element
       if (!back && !from.is_floating_point()) {

@@ -107,9 +107,7 @@ std::optional<Types> typesOf(const Product& product) {
   } else if (*left == kInteger8) {
     types.compute = kComputeInteger32;
     types.scale = kInteger32;
-  } else if (
-      *left == kReal32 && at::globalContext().allowTF32CuBLAS() &&
-      !at::NoTF32Guard::should_disable_tf32()) {
+  } else if (*left == kReal32 && productsAllowTf32()) {
     types.compute = kComputeTf32;
   }
   return types;

@@ -72,8 +72,7 @@ bool multiplyByOneDnn(const Product& product) {
     return false;
   }
   OneDnnRules rules;
-  rules.tf32 = type == kFloat && at::globalContext().allowTF32CuBLAS() &&
-      !at::NoTF32Guard::should_disable_tf32();
+  rules.tf32 = type == kFloat && productsAllowTf32();
   rules.alpha = product.alpha.to<float>();
   rules.beta = product.beta.to<float>();
   if (type == kDouble &&

@@ -153,6 +153,11 @@ int64_t tilesOf(int64_t rows, int64_t cols) {
   return at::ceil_div(rows, kTile) * at::ceil_div(cols, kTile);
 }
 
+bool productsAllowTf32() {
+  return at::globalContext().allowTF32CuBLAS() &&
+      !at::NoTF32Guard::should_disable_tf32();
+}
+
 Matrices Matrices::of(const Tensor& tensor) {
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();

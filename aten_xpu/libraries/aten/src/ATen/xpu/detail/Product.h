@@ -44,6 +44,10 @@ struct Matrices {
   Matrices withoutGaps(const Tensor& other) const;
 };
 
+/// Whether the products of floats may be rounded to TF32: PyTorch's flag for
+/// matrices, and no guard of its own forbids it.
+bool productsAllowTf32();
+
 enum class Activation : uint8_t { None, Relu, Gelu };
 
 /// out = alpha · left · right + beta · self, for each matrix of a batch, or the

@@ -92,7 +92,7 @@ def prepare(
         for variable in ("CXX", "EXE_LINKER", "SHARED_LINKER"):
             options[f"CMAKE_{variable}_FLAGS"] = sanitizer.flags
         # PyTorch's own -O2 comes after the flags above, and before these.
-        options["CMAKE_CXX_FLAGS_RELEASE"] = "-O1 -DNDEBUG"
+        options["CMAKE_CXX_FLAGS_RELEASE"] = f"{sanitizer.level} -DNDEBUG"
     extra = sycl.version
     if torch:  # its CMake looks at which files there are
         new = (file.target for change in work.series.changes(stage) for file in change.files)

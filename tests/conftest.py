@@ -8,6 +8,8 @@ from project import Project, release
 from real import Home
 from xpu_stack.core.system.layout import Layout
 
+pytest_plugins = ("xpu_stack.testing.slow_tests",)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:

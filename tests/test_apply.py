@@ -303,6 +303,7 @@ def waiting_for(project: Project, *words: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["python", "shell"])
 def test_several_may_run_python_at_once(project: Project, verb: str) -> None:
     project.ok("apply")

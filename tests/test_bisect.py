@@ -218,6 +218,7 @@ def test_by_program_and_between_two_stages(calc: Project, home: Path) -> None:
     assert "calc_test was broken by second/sum: Change the sum" in told
 
 
+@pytest.mark.slow
 def test_a_checkout_that_the_tool_has_not_touched_is_put_back(
     calc: Project, home: Path, tmp_path: Path
 ) -> None:

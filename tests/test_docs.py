@@ -427,6 +427,7 @@ PEOPLE: dict[str, Callable[[Person], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "base"),
@@ -457,6 +458,7 @@ def test_a_guide_in_a_clean_clone(clone: Home, tmp_path: Path, name: str, base: 
         clone.in_order()
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_the_examples_of_a_fork_in_a_clean_clone(clone: Home) -> None:
     """Word for word, on the project itself with both bases."""

@@ -338,6 +338,7 @@ def test_a_skipped_change_keeps_its_place(project: Project, top: str, skipped: l
     assert any(name.endswith(new_file) for name in changed(project, before))
 
 
+@pytest.mark.slow
 def test_skipped_changes_of_the_real_series_keep_their_places() -> None:
     ids = [one.id for one in Series.load(Layout.current(), "v1.13.1").all_changes()]
     for top in range(1, len(ids) + 1):

@@ -144,6 +144,7 @@ def env(tmp_path: Path, torch: str = "torch") -> dict[str, str]:
     return {**sycl, "TORCH": str(tmp_path / torch), "JOBS": "1"}
 
 
+@pytest.mark.slow
 def test_stages_are_built_and_tested(project: Project, tmp_path: Path) -> None:
     test = "patches/v2.13/payload/c10_xpu/device/c10/xpu/test/DeviceTest.cpp"
     write(project.folder, {test: DEVICE_TEST})
@@ -320,6 +321,7 @@ def test_the_same_input_makes_the_same_wheel(project: Project, tmp_path: Path) -
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_the_tools_own_environment_and_an_empty_one(project: Project, tmp_path: Path) -> None:
     """Without TORCH, and with a torch that the base's index alone has."""
     (project.folder / "patches/v2.13/payload/torch_xpu_py/stream/test/test_runtime.py").unlink()

@@ -82,6 +82,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "kills"), [("apply", KILLS), ("rebase", 20), ("undo", 20)])
 def test_killed_at_random_moments(project: Project, verb: str, kills: int) -> None:
     folders_for_files(project)
@@ -117,6 +118,7 @@ def test_killed_at_random_moments(project: Project, verb: str, kills: int) -> No
     assert seen["before"], "no kill came early enough to matter"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", list(PAIRS))
 def test_the_move_itself_killed_is_finished_by_the_next_run(project: Project, verb: str) -> None:
     """Power loss within the few milliseconds that the move takes."""
@@ -448,6 +450,7 @@ def test_a_checkout_that_can_only_be_read(project: Project) -> None:
     project.ok("apply")
 
 
+@pytest.mark.slow
 def test_what_only_reads_while_another_run_is_at_work(project: Project) -> None:
     project.ok("apply")
     lock = project.checkout / ".git/xpu-stack/lock"
@@ -485,6 +488,7 @@ def series_and_checkout(project: Project) -> tuple[dict[str, object], dict[str, 
     return before, after
 
 
+@pytest.mark.slow
 def test_an_export_killed_at_random_moments(project: Project) -> None:
     before, after = series_and_checkout(project)
     started = time.monotonic()

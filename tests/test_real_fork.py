@@ -59,6 +59,7 @@ def resolve(home: Home, name: str, resolution: str) -> None:
     git(conflict, "add", name)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # it compiles
 def test_a_fork_as_a_base(home: Home, tmp_path: Path) -> None:
     home = home.copied(tmp_path)

@@ -18,6 +18,7 @@ def oldest_python() -> str:
     return found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pinned", PINNED, ids=lambda path: path.stem)
 def test_it_can_be_installed_with_the_oldest_python(pinned: Path, tmp_path: Path) -> None:
     """With the hashes of all: pip refuses one that is not listed, or has none."""
@@ -41,6 +42,7 @@ def test_what_torch_needs_can_be_installed_beside_it(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_what_has_another_hash_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

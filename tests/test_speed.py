@@ -85,6 +85,7 @@ def peak(project: Project, *words: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_large_file_takes_little_memory(project: Project) -> None:
     with (project.folder / "c10_xpu/device/c10/xpu/large.bin").open("wb") as file:
         file.truncate(200 << 20)
@@ -94,6 +95,7 @@ def test_a_large_file_takes_little_memory(project: Project) -> None:
     assert git(project.checkout, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_a_large_file_is_edited_in_little_memory_and_time(project: Project) -> None:
     """Also one that does not get smaller when it is compressed."""
     project.ok("apply")

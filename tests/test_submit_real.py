@@ -48,6 +48,7 @@ def in_checkout(upstream: Upstream) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_the_whole_series_twice_and_with_an_edit(upstream: Upstream) -> None:
     series = Series.load(Layout.current(), "v1.13.1")
     changes = [one.id for one in series.all_changes() if one.id not in series.without]

@@ -33,7 +33,7 @@ SOURCES = (".c", ".cc", ".cpp")
 # What of PyTorch's tree the Python package is made from: a change that touches
 # none of it is built and tested without the package.
 _PYTHON = ("torch/", "tools/autograd/", "tools/pyi/", "test/test_")
-_OF_UNIT = 8  # sources, about
+_OF_UNIT = 12  # sources, about
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _BINDINGS = ("torch_python", "torch_xpu_python")

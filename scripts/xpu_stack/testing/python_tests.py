@@ -15,6 +15,7 @@ from xpu_stack.core.system.errors import TestError
 
 _TEST_TIMEOUT = 300  # seconds for one test, some of which start processes
 _SCRIPTS = Path(__file__).parents[2]
+SLOW = {"PYTORCH_TEST_WITH_SLOW": "1"}  # else PyTorch's slowTest skips them
 _WHOLE = (0, 1, 2, 5)  # exit codes of pytest after which its report is whole
 
 
@@ -77,12 +78,13 @@ def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -
             *(str(this.python), "-P", "-m", "pytest"),
             *("--rootdir", str(tests or this.work.repository.folder)),
             *(*options(), "-p", "xpu_stack.testing.xdist_deaths"),
+            *("-p", "xpu_stack.testing.slow_tests"),
             *("--continue-on-collection-errors", f"--junitxml={whole}", *scripts),
             *(["-k", cases] if cases else []),
         ],
         line,
         cwd=where,
-        env=python | _seed(where, names, on.environment) | on.environment,
+        env=python | SLOW | _seed(where, names, on.environment) | on.environment,
     )
     if code not in _WHOLE or not whole.exists():
         whole.unlink(missing_ok=True)  # it may lack tests

@@ -101,7 +101,7 @@ def run_tests(this: Environment, work: Workspace, stage: str, chosen: Sequence[s
     name = "CPU"  # `make test` runs the same tests with two ordinals, and without a device
     with progress(None, f"testing {name}"):
         words = ("-m", "pytest", *python_tests.options(), *chosen)
-        result = this.run(*words, mapping=CONFIGURATIONS[name])
+        result = this.run(*words, mapping=CONFIGURATIONS[name] | python_tests.SLOW)
     if result.code:
         lines = result.text.splitlines()
         raise TestError(

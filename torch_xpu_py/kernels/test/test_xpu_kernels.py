@@ -17,7 +17,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 ON = os.environ.get("TORCH_XPU_KERNELS") == "1"
 LATER = hasattr(torch, "accelerator")  # than 1.13
@@ -295,11 +295,13 @@ class Processes(TestCase):
 class TestProcesses(Processes):
     COMMAND = ("-m", "torch.xpu.kernels" if NAME == "torch" else NAME + ".kernels")
 
+    @slowTest
     def test_kernels(self):
         printed = self.run_python(*self.COMMAND)  # which compiles in parallel
         self.assertRegex(printed, r"(?m)^(\d+) of \1 units of kernels are there; kept in ")
         self.run_class("TestKernels", **WITHOUT_VECTORS)
 
+    @slowTest
     def test_reductions(self):
         self.run_class("TestKernelReductions")
 
@@ -336,6 +338,7 @@ class TestProcesses(Processes):
         self.assertIn("True []", add(TORCH_XPU_KERNEL_CACHE=os.path.join(folder, "file", "x")))
 
     @unittest.skipIf(not ON_CPU, "a GPU's driver keeps what it compiles itself")
+    @slowTest
     def test_built(self):
         """The CPU device's driver compiles a kernel once for all processes."""
         folder = os.path.join(self.folder.name, "kernels-built")
@@ -395,6 +398,7 @@ class TestProcesses(Processes):
             self.assertEqual(ended.returncode, 0, msg=ended.stdout.decode())
 
     @unittest.skipIf(HAS_ALL, "the package has all kernels for this device")
+    @slowTest
     def test_command(self):
         """python -m torch.xpu.kernels"""
         folder = os.path.join(self.folder.name, "kernels-of-command")

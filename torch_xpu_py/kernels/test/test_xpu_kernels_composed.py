@@ -10,7 +10,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 NAN = float("nan")
 
@@ -22,6 +22,7 @@ class TestComposedProcesses(kernels.Processes):
         self.run_class("TestKernelComposed", **kernels.WITHOUT_VECTORS)
 
     @unittest.skipIf(not importlib.util.find_spec("test_xpu_ops"), "it is with later releases")
+    @slowTest
     def test_samples(self):
         """PyTorch's own samples, some that TEST_SEED chooses."""
         share = {"TEST_SHARE": os.environ.get("TEST_SHARE", "0.003")}

@@ -8,7 +8,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests
+from torch.testing._internal.common_utils import run_tests, slowTest
 
 FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
 
@@ -16,6 +16,7 @@ FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
 @kernels.needs_device
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestGridProcesses(kernels.Processes):
+    @slowTest
     def test_grid(self):
         self.run_class("TestKernelGrid")  # sums of half are sorted
 

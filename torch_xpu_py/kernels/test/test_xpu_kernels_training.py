@@ -8,7 +8,7 @@ import unittest
 import torch
 import torch.nn.functional as F
 from test_xpu_kernels import has, needs_device, ON, Processes, WITHOUT_VECTORS
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 TOLERANCES = {torch.half: 4e-3, torch.bfloat16: 3e-2, torch.float: 2e-5, torch.double: 1e-10}
 NAN = float("nan")
@@ -29,6 +29,7 @@ def needs_kernels(test):
 @needs_device
 @unittest.skipIf(ON, "it is the process of the test below")
 class TestTrainingProcesses(Processes):
+    @slowTest
     def test_training(self):
         self.run_class("TestKernelLosses", **WITHOUT_VECTORS)
         self.run_class("TestKernelNorms")

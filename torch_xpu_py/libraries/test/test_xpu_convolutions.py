@@ -10,7 +10,7 @@ import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
 from test_xpu_products import choose_onednn
-from torch.testing._internal.common_utils import run_tests
+from torch.testing._internal.common_utils import run_tests, slowTest
 
 DTYPES = [torch.float, torch.half, torch.bfloat16, torch.double]
 PLAIN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -21,9 +21,11 @@ LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 @kernels.needs_device
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestConvolutionProcesses(kernels.Processes):
+    @slowTest
     def test_convolutions(self):
         self.run_class("TestKernelConvolutions", **kernels.WITHOUT_VECTORS)
 
+    @slowTest
     def test_convolutions_by_onednn(self):
         self.run_class("TestKernelConvolutionsByOneDnn", **kernels.WITHOUT_VECTORS)
 

@@ -8,7 +8,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 FLOATING = [torch.float, torch.half, torch.bfloat16, torch.double]
 INTEGRAL = [torch.long, torch.int, torch.short, torch.int8, torch.uint8]
@@ -18,9 +18,11 @@ NAN = float("nan")
 @kernels.needs_device
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestProductProcesses(kernels.Processes):
+    @slowTest
     def test_products(self):
         self.run_class("TestKernelProducts", **kernels.WITHOUT_VECTORS)
 
+    @slowTest
     def test_products_by_onednn(self):
         self.run_class("TestKernelProductsByOneDnn", **kernels.WITHOUT_VECTORS)
 

@@ -16,7 +16,7 @@ import unittest
 from multiprocessing.reduction import ForkingPickler
 
 import torch
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 from xpu_host_memory import (
     has_host_memory,
     needs_host_memory,
@@ -656,6 +656,7 @@ class TestFallback(TestCase):
         self.assertLessEqual(torch.xpu.memory_allocated(), before)
         self.assertEqual([float(each[0]) for each in kept], [2, 1, 3])
 
+    @slowTest
     def test_variables(self):
         program = "import torch; torch.zeros(2, device='xpu').cos(); print('done')"
         for name, mode, words, code in (

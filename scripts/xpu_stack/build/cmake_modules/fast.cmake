@@ -28,8 +28,9 @@
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
 
 # What is compiled here spends its time in what it calls, and a person waits for the
-# compiler: so -O1.
+# compiler.
 set(XPU_STACK_QUICK $<$<CONFIG:Release>:-O1>)
+set(XPU_STACK_QUICKER $<$<CONFIG:Release>:-O0>)
 
 # Whether a source of the bindings is compiled here in place of the shipped object, as one
 # of `touched`.
@@ -115,7 +116,7 @@ function(xpu_stack_unite_own)
 endfunction()
 
 function(xpu_stack_bindings)
-  target_compile_options(torch_python PRIVATE ${XPU_STACK_QUICK})
+  target_compile_options(torch_python PRIVATE ${XPU_STACK_QUICKER})
   target_link_options(torch_python PRIVATE
     "LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/bindings.map")
 endfunction()

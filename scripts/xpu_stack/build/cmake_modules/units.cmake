@@ -13,7 +13,7 @@ function(xpu_stack_units)
       get_target_property(sources ${target} SOURCES)
       # By a hash of the name, so that a new source leaves the other units as they are.
       list(LENGTH sources count)
-      math(EXPR units "(${count} + 39) / 40 * 5")
+      math(EXPR units "(${count} + 39) / 40 * 3")
       foreach(source ${sources})
         get_filename_component(name "${source}" NAME)
         string(MD5 hash "${name}")

@@ -12,6 +12,7 @@
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/XPUGuard.h>
 #include <c10/xpu/XPUStream.h>
+#include <c10/xpu/impl/XPULaunch.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
 #include <algorithm>

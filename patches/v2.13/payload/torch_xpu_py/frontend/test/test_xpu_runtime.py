@@ -22,7 +22,7 @@ from unittest import mock
 import torch
 import torch_xpu_runtime
 from torch._dynamo.device_interface import get_interface_for_device
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 TIMEOUT = 120  # seconds
 COUNT = torch.xpu.device_count()
@@ -133,6 +133,7 @@ class TestLoading(TestCase):
         )
         self.assertEqual(printed, "xpu True\nFalse False\nTrue True\n")
 
+    @slowTest
     def test_loading_costs_little(self):
         # Of the processor, beside PyTorch's own, so that other work on the machine
         # counts little.
@@ -395,6 +396,7 @@ class TestDamage(TestCase):
     @unittest.skipIf(
         not hasattr(torch.xpu, "fallback_statistics"), "this stage has no such module"
     )
+    @slowTest
     def test_what_inductor_imports(self):
         for how, content in self.HOW.items():
             with tempfile.TemporaryDirectory() as other:

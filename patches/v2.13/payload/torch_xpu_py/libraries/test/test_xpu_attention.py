@@ -8,7 +8,7 @@ import unittest
 import test_xpu_kernels as kernels
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_utils import run_tests, TestCase
+from torch.testing._internal.common_utils import run_tests, slowTest, TestCase
 
 
 HAS_CUDNN = (
@@ -21,6 +21,7 @@ HAS_CUDNN = (
 @kernels.needs_device
 @unittest.skipIf(kernels.ON, "it is the process of the tests below")
 class TestAttentionProcesses(kernels.Processes):
+    @slowTest
     def test_attention(self):
         self.run_class("TestKernelAttention")
 

@@ -30,6 +30,7 @@ from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
     run_tests,
+    slowTest,
     TestCase,
 )
 from xpu_host_memory import needs_host_memory
@@ -410,6 +411,7 @@ class CompiledCase(TestCase):
 @once
 class TestTraining(CompiledCase):
     @parametrize("backend", ["eager", "aot_eager"])
+    @slowTest
     def test_transformer(self, backend):
         self.train(Attention(), [(4, 5, 16), (3, 7, 16)], backend)
 
@@ -487,6 +489,7 @@ class TestInductor(CompiledCase):
         with torch._inductor.config.patch(fallback_random=True):  # dropout as in eager
             self.train(model, [(4, 16), (3, 16)], "inductor")
 
+    @slowTest
     def test_models(self):
         # Else a transformer layer is one operator.
         torch.backends.mha.set_fastpath_enabled(False)
@@ -500,6 +503,7 @@ class TestInductor(CompiledCase):
             self.assertIn("wait_for_stream(0)", code)
 
     @torch._inductor.config.patch(cpp_wrapper=True)
+    @slowTest
     def test_cpp_wrapper(self):
         """Kernels, and operators with and without ``out``, in place, with several results,
         lists and numbers, and of another type."""
@@ -523,6 +527,7 @@ class TestInductor(CompiledCase):
         self.assertRegex(code, r"wait_for_stream\(0\);\n +cpp_fused")
 
     @torch._inductor.config.patch(cpp_wrapper=True)
+    @slowTest
     def test_cpp_wrapper_of_models(self):
         self.train(convolutions(), [(4, 3, 8, 8), (3, 3, 8, 8)], "inductor")
         model, x = Attention().to("xpu").eval(), torch.randn(4, 5, 16, device="xpu")
@@ -539,6 +544,7 @@ class TestInductor(CompiledCase):
         self.assertEqual(found, x.cos() @ x)
         self.assertEqual(torch.xpu.current_device(), 0)
 
+    @slowTest
     def test_aot(self):
         """A model that is compiled for the CPU runs on the memory of XPU."""
         model, x = convolutions().eval(), torch.randn(4, 3, 8, 8)
@@ -560,6 +566,7 @@ class TestInductor(CompiledCase):
         self.assertEqual(moved.module()(x), found.cpu(), atol=1e-4, rtol=1e-4)
 
     @unittest.skipIf(not torch.cpu._is_avx2_supported(), "its template needs AVX2")
+    @slowTest
     def test_flex_attention(self):
         """On XPU, and on the CPU, where PyTorch refuses it beside XPU."""
         compiled = torch.compile(flex_attention, fullgraph=True)
@@ -641,6 +648,7 @@ class TestInductor(CompiledCase):
         self.assertIn("wait_for_stream(1)", code)
         self.assertEqual(torch.xpu.current_device(), 0)
 
+    @slowTest
     def test_memory_that_is_not_host_memory(self):
         code = (
             "import torch\n"

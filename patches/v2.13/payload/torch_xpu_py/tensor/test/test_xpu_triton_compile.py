@@ -10,6 +10,7 @@ from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
     run_tests,
+    slowTest,
     TestCase,
 )
 from xpu_host_memory import needs_host_memory
@@ -190,6 +191,7 @@ class TestStandIn(TestCase):
         return xpu_stand_in_card.run(self.folder, code, **given)
 
     @parametrize("version,target", [("8.0", "sm_80"), ("9.0", "sm_90a")])
+    @slowTest
     def test_sample(self, version, target):
         """Kernels for a card: assembled, for its architecture, and launched each."""
         printed, calls = self.run_on_card(SAMPLE, version=version)
@@ -207,6 +209,7 @@ class TestStandIn(TestCase):
         # The card adds numbers of bfloat16 in place since 9.0.
         self.assertEqual("aten::_index_put_impl_" in printed, version == "8.0", printed)
 
+    @slowTest
     def test_processes_that_compile(self):
         """They know the backend, and a second process finds in the cache what they made and
         which configurations were faster."""
@@ -391,6 +394,7 @@ refused("xpu:1")
         self.assertRegex(printed, f"of AOTInductor: .*{text}")
         self.assertIn("compiles for the GPUs of this process, and xpu:1 is none", printed)
 
+    @slowTest
     def test_modes(self):
         """Those that ask for graphs have them, also of code from the cache."""
         code = (
@@ -409,6 +413,7 @@ for mode in ("max-autotune-no-cudagraphs", "reduce-overhead", "max-autotune"):
             printed, _ = self.run_on_card(code)
             self.assertEqual(printed.split(), ["0", "3", "3"])
 
+    @slowTest
     def test_operators(self):
         """What a sample of PyTorch's operators generates, compiled for two architectures."""
         printed, _ = self.run_on_card(OPERATORS)

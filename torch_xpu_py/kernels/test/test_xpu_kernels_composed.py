@@ -54,6 +54,8 @@ CASES = [
     ((9, 4), lambda x: x.unfold(0, 8, 1)),
     ((5, 6), lambda x: x.nansum()),
     ((5, 6), lambda x: x.nansum(1, keepdim=True)),
+    ((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])),
+    ((4, 3), lambda x: F.prelu(x.t(), x[0, 0])),
     ((2, 3, 12), lambda x: F.max_unpool1d(*F.max_pool1d(x, 3, return_indices=True), 3)),
     ((2, 3, 8, 6), lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
     ((3, 4, 6, 4), lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2)),
@@ -97,7 +99,6 @@ COMPLEX = [
 ]
 if kernels.LATER:  # what PyTorch 1.13 has not got on the CPU
     COMPLEX.append(lambda x, y: x.exp2() + x.expm1() + x.log1p() + F.silu(x.detach()))
-    CASES.append(((4, 3, 5), lambda x: F.prelu(x, x[0, :, 0])))
     CASES.append(((2, 12, 3, 5), lambda x: F.channel_shuffle(x, 4)))
     CASES.append(((2, 3, 12, 5), lambda x: F.channel_shuffle(x.transpose(1, 2), 4)))
 
@@ -239,6 +240,57 @@ class TestKernelComposed(TestCase):
                 x.half().masked_fill(x > 0, value)
         with self.assertRaisesRegex(RuntimeError, "not implemented for 'Long'"):
             torch.nansum(x, out=torch.empty((), dtype=torch.long, device="xpu"))
+
+    def test_too_large_for_half(self):
+        """What is in the middle of an operator may be."""
+        x, grad = torch.tensor([[300, 300, 20, 0.5]]), torch.tensor([[300.0, 300]])
+        for function in (
+            lambda x, grad: torch.ops.aten.glu_backward(grad, x, 1),
+            lambda x, grad: (x * 200).renorm(2, 0, 1.0),
+            lambda x, grad: torch.addr(grad, grad[0, :1], grad[0], alpha=1e-3),
+            lambda x, grad: torch.addr(grad, grad[0, :1], grad[0], beta=300, alpha=-1),
+        ):
+            got = function(x.half().xpu(), grad.half().xpu())
+            expected = function(x.double(), grad.double())
+            self.assertEqual(got.cpu(), expected.half(), rtol=2e-3, atol=2e-3)
+
+    def test_antialias(self):
+        """Also beside what is infinite, and along an axis that keeps its size."""
+        x = torch.randn(2, 3, 9, 12)
+        for mode, corners, (size, scale), gaps in itertools.product(
+            ("bilinear", "bicubic"),
+            (False, True),
+            (
+                *(((4, 5), None), ((9, 7), None), ((20, 12), None), ((13, 30), None)),
+                *((None, 0.3), (None, (1.1, 0.6)), (None, (1.01, 1.01))),
+            ),
+            (False, True),
+        ):
+            results = []
+            for device in ("cpu", "xpu"):
+                y = x.to(device).clone()
+                if mode == "bilinear":  # where the other is 0, the CPU may round it
+                    y[0, 0, 3, 4], y[1, 2, 8, 0] = float("inf"), NAN
+                y = y.mT if gaps else y
+                y.requires_grad_()
+                z = F.interpolate(
+                    y, size, scale, mode=mode, align_corners=corners, antialias=True
+                )
+                grad = torch.arange(float(z.numel()), device=device).view(z.shape).fmod(7)
+                if mode == "bilinear":
+                    grad[0, 0, 1, 1] = float("inf")
+                z.backward(grad)
+                results += [z.detach().cpu(), y.grad.cpu()]
+            for i in (0, 1):
+                # The CPU also adds some that are infinite 0 times.
+                known = ~results[i].isnan()
+                self.assertEqual(
+                    results[i + 2][known],
+                    results[i][known],
+                    rtol=1e-4,
+                    atol=1e-4,
+                    msg=f"{mode} {corners} {size} {scale} {gaps} {i}",
+                )
 
     def test_nan(self):
         x = torch.tensor([[1, NAN, 2], [NAN, NAN, NAN]])

@@ -172,6 +172,10 @@ class TestKernelGrid(kernels.BesideCpu):
             y.sum().backward()
             grads.append(x.grad.cpu())
         self.assertEqual(grads[1], grads[0] / indices.bincount()[:, None])
+        x = torch.ones(2, 3, dtype=torch.half, device="xpu", requires_grad=True)
+        many = torch.zeros(1, 70000, dtype=torch.long, device="xpu")  # no number of half
+        F.embedding_bag(many, x).sum().backward()
+        self.assertEqual(x.grad[0].cpu(), torch.ones(3).half(), rtol=0.01, atol=0)
         bad = torch.tensor([[0, 6]]).xpu()
         with self.assertRaisesRegex(IndexError, "index 6 is out of bounds"):
             F.embedding_bag(bad, table.xpu()).cpu()

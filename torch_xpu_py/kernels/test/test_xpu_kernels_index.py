@@ -317,6 +317,7 @@ class TestKernelIndex(TestCase):
         (lambda x, i: x.index_add_(0, i, x[:1] + 0), IndexError),
         (lambda x, i: x.index_copy_(0, i, x[:1] + 0), IndexError),
         (lambda x, i: x.index_fill_(0, i, 1), IndexError),
+        (lambda x, i: x.index_reduce_(0, i, x[:1] + 0, "amax"), IndexError),
         (lambda x, i: x[i], IndexError),
         (lambda x, i: x[torch.zeros_like(i), i], IndexError),
         (lambda x, i: x.index_put_((i,), x[0] + 0), IndexError),
@@ -328,7 +329,9 @@ class TestKernelIndex(TestCase):
     def test_out_of_range(self):
         """Nothing is written, the text is the CPU's, and the device goes on."""
         whole = torch.full((9, 4), 8.0)
-        for (function, error), bad in itertools.product(self.BAD, (1000, -1000)):
+        for (function, error), bad in itertools.product(
+            self.BAD, (1000, -1000, torch.iinfo(torch.long).min)
+        ):
             i = torch.tensor([bad])
             with self.assertRaises((RuntimeError, IndexError)) as raised:
                 function(whole[3:6].clone(), i)
@@ -450,6 +453,17 @@ class TestKernelIndex(TestCase):
             leaf,
             y[: len(bags), 0],
         )[0]
+        # by an index that is expanded where it is followed
+        one = torch.tensor([1])
+        two = torch.tensor([[0], [-1]])
+        yield lambda x, y, to: x.index_add(0, to(one).expand(n), y)
+        yield lambda x, y, to: x.index_put((to(one).expand(n),), y, accumulate=True)
+        yield lambda x, y, to: x.index_put((to(two).expand(2, n),), y, accumulate=True)
+        yield lambda x, y, to: x.put(to(one).expand(n), y[:, 0, 0], accumulate=True)
+        yield lambda x, y, to: x.new_zeros(9 * n).scatter_add(0, to(one).expand(n), y[:, 0, 0])
+        yield lambda x, y, to: torch.ops.aten.embedding_dense_backward(
+            y[:, 0], to(one).expand(n), 2 * n, -1, False
+        )
 
     def test_sums_of_16_bits(self):
         """They do not stop where an element is too small a part of them."""
@@ -489,6 +503,8 @@ class TestKernelIndex(TestCase):
         for function in (
             lambda x, i: x.gather(0, i[0]),
             lambda x, i: x.gather(2, i),
+            lambda x, i: x[:0].gather(0, i),
+            lambda x, i: x[:0].scatter(0, i, 1),
             lambda x, i: x.scatter(0, i, x.double()),
             lambda x, i: x.scatter(0, i.expand(2, 2), x[:1]),
             lambda x, i: x.scatter(0, i, x, reduce="mean"),

@@ -406,6 +406,8 @@ class TestKernelSearch(Compared):
                 self.same(lambda x: torch.histc(x, 10, -3, 4), y)
                 self.same(lambda x: torch.histc(x.view(3, -1).t(), bins=7, min=-1, max=1), y)
         self.same(lambda x: torch.histc(x, 4), torch.ones(5))
+        edges = torch.cat([torch.linspace(0.1, 0.7, 61), torch.rand(5000)])
+        self.same(lambda x: torch.histc(x, 60, 0.1, 0.7), edges)
         nan = torch.tensor([1.0, float("nan"), 9, float("inf"), 2])
         if LATER:  # PyTorch 1.13's counts NaN
             self.same(lambda x: torch.histc(x, 4, min=0, max=4), nan)
@@ -437,6 +439,8 @@ class TestKernelSearch(Compared):
                 got = torch.repeat_interleave(repeats.xpu(), **size)
                 expected = torch.repeat_interleave(repeats, **size)
                 self.assertEqual((got.cpu(), got.dtype), (expected, dtype))
+        with self.assertRaisesRegex(RuntimeError, "allocated size does not match required size"):
+            torch.repeat_interleave(repeats.xpu(), output_size=9).cpu()
         x = torch.randn(4, 3)
         got = x.xpu().repeat_interleave(repeats.xpu(), 0)
         self.assertEqual(got.cpu(), x.repeat_interleave(repeats, 0))

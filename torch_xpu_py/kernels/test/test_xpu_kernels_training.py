@@ -236,6 +236,13 @@ class TestKernelLosses(Compared):
         with self.assertRaisesRegex(IndexError, "Target 3 is out of bounds."):
             torch.xpu.synchronize()
         self.assertEqual(loss.isnan().sum().item(), 1)
+        # 0 times what is infinite is not 0
+        x[0, 1] = -float("inf")
+        w = torch.tensor([1, 0, 1.0, 1, 1])
+        y = torch.tensor([1, 0, 0, 0, 0, 0, 0, 0])
+        for ignore, expected in ((-100, float("nan")), (1, F.nll_loss(x[1:], y[1:], w))):
+            loss = F.nll_loss(x.xpu(), y.xpu(), w.xpu(), ignore_index=ignore)
+            self.assertEqual(loss.item(), expected, rtol=1e-5, atol=0)
         # all are ignored
         loss = F.nll_loss(x.xpu(), torch.full((8,), -100).xpu())
         self.assertTrue(loss.isnan().item())

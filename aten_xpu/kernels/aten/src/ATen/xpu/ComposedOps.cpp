@@ -2,7 +2,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/OpMathType.h>
-#include <ATen/native/UpSample.h>
+#include <ATen/core/DimVector.h>
+#include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
 
@@ -137,13 +138,29 @@ Tensor& gluBackwardOut(
   auto [of_a, of_b] = halvesOf(result, dim);
   const auto part = b.sigmoid();
   at::mul_out(of_a, grad, part);
-  at::sigmoid_backward_out(of_b, grad.mul(a), part);
+  at::sigmoid_backward_out(of_b, grad, part);
+  of_b.mul_(a); // before, it might be too large for half
   return result;
 }
 
 Tensor gluBackward(const Tensor& grad, const Tensor& self, int64_t dim) {
   auto result = at::empty_like(self);
   return at::glu_backward_out(result, grad, self, dim);
+}
+
+Tensor addrOf(
+    const Tensor& self,
+    const Tensor& a,
+    const Tensor& b,
+    const Scalar& beta,
+    const Scalar& alpha) {
+  const auto type = self.scalar_type();
+  const auto wide = at::toOpMathType(type); // the product is not rounded
+  return wide == type || !haveKernels(self, a, b)
+      ? at::native::math_addr(self, a, b, beta, alpha)
+      : at::native::math_addr(
+            self.to(wide), a.to(wide), b.to(wide), beta, alpha)
+            .to(type);
 }
 
 Tensor& addrOut(
@@ -153,9 +170,12 @@ Tensor& addrOut(
     const Scalar& beta,
     const Scalar& alpha,
     Tensor& out) {
-  return haveKernels(out, self, a, b)
-      ? at::native::math_addr_out(self, a, b, beta, alpha, out)
-      : OnHost<at::_ops::addr_out>::call(self, a, b, beta, alpha, out);
+  if (!haveKernels(out, self, a, b)) {
+    return OnHost<at::_ops::addr_out>::call(self, a, b, beta, alpha, out);
+  }
+  const auto result = addrOf(self, a, b, beta, alpha);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
 }
 
 Tensor trace(const Tensor& self) {
@@ -206,13 +226,14 @@ struct Renorm {
         others.push_back(d);
       }
     }
-    const auto norms =
-        at::linalg_vector_norm(self, p, others, /*keepdim=*/true);
+    const auto type = self.scalar_type();
+    const auto norms = at::linalg_vector_norm(
+        self, p, others, /*keepdim=*/true, at::toOpMathType(type));
     const double limit = most.toDouble();
     const auto factors = at::where(
         norms > limit, limit / (norms + 1e-7), at::ones({}, norms.options()));
     auto result = op.maybe_get_output(0);
-    at::mul_out(result, self, factors);
+    at::mul_out(result, self, factors.to(type));
     return true;
   }
 };
@@ -331,6 +352,8 @@ Tensor repeatInterleave(
           repeats, output_size);
     }
     size = known.data_ptr<int64_t>()[1];
+  } else {
+    assertOn(ends[-1].eq(*size), "allocated size does not match required size");
   }
   return at::searchsorted(
       ends,
@@ -338,86 +361,6 @@ Tensor repeatInterleave(
       /*out_int32=*/type == kInt,
       /*right=*/true);
 }
-
-/// Interpolation with antialias: an element of a smaller result is a mean of
-/// all that it stands for. By products with a matrix for each axis.
-template <bool cubic>
-struct Antialiased {
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& self,
-      IntArrayRef /*output_size*/,
-      const Args&... args) {
-    return runWith(result, self, /*back=*/false, args...);
-  }
-
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& grad,
-      IntArrayRef /*output_size*/,
-      IntArrayRef /*input_size*/,
-      const Args&... args) {
-    return runWith(result, grad, /*back=*/true, args...);
-  }
-
- private:
-  static bool runWith(
-      const Tensor& result,
-      const Tensor& from,
-      bool back,
-      bool corners,
-      const c10::optional<double>& rows_scale,
-      const c10::optional<double>& columns_scale) {
-    if (!areFloating(from, result)) {
-      return false;
-    }
-    const auto& in = back ? result : from;
-    const auto& out = back ? from : result;
-    const auto rows = weights(in, out, 2, corners, rows_scale);
-    const auto columns = weights(in, out, 3, corners, columns_scale);
-    const at::NoTF32Guard exact;
-    const auto wide = from.to(rows.scalar_type());
-    result.copy_(
-        back ? at::matmul(rows.t(), at::matmul(wide, columns))
-             : at::matmul(rows, at::matmul(wide, columns.t())));
-    return true;
-  }
-
-  /// A row for each element of the result, with the parts that it has of
-  /// others.
-  static Tensor weights(
-      const Tensor& from,
-      const Tensor& to,
-      int64_t dim,
-      bool corners,
-      const c10::optional<double>& given) {
-    const auto in = from.size(dim);
-    const auto out = to.size(dim);
-    const auto scale =
-        at::native::area_pixel_compute_scale<double>(in, out, corners, given);
-    const auto options =
-        from.options().dtype(at::toOpMathType(from.scalar_type()));
-    const auto middle = at::arange(out, options).add_(0.5).mul_(scale);
-    const auto x = at::arange(in, options)
-                       .add_(0.5)
-                       .sub(middle.unsqueeze(1))
-                       .div_(std::max(scale, 1.))
-                       .abs_();
-    Tensor parts;
-    if constexpr (cubic) {
-      const auto near = ((1.5 * x - 2.5) * x * x).add_(1);
-      const auto far = (((x - 5) * x + 8) * x - 4).mul_(-0.5);
-      parts = at::where(x < 1, near, far.masked_fill_(x >= 2, 0));
-    } else {
-      parts = (1 - x).clamp_min_(0);
-    }
-    return parts.div_(parts.sum(1, /*keepdim=*/true));
-  }
-};
 
 Tensor& conjPhysicalOut(const Tensor& self, Tensor& out) {
   if (!haveKernels(self, out) || !self.is_complex()) {
@@ -476,10 +419,55 @@ std::tuple<Tensor, Tensor, Tensor> backwardOfBatchNorm(
       mask);
 }
 
+#else
+
+// In PyTorch 1.13 each device has it. The weight is one number, or has one for
+// each channel.
+
+bool fitsPrelu(const Tensor& self, const Tensor& weight) {
+  return areFloating(self, weight) && weight.dim() <= 1 &&
+      (weight.numel() == 1 ||
+       (self.dim() > 1 && self.size(1) == weight.numel()));
+}
+
+Tensor ofChannels(const Tensor& self, const Tensor& weight) {
+  DimVector sizes(self.dim(), 1);
+  if (self.dim() > 1) {
+    sizes[1] = weight.numel();
+  }
+  return weight.reshape(sizes);
+}
+
+struct Prelu {
+  static Tensor make(const Tensor& self, const Tensor& weight) {
+    if (!fitsPrelu(self, weight)) {
+      return {};
+    }
+    return at::where(self > 0, self, self * ofChannels(self, weight));
+  }
+};
+
+struct PreluBackward {
+  static std::tuple<Tensor, Tensor> make(
+      const Tensor& grad,
+      const Tensor& self,
+      const Tensor& weight) {
+    if (!fitsPrelu(self, weight) || !haveKernels(self, grad)) {
+      return {};
+    }
+    const auto positive = self > 0;
+    const auto slope = ofChannels(self, weight);
+    const auto of_slope = (self * grad).masked_fill_(positive, 0);
+    return {
+        at::where(positive, grad, grad * slope),
+        at::sum_to(of_slope, slope.sizes()).reshape(weight.sizes())};
+  }
+};
+
 #endif
 
 void registerComposed(torch::Library& library) {
-  library.impl("addr", &at::native::math_addr);
+  library.impl("addr", &addrOf);
   library.impl("addr.out", &addrOut);
   library.impl("channel_shuffle", [](const Tensor& self, int64_t groups) {
     return at::native::math_channel_shuffle(self.contiguous(), groups);
@@ -490,6 +478,9 @@ void registerComposed(torch::Library& library) {
   library.impl("conj_physical_", [](Tensor& self) -> Tensor& {
     return conjPhysicalOut(self, self);
   });
+#else
+  addUnstructured<at::_ops::prelu, Prelu>(library);
+  addUnstructured<at::_ops::prelu_backward, PreluBackward>(library);
 #endif
   library.impl("conj_physical.out", &conjPhysicalOut);
   library.impl("equal", &equal);
@@ -500,16 +491,8 @@ void registerComposed(torch::Library& library) {
       at::_ops::glu_out>(library);
   library.impl("glu_backward", &gluBackward);
   library.impl("glu_backward.grad_input", &gluBackwardOut);
-  addStructured<
-      at::meta::structured_isin_Tensor_Tensor,
-      WithResults<IsIn>,
-      at::_ops::isin_Tensor_Tensor,
-      at::_ops::isin_Tensor_Tensor_out>(library);
-  addStructured<
-      at::meta::structured_linalg_cross,
-      WithResults<Cross>,
-      at::_ops::linalg_cross,
-      at::_ops::linalg_cross_out>(library);
+  XPU_ADD_STRUCTURED(isin_Tensor_Tensor, isin_Tensor_Tensor_out, IsIn)
+  XPU_ADD_STRUCTURED(linalg_cross, linalg_cross_out, Cross)
   library.impl("nansum", &nansum);
   library.impl("nansum.out", &nansumOut);
   library.impl("narrow_copy", &narrowCopy);
@@ -531,20 +514,6 @@ void registerComposed(torch::Library& library) {
   XPU_ADD_UNPOOL(max_unpool3d, 3)
 #undef XPU_ADD_UNPOOL
   library.impl("unfold_backward", &unfoldBackward);
-#define XPU_ADD_ANTIALIASED(op, cubic)      \
-  addStructured<                            \
-      at::meta::structured_##op,            \
-      WithResults<Antialiased<cubic>>,      \
-      at::_ops::op,                         \
-      at::_ops::op##_out>(library);         \
-  addStructured<                            \
-      at::meta::structured_##op##_backward, \
-      WithResults<Antialiased<cubic>>,      \
-      at::_ops::op##_backward,              \
-      at::_ops::op##_backward_grad_input>(library);
-  XPU_ADD_ANTIALIASED(_upsample_bilinear2d_aa, false)
-  XPU_ADD_ANTIALIASED(_upsample_bicubic2d_aa, true)
-#undef XPU_ADD_ANTIALIASED
   library.impl("view_as_complex", &at::native::view_as_complex);
 }
 

@@ -16,6 +16,8 @@ namespace at::xpu::detail {
 
 namespace {
 
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max(); // elements
+
 enum GridKernel { kGridSample, kGridSampleBack, kColumns, kBags };
 constexpr std::array<const char*, 4> kGridNames{
     "grid_sample",
@@ -45,8 +47,7 @@ std::optional<KernelType> gridType(
   const auto type = kernelType(first.scalar_type(), *device);
   const auto fits = [](const Tensor& tensor) {
     return !tensor.defined() ||
-        (tensor.layout() == kStrided &&
-         tensor.numel() <= std::numeric_limits<int32_t>::max());
+        (tensor.layout() == kStrided && tensor.numel() <= kMost);
   };
   return type && (FLOATING & (1 << *type)) && fits(first) &&
           (fits(others) && ...) && kGridKernels.find(kernel, *type, *device)
@@ -361,7 +362,8 @@ Bags bagsOf(
   if (!type || table.dim() != 2 || table.numel() == 0 ||
       !areOn(table.device().index(), given_indices, given_offsets) ||
       !is_index(given_indices) || !is_index(given_offsets) ||
-      given_offsets.numel() == 0 ||
+      given_offsets.numel() == 0 || given_indices.numel() > kMost ||
+      given_offsets.numel() > kMost / table.size(1) ||
       (weights.defined() &&
        (mode != 0 || weights.sizes() != given_indices.sizes()))) {
     return {};
@@ -456,7 +458,9 @@ struct EmbeddingBagBackward {
     }
     auto rows = grad.index_select(0, offset2bag);
     if (mode == kMeanOfBag) {
-      rows.div_(bag_size.index_select(0, offset2bag).unsqueeze(1));
+      const auto type = grad.scalar_type(); // counts may be too large for half
+      const auto counts = bag_size.to(at::toOpMathType(type));
+      rows = (rows / counts.index_select(0, offset2bag).unsqueeze(1)).to(type);
     }
     if (weights.defined()) {
       rows.mul_(weights.unsqueeze(1));

@@ -193,7 +193,8 @@ bool addsInOrder(IndexKernels kernel, ScalarType type) {
 }
 
 /// Sorts the places, for one item to add up what leads to one of them. It is in
-/// rows, of the dimensions in which the index does not move.
+/// rows, of the dimensions in which the index does not move, but the result
+/// does.
 void addInOrder(
     const IndexCall& call,
     const Tensor& to,
@@ -206,7 +207,8 @@ void addInOrder(
   DimVector moves;
   DimVector stays;
   for (const auto d : c10::irange(to.dim())) {
-    (places.stride(d) != 0 ? moves : stays).push_back(d);
+    const bool is_row = places.stride(d) == 0 && to.stride(d) != 0;
+    (is_row ? stays : moves).push_back(d);
   }
   for (const auto d : stays) {
     places = places.narrow(d, 0, 1);
@@ -231,9 +233,10 @@ void addInOrder(
   const auto rows = from.expand(to.sizes()).permute(order).reshape(sizes);
   const auto sorted = places.permute(order).reshape(-1).sort(
       /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const auto edge = at::full({1, 2}, -1, places.options());
-  const auto pairs = at::stack({std::get<0>(sorted), std::get<1>(sorted)}, 1);
-  const auto given = at::cat({edge, pairs, edge});
+  const auto edges = at::full({places.numel() + 2, 2}, -1, places.options());
+  const auto pairs = edges.slice(0, 1, -1);
+  pairs.select(1, 0).copy_(std::get<0>(sorted));
+  pairs.select(1, 1).copy_(std::get<1>(sorted));
   auto sums = call;
   sums.kernel = kSums;
   sums.stride = rows.stride(0) * int64_t(rows.element_size());
@@ -241,7 +244,7 @@ void addInOrder(
       sums,
       to.as_strided(sizes, strides),
       restrided(rows, 0, sizes),
-      alongDim(given.select(1, 0).slice(0, 1, -1), 0, rows.dim()));
+      alongDim(pairs.select(1, 0), 0, rows.dim()));
 }
 
 } // namespace
@@ -348,11 +351,10 @@ Tensor indexPlaces(
 }
 
 bool mayDiffer(IndexKernel kernel, ScalarType type) {
-  const bool exact = kernel == IndexKernel::Add ||
-      kernel == IndexKernel::Maximum || kernel == IndexKernel::Minimum ||
-      (kernel != IndexKernel::Put &&
-       isIntegralType(type, /*includeBool=*/true));
-  return !exact && at::globalContext().deterministicAlgorithms();
+  return at::globalContext().deterministicAlgorithms() &&
+      (kernel == IndexKernel::Put ||
+       (kernel == IndexKernel::Multiply &&
+        !isIntegralType(type, /*includeBool=*/true)));
 }
 
 Tensor withDim(const Tensor& tensor) {

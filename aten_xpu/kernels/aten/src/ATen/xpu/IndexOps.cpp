@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h> // the meta classes
+#include <ATen/OpMathType.h>
 #include <ATen/native/Resize.h>
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
@@ -222,19 +223,23 @@ Tensor embeddingBackward(
         index,
         rangeOf(to, 0));
   };
-  const auto result = at::zeros({num_weights, rows.size(1)}, grad.options());
   if (scale_grad_by_freq) {
-    const auto options = grad.options().dtype(kFloat);
-    const auto counts = at::zeros({num_weights, 1}, options);
-    add(counts, at::ones({}, options));
-    rows = (rows / counts.index_select(0, index.view(count)))
-               .to(grad.scalar_type());
+    const auto counts = at::zeros({num_weights, 1}, grad.options().dtype(kInt));
+    add(counts, at::ones({}, counts.options()));
+    const auto of_rows = counts.index_select(0, index.view(count));
+    rows = (rows / of_rows.to(kFloat)).to(grad.scalar_type());
   }
-  add(result, rows);
+  // Where many lead to one, items add them all at once, not one after the
+  // other.
+  const auto sums = count < num_weights ? rows.scalar_type()
+                                        : at::toOpMathType(rows.scalar_type());
+  const auto result =
+      at::zeros({num_weights, rows.size(1)}, grad.options().dtype(sums));
+  add(result, rows.to(sums));
   if (padding_idx >= 0 && padding_idx < num_weights) {
     result.select(0, padding_idx).zero_();
   }
-  return result;
+  return result.to(grad.scalar_type());
 }
 
 // An index of the elements.

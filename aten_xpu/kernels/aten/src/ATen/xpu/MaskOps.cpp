@@ -6,6 +6,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
+#include <c10/util/accumulate.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
@@ -153,6 +154,9 @@ bool canSelect(const Tensor& self, const Tensor& mask) {
   return canCount(mask) && areOn(mask.device().index(), self) &&
       mask.scalar_type() == kBool &&
       at::are_expandable(self.sizes(), mask.sizes()) &&
+      c10::multiply_integers(
+          at::infer_size_dimvector(self.sizes(), mask.sizes())) <=
+      std::numeric_limits<int32_t>::max() &&
       hasIndexKernel(
              IndexKernel::Take, self.scalar_type(), mask.device().index());
 }

@@ -455,20 +455,12 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
 }
 
 void registerRows(torch::Library& library) {
-#define XPU_ADD_SOFTMAX(name, log)                 \
-  addStructured<                                   \
-      at::meta::structured_##name,                 \
-      WithResults<Softmax<log>>,                   \
-      at::_ops::name,                              \
-      at::_ops::name##_out>(library);              \
-  addStructured<                                   \
-      at::meta::structured_##name##_backward_data, \
-      WithResults<Softmax<log>>,                   \
-      at::_ops::name##_backward_data,              \
-      at::_ops::name##_backward_data_out>(library);
-  XPU_ADD_SOFTMAX(_softmax, false)
-  XPU_ADD_SOFTMAX(_log_softmax, true)
-#undef XPU_ADD_SOFTMAX
+  XPU_ADD_STRUCTURED(_softmax, _softmax_out, Softmax<false>)
+  XPU_ADD_STRUCTURED(
+      _softmax_backward_data, _softmax_backward_data_out, Softmax<false>)
+  XPU_ADD_STRUCTURED(_log_softmax, _log_softmax_out, Softmax<true>)
+  XPU_ADD_STRUCTURED(
+      _log_softmax_backward_data, _log_softmax_backward_data_out, Softmax<true>)
   library.impl("native_layer_norm", &layerNorm);
   library.impl("native_layer_norm_backward", &layerNormBackward);
 }

@@ -511,15 +511,6 @@ struct MaxPool3d {
 };
 
 void registerSample(torch::Library& library) {
-#define XPU_ADD_SAMPLE(op, op_out, ...) \
-  addStructured<                        \
-      at::meta::structured_##op,        \
-      WithResults<__VA_ARGS__>,         \
-      at::_ops::op,                     \
-      at::_ops::op_out>(library);
-#define XPU_ADD_BOTH(op, ...)               \
-  XPU_ADD_SAMPLE(op, op##_out, __VA_ARGS__) \
-  XPU_ADD_SAMPLE(op##_backward, op##_backward_grad_input, __VA_ARGS__)
 #define XPU_ADD_PLAIN(op, ...)                         \
   addUnstructured<at::_ops::op, __VA_ARGS__>(library); \
   addUnstructured<at::_ops::op##_backward, __VA_ARGS__>(library);
@@ -530,38 +521,42 @@ void registerSample(torch::Library& library) {
       at::_ops::op##_backward,                                             \
       __VA_ARGS__,                                                         \
       at::_ops::op##_backward_grad_input>(library);
-  XPU_ADD_BOTH(avg_pool2d, AveragePool<2>)
-  XPU_ADD_BOTH(avg_pool3d, AveragePool<3>)
-  XPU_ADD_SAMPLE(
+  XPU_ADD_WITH_GRADIENT(avg_pool2d, AveragePool<2>)
+  XPU_ADD_WITH_GRADIENT(avg_pool3d, AveragePool<3>)
+  XPU_ADD_STRUCTURED(
       max_pool2d_with_indices, max_pool2d_with_indices_out, MaxPool<2>)
-  XPU_ADD_SAMPLE(
+  XPU_ADD_STRUCTURED(
       max_pool2d_with_indices_backward,
       max_pool2d_with_indices_backward_grad_input,
       MaxPool<2>)
   XPU_ADD_PLAIN(max_pool3d_with_indices, MaxPool3d)
-  XPU_ADD_BOTH(adaptive_max_pool2d, AdaptiveMaxPool<2>)
-  XPU_ADD_BOTH(adaptive_max_pool3d, AdaptiveMaxPool<3>)
+  XPU_ADD_WITH_GRADIENT(adaptive_max_pool2d, AdaptiveMaxPool<2>)
+  XPU_ADD_WITH_GRADIENT(adaptive_max_pool3d, AdaptiveMaxPool<3>)
   XPU_ADD_PLAIN(_adaptive_avg_pool2d, AdaptivePool<2>)
   XPU_ADD_PLAIN(_adaptive_avg_pool3d, AdaptivePool<3>)
 #define XPU_ADD_NEAREST(n)                                             \
-  XPU_ADD_BOTH(                                                        \
+  XPU_ADD_WITH_GRADIENT(                                               \
       upsample_nearest##n##d, Upsample<n, SampleMode::Nearest, false>) \
-  XPU_ADD_BOTH(                                                        \
+  XPU_ADD_WITH_GRADIENT(                                               \
       _upsample_nearest_exact##n##d, Upsample<n, SampleMode::Exact, false>)
   XPU_ADD_NEAREST(1)
   XPU_ADD_NEAREST(2)
   XPU_ADD_NEAREST(3)
-  XPU_ADD_BOTH(upsample_linear1d, Upsample<1, SampleMode::Linear, true>)
-  XPU_ADD_BOTH(upsample_bilinear2d, Upsample<2, SampleMode::Linear, true>)
-  XPU_ADD_BOTH(upsample_trilinear3d, Upsample<3, SampleMode::Linear, true>)
-  XPU_ADD_BOTH(upsample_bicubic2d, Upsample<2, SampleMode::Cubic, true>)
+  XPU_ADD_WITH_GRADIENT(
+      upsample_linear1d, Upsample<1, SampleMode::Linear, true>)
+  XPU_ADD_WITH_GRADIENT(
+      upsample_bilinear2d, Upsample<2, SampleMode::Linear, true>)
+  XPU_ADD_WITH_GRADIENT(
+      upsample_trilinear3d, Upsample<3, SampleMode::Linear, true>)
+  XPU_ADD_WITH_GRADIENT(
+      upsample_bicubic2d, Upsample<2, SampleMode::Cubic, true>)
   using Reflection1 = Pad<1, SampleMode::Reflect>;
   using Reflection3 = Pad<3, SampleMode::Reflect>;
   using Replication1 = Pad<1, SampleMode::Replicate>;
   using Reflection2 = PlainPad<2, SampleMode::Reflect>;
-  XPU_ADD_BOTH(reflection_pad1d, Reflection1)
-  XPU_ADD_BOTH(reflection_pad3d, Reflection3)
-  XPU_ADD_BOTH(replication_pad1d, Replication1)
+  XPU_ADD_WITH_GRADIENT(reflection_pad1d, Reflection1)
+  XPU_ADD_WITH_GRADIENT(reflection_pad3d, Reflection3)
+  XPU_ADD_WITH_GRADIENT(replication_pad1d, Replication1)
   XPU_ADD_PAD(reflection_pad2d, Reflection2)
   using Replication2 = PlainPad<2, SampleMode::Replicate>;
   using Replication3 = PlainPad<3, SampleMode::Replicate>;
@@ -573,8 +568,6 @@ void registerSample(torch::Library& library) {
   addOfOther<at::_ops::_upsample_nearest_exact3d_vec>(library);
   addOfOther<at::_ops::_upsample_nearest_exact3d_backward_vec>(library);
 #endif
-#undef XPU_ADD_SAMPLE
-#undef XPU_ADD_BOTH
 #undef XPU_ADD_PLAIN
 #undef XPU_ADD_PAD
 #undef XPU_ADD_NEAREST

@@ -16,6 +16,11 @@ namespace at::xpu::detail {
 
 namespace {
 
+/// Of no elements, of which the host says it.
+bool leadsNowhere(const Tensor& self, const Tensor& index) {
+  return self.numel() == 0 && index.numel() > 0;
+}
+
 struct Gather {
   template <class Meta>
   static bool run(
@@ -26,7 +31,7 @@ struct Gather {
       const Tensor& index,
       bool sparse_grad) {
     static const IndexOp name("gather", IndexWords::Dimension, false);
-    if (!areOn(device, self, index) ||
+    if (!areOn(device, self, index) || leadsNowhere(self, index) ||
         !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
       return false;
     }
@@ -76,12 +81,8 @@ Scalar identityOf(IndexKernel kernel, ScalarType type) {
   return result;
 }
 
-const IndexOp& scatterName() {
-  static const IndexOp name("scatter", IndexWords::Dimension, false);
-  return name;
-}
-
 void scatterTo(
+    const IndexOp& op,
     IndexKernel kernel,
     const Tensor& result,
     int64_t dim,
@@ -92,7 +93,7 @@ void scatterTo(
   const auto sizes = places.sizes();
   dim = maybe_wrap_dim(dim, to.dim());
   runIndex(
-      scatterName(),
+      op,
       kernel,
       restrided(to, dim, sizes),
       source.dim() == 0 ? source.expand(sizes)
@@ -103,18 +104,19 @@ void scatterTo(
 
 /// The mean of what was added, by how much was.
 void divideByCount(
+    const IndexOp& op,
     const Tensor& result,
     int64_t dim,
     const Tensor& index,
     bool include_self) {
-  const auto one = at::ones({}, result.options());
-  auto count = include_self ? at::ones_like(result) : at::zeros_like(result);
-  scatterTo(IndexKernel::Add, count, dim, index, one);
-  count.masked_fill_(count == 0, 1);
-  result.div_(count);
+  const auto count = at::full(
+      result.sizes(), int64_t(include_self), result.options().dtype(kInt));
+  scatterTo(op, IndexKernel::Add, count, dim, index, numberOn(count, 1));
+  result.div_(count.clamp_min_(1));
 }
 
 void scatterReduce(
+    const IndexOp& op,
     IndexKernel kernel,
     const Tensor& result,
     int64_t dim,
@@ -124,21 +126,24 @@ void scatterReduce(
     bool include_self) {
   const auto type = result.scalar_type();
   const auto wide = at::toOpMathType(type);
+  // Less to do than to sort the places, of which an expanded index has few.
+  const int64_t enough = index.is_non_overlapping_and_dense() ? 8 : 1;
   if (kernel == IndexKernel::Add && wide != type &&
-      index.numel() >= result.numel()) { // less to do than to sort all places
+      enough * index.numel() >= result.numel()) {
     const auto sums = result.to(wide);
     const auto from = source.to(wide);
-    scatterReduce(kernel, sums, dim, index, from, mean, include_self);
+    scatterReduce(op, kernel, sums, dim, index, from, mean, include_self);
     result.copy_(sums);
     return;
   }
   if (!include_self) {
     const auto identity = identityOf(kernel, type);
-    scatterTo(IndexKernel::Put, result, dim, index, numberOn(result, identity));
+    const auto number = numberOn(result, identity);
+    scatterTo(op, IndexKernel::Put, result, dim, index, number);
   }
-  scatterTo(kernel, result, dim, index, source);
+  scatterTo(op, kernel, result, dim, index, source);
   if (mean) {
-    divideByCount(result, dim, index, include_self);
+    divideByCount(op, result, dim, index, include_self);
   }
 }
 
@@ -153,6 +158,7 @@ struct Scatter {
       const Tensor& index,
       const Source& source,
       const Reduce&... reduce) {
+    static const IndexOp words("scatter", IndexWords::Dimension, false);
     constexpr bool puts = sizeof...(Reduce) == 0 &&
         !std::is_same_v<Meta, at::meta::structured_scatter_add>;
     c10::string_view name = puts ? "" : "add";
@@ -163,7 +169,7 @@ struct Scatter {
     const bool mean = name == "mean";
     const bool fills = puts && std::is_same_v<Source, Scalar>;
     if (!kernel || !areOn(device, self, index) || !isOn(device, source) ||
-        (mean && !isFloatingType(type)) ||
+        leadsNowhere(self, index) || (mean && !isFloatingType(type)) ||
         (!fills && mayDiffer(*kernel, type)) ||
         !hasIndexKernel(*kernel, type, device) ||
         !hasIndexKernel(IndexKernel::Put, type, device)) {
@@ -176,7 +182,7 @@ struct Scatter {
       return true;
     }
     const auto from = tensorOf(source, self);
-    scatterReduce(*kernel, result, dim, index, from, mean, include_self);
+    scatterReduce(words, *kernel, result, dim, index, from, mean, include_self);
     return true;
   }
 
@@ -212,9 +218,8 @@ struct IndexReduce {
       const Tensor& source,
       c10::string_view reduce,
       bool include_self) {
-    const bool known = reduce == "prod" || reduce == "mean" ||
-        reduce == "amax" || reduce == "amin";
-    const auto kernel = reductionOf(known ? reduce : "");
+    static const IndexOp words("index_reduce", IndexWords::Self, true);
+    const auto kernel = reductionOf(reduce);
     const auto type = self.scalar_type();
     const bool mean = reduce == "mean";
     if (!kernel || !areOn(device, self, index, source) || type == kBool ||
@@ -235,6 +240,7 @@ struct IndexReduce {
       return true;
     }
     scatterReduce(
+        words,
         *kernel,
         result,
         dim,

@@ -220,13 +220,17 @@ Tensor histc(
   const auto type = self.scalar_type();
   if (device && (type == kFloat || type == kDouble) && bins > 0) {
     const c10::xpu::XPUGuard guard(*device);
-    const auto range = rangeOfHistogram(self, low, high);
+    auto range = rangeOfHistogram(self, low, high);
     if (std::isfinite(range.first) && std::isfinite(range.second) &&
         range.first < range.second) {
+      if (type == kFloat) { // as the CPU rounds them
+        range = {float(range.first), float(range.second)};
+      }
       const auto flat = self.reshape(-1);
       const auto inside =
           flat.ge(range.first).logical_and_(flat.le(range.second));
-      const auto width = range.second - range.first;
+      const auto between = range.second - range.first;
+      const auto width = type == kFloat ? float(between) : between;
       const auto place = flat.sub(range.first).mul_(bins).div_(width);
       const auto index = at::where(inside, place, numberOn(self, 0))
                              .to(kLong)

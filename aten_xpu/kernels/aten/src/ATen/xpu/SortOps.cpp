@@ -9,6 +9,7 @@
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
+#include <limits>
 #include <tuple>
 
 // Operators that find elements by their order: sort, topk, kthvalue, median,
@@ -186,7 +187,8 @@ Found mode(const Tensor& self, int64_t dim, bool keepdim) {
 /// Among all elements.
 template <class Op, Found (*find)(const Tensor&, int64_t)>
 Tensor findOfAll(const Tensor& self) {
-  if (!canSort(self) || self.numel() == 0) {
+  if (!canSort(self) || self.numel() == 0 ||
+      self.numel() > std::numeric_limits<int32_t>::max()) {
     return OnHost<Op>::call(self);
   }
   const c10::xpu::XPUGuard guard(self.device());
@@ -194,16 +196,8 @@ Tensor findOfAll(const Tensor& self) {
 }
 
 void registerSort(torch::Library& library) {
-  addStructured<
-      at::meta::structured_sort_stable,
-      WithResults<SortHow>,
-      at::_ops::sort_stable,
-      at::_ops::sort_values_stable>(library);
-  addStructured<
-      at::meta::structured_topk,
-      WithResults<TopkHow>,
-      at::_ops::topk,
-      at::_ops::topk_values>(library);
+  XPU_ADD_STRUCTURED(sort_stable, sort_values_stable, SortHow)
+  XPU_ADD_STRUCTURED(topk, topk_values, TopkHow)
   library.impl("kthvalue.values", &kthvalueOut);
   library.impl("median", &findOfAll<at::_ops::median, &medianOf>);
   library.impl(

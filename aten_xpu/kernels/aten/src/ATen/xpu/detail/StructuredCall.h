@@ -129,6 +129,19 @@ void addStructured(torch::Library& library) {
    ...);
 }
 
+/// Adds an operator and its variant with out=, for the name of its meta class.
+#define XPU_ADD_STRUCTURED(op, op_out, ...) \
+  addStructured<                            \
+      at::meta::structured_##op,            \
+      WithResults<__VA_ARGS__>,             \
+      at::_ops::op,                         \
+      at::_ops::op_out>(library);
+
+/// Adds its gradient too.
+#define XPU_ADD_WITH_GRADIENT(op, ...)          \
+  XPU_ADD_STRUCTURED(op, op##_out, __VA_ARGS__) \
+  XPU_ADD_STRUCTURED(op##_backward, op##_backward_grad_input, __VA_ARGS__)
+
 /// An operator without a meta class. How::make makes the result, or none of
 /// what is not plain, which is left to the host with its checks.
 template <class Op, class How, class Schema = typename Op::schema>

@@ -13,6 +13,13 @@ namespace at::xpu::detail {
 
 namespace {
 
+/// Whether an axis that keeps its size is as before, whatever the scale.
+#ifdef XPU_LATER_OPERATORS
+constexpr bool kKeepsAxes = true;
+#else
+constexpr bool kKeepsAxes = false;
+#endif
+
 /// Interpolation with antialias: an element of a smaller result is a mean of
 /// all that it stands for, along one axis after the other.
 template <bool cubic>
@@ -56,7 +63,7 @@ struct Antialiased {
     auto sums = from.to(at::toOpMathType(from.scalar_type()));
     for (const auto dim : {3, 2}) {
       const auto& given = dim == 2 ? rows_scale : columns_scale;
-      if (back || in.size(dim) != out.size(dim)) {
+      if (back || !kKeepsAxes || in.size(dim) != out.size(dim)) {
         sums =
             along(dim, sums, in.size(dim), out.size(dim), corners, given, back);
       }

@@ -231,7 +231,11 @@ Tensor histc(
           flat.ge(range.first).logical_and_(flat.le(range.second));
       const auto between = range.second - range.first;
       const auto width = type == kFloat ? float(between) : between;
+#ifdef XPU_LATER_OPERATORS // it is rounded as in the CPU's order
       const auto place = flat.sub(range.first).mul_(bins).div_(width);
+#else
+      const auto place = flat.sub(range.first).div_(width).mul_(bins);
+#endif
       const auto index = at::where(inside, place, numberOn(self, 0))
                              .to(kLong)
                              .clamp_max_(bins - 1);

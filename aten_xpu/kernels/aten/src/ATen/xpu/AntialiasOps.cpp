@@ -87,8 +87,8 @@ struct Antialiased {
     const auto all = weights(from, in, out, scale);
     const auto matrix = back ? all.t() : all;
     const auto reach = (cubic ? 4 : 2) * std::max(scale, 1.);
-    const auto most = std::min<double>(
-        matrix.size(1), std::ceil(back ? reach / scale : reach) + 1);
+    const auto most = std::min(
+        double(matrix.size(1)), std::ceil(back ? reach / scale : reach) + 1);
     const auto first = matrix.ne(0).to(kInt).argmax(1, /*keepdim=*/true);
     auto sums = at::zeros({}, from.options());
     for (const auto i : c10::irange(int64_t(most))) {

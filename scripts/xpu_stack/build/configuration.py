@@ -101,7 +101,7 @@ class Sanitizer(enum.Enum):
     def level(self) -> str:
         """How much the compiler optimizes; with either, reports have good stacks.
 
-        GCC takes three times as long to optimize the checks of undefined behaviour.
+        GCC takes much longer to optimize the checks of undefined behaviour.
         """
         return "-O0" if self is Sanitizer.ADDRESS else "-O1"
 

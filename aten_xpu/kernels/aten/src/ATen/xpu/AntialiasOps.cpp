@@ -24,38 +24,14 @@ constexpr bool kKeepsAxes = false;
 /// all that it stands for, along one axis after the other.
 template <bool cubic>
 struct Antialiased {
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& self,
-      IntArrayRef /*output_size*/,
-      const Args&... args) {
-    return runWith(result, self, /*back=*/false, args...);
-  }
-
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& grad,
-      IntArrayRef /*output_size*/,
-      IntArrayRef /*input_size*/,
-      const Args&... args) {
-    return runWith(result, grad, /*back=*/true, args...);
-  }
-
- private:
-  static bool runWith(
+  static bool interpolate(
       const Tensor& result,
       const Tensor& from,
       bool back,
       bool corners,
       const c10::optional<double>& rows_scale,
       const c10::optional<double>& columns_scale) {
-    if (!from.is_floating_point() || !alike(result, from) ||
-        !kernelDevice(from) ||
-        !kernelType(from.scalar_type(), from.device().index())) {
+    if (!areFloating(from, result)) {
       return false;
     }
     const auto& in = back ? result : from;
@@ -72,6 +48,7 @@ struct Antialiased {
     return true;
   }
 
+ private:
   /// Adds up for each element the others times their parts: not by a product
   /// with the matrix, whose zeros make NaN of what is infinite.
   static Tensor along(
@@ -90,16 +67,17 @@ struct Antialiased {
     const auto most = std::min(
         double(matrix.size(1)), std::ceil(back ? reach / scale : reach) + 1);
     const auto first = matrix.ne(0).to(kInt).argmax(1, /*keepdim=*/true);
-    auto sums = at::zeros({}, from.options());
-    for (const auto i : c10::irange(int64_t(most))) {
-      const auto place = (first + i).clamp_max_(matrix.size(1) - 1);
-      const auto part =
-          matrix.gather(1, place).masked_fill_((first + i).ne(place), 0);
-      const auto parts = alongDim(part, dim, from.dim());
-      sums = sums +
-          from.index_select(dim, place.view(-1))
-              .mul_(parts)
-              .masked_fill_(parts == 0, 0);
+    const auto all_places = first + at::arange(int64_t(most), first.options());
+    const auto places = all_places.clamp_max(matrix.size(1) - 1);
+    const auto parts =
+        matrix.gather(1, places).masked_fill_(all_places != places, 0);
+    Tensor sums;
+    for (const auto i : c10::irange(parts.size(1))) {
+      const auto part = alongDim(parts.select(1, i), dim, from.dim());
+      const auto each = from.index_select(dim, places.select(1, i))
+                            .mul_(part)
+                            .masked_fill_(part == 0, 0);
+      sums = i == 0 ? each : sums.add_(each);
     }
     return sums;
   }
@@ -131,8 +109,10 @@ struct Antialiased {
 };
 
 void registerAntialias(torch::Library& library) {
-  XPU_ADD_WITH_GRADIENT(_upsample_bilinear2d_aa, Antialiased<false>)
-  XPU_ADD_WITH_GRADIENT(_upsample_bicubic2d_aa, Antialiased<true>)
+  XPU_ADD_WITH_GRADIENT(
+      _upsample_bilinear2d_aa, Interpolation<Antialiased<false>>)
+  XPU_ADD_WITH_GRADIENT(
+      _upsample_bicubic2d_aa, Interpolation<Antialiased<true>>)
 }
 
 [[maybe_unused]] const bool kAntialiasAdded = addKernels(&registerAntialias);

@@ -20,19 +20,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-/// Whether kernels take the tensors, which are of one type and device.
-template <typename... Others>
-bool haveKernels(const Tensor& self, const Others&... others) {
-  return kernelDevice(self) &&
-      kernelTypeOfParts(self.scalar_type(), self.device().index()) &&
-      (alike(others, self) && ...);
-}
-
-template <typename... Others>
-bool areFloating(const Tensor& self, const Others&... others) {
-  return haveKernels(self, others...) && self.is_floating_point();
-}
-
 /// Waits for the device.
 bool equal(const Tensor& self, const Tensor& other) {
   if (!haveKernels(self, other)) {

@@ -338,58 +338,32 @@ void addVariance(torch::Library& library) {
 }
 
 void registerReduce(torch::Library& library) {
-#define XPU_ADD_REDUCTION(op, op_out, meta_class, ...) \
-  addStructured<                                       \
-      at::meta::structured_##meta_class,               \
-      WithResults<__VA_ARGS__>,                        \
-      at::_ops::op,                                    \
-      at::_ops::op_out>(library);
-  XPU_ADD_REDUCTION(
-      sum_dim_IntList,
-      sum_IntList_out,
-      sum_dim_IntList,
-      InResultType<Reduction::sum>)
-  XPU_ADD_REDUCTION(mean_dim, mean_out, mean_dim, InResultType<Reduction::mean>)
-  XPU_ADD_REDUCTION(
-      prod_dim_int, prod_int_out, prod_dim_int, InResultType<Reduction::prod>)
-  XPU_ADD_REDUCTION(any, any_all_out, any, InArgumentType<Reduction::any>)
-  XPU_ADD_REDUCTION(any_dim, any_out, any_dim, InArgumentType<Reduction::any>)
-  XPU_ADD_REDUCTION(all, all_all_out, all, InArgumentType<Reduction::all>)
-  XPU_ADD_REDUCTION(all_dim, all_out, all_dim, InArgumentType<Reduction::all>)
+  XPU_ADD_STRUCTURED(
+      sum_dim_IntList, sum_IntList_out, InResultType<Reduction::sum>)
+  XPU_ADD_STRUCTURED(mean_dim, mean_out, InResultType<Reduction::mean>)
+  XPU_ADD_STRUCTURED(prod_dim_int, prod_int_out, InResultType<Reduction::prod>)
+  XPU_ADD_STRUCTURED(any, any_all_out, InArgumentType<Reduction::any>)
+  XPU_ADD_STRUCTURED(any_dim, any_out, InArgumentType<Reduction::any>)
+  XPU_ADD_STRUCTURED(all, all_all_out, InArgumentType<Reduction::all>)
+  XPU_ADD_STRUCTURED(all_dim, all_out, InArgumentType<Reduction::all>)
 #ifdef XPU_LATER_OPERATORS
-  XPU_ADD_REDUCTION(any_dims, any_dims_out, any_dims, OverDims<Reduction::any>)
-  XPU_ADD_REDUCTION(all_dims, all_dims_out, all_dims, OverDims<Reduction::all>)
+  XPU_ADD_STRUCTURED(any_dims, any_dims_out, OverDims<Reduction::any>)
+  XPU_ADD_STRUCTURED(all_dims, all_dims_out, OverDims<Reduction::all>)
 #endif
-  XPU_ADD_REDUCTION(amax, amax_out, amax, InArgumentType<Reduction::amax>)
-  XPU_ADD_REDUCTION(amin, amin_out, amin, InArgumentType<Reduction::amin>)
-  XPU_ADD_REDUCTION(
-      argmax, argmax_out, argmax, InArgumentType<Reduction::max, Wants::Second>)
-  XPU_ADD_REDUCTION(
-      argmin, argmin_out, argmin, InArgumentType<Reduction::min, Wants::Second>)
-  XPU_ADD_REDUCTION(
-      max_dim,
-      max_dim_max,
-      max_dim,
-      InArgumentType<Reduction::max, Wants::Both>)
-  XPU_ADD_REDUCTION(
-      min_dim,
-      min_dim_min,
-      min_dim,
-      InArgumentType<Reduction::min, Wants::Both>)
-  XPU_ADD_REDUCTION(aminmax, aminmax_out, aminmax, Aminmax)
-  XPU_ADD_REDUCTION(
-      norm_ScalarOpt_dim, norm_out, norm_ScalarOpt_dim, VectorNorm)
-  XPU_ADD_REDUCTION(
-      norm_ScalarOpt_dim_dtype,
-      norm_dtype_out,
-      norm_ScalarOpt_dim_dtype,
-      VectorNorm)
-  XPU_ADD_REDUCTION(
-      linalg_vector_norm,
-      linalg_vector_norm_out,
-      linalg_vector_norm,
-      VectorNorm)
-#undef XPU_ADD_REDUCTION
+  XPU_ADD_STRUCTURED(amax, amax_out, InArgumentType<Reduction::amax>)
+  XPU_ADD_STRUCTURED(amin, amin_out, InArgumentType<Reduction::amin>)
+  XPU_ADD_STRUCTURED(
+      argmax, argmax_out, InArgumentType<Reduction::max, Wants::Second>)
+  XPU_ADD_STRUCTURED(
+      argmin, argmin_out, InArgumentType<Reduction::min, Wants::Second>)
+  XPU_ADD_STRUCTURED(
+      max_dim, max_dim_max, InArgumentType<Reduction::max, Wants::Both>)
+  XPU_ADD_STRUCTURED(
+      min_dim, min_dim_min, InArgumentType<Reduction::min, Wants::Both>)
+  XPU_ADD_STRUCTURED(aminmax, aminmax_out, Aminmax)
+  XPU_ADD_STRUCTURED(norm_ScalarOpt_dim, norm_out, VectorNorm)
+  XPU_ADD_STRUCTURED(norm_ScalarOpt_dim_dtype, norm_dtype_out, VectorNorm)
+  XPU_ADD_STRUCTURED(linalg_vector_norm, linalg_vector_norm_out, VectorNorm)
   library.impl("prod", &prod);
   library.impl("max", &extremum<at::_ops::max, Reduction::amax>);
   library.impl("min", &extremum<at::_ops::min, Reduction::amin>);

@@ -163,51 +163,17 @@ struct AdaptiveMaxPool {
 /// `corners`: whether there is an argument that says so.
 template <int dims, SampleMode mode, bool corners>
 struct Upsample {
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& self,
-      IntArrayRef /*output_size*/,
-      const Args&... args) {
-    static const std::string name = "aten::upsample";
-    return runWith(
-        name,
-        result,
-        self,
-        samplingOf(dims, mode, self.sizes(), result.sizes()),
-        /*back=*/false,
-        args...);
-  }
-
-  template <typename... Args>
-  static bool run(
-      const Tensor& result,
-      const Tensor& /*none*/,
-      const Tensor& grad,
-      IntArrayRef /*output_size*/,
-      IntArrayRef /*input_size*/,
-      const Args&... args) {
-    static const std::string name = "aten::upsample_backward";
-    return runWith(
-        name,
-        result,
-        grad,
-        samplingOf(dims, mode, result.sizes(), grad.sizes()),
-        /*back=*/true,
-        args...);
-  }
-
- private:
   template <typename... Scales>
-  static bool runWith(
-      const std::string& op,
+  static bool interpolate(
       const Tensor& result,
       const Tensor& from,
-      Sampling sampling,
       bool back,
       bool align_corners,
       const Scales&... scales) {
+    static const std::string name = "aten::upsample";
+    static const std::string name_back = "aten::upsample_backward";
+    auto sampling = back ? samplingOf(dims, mode, result.sizes(), from.sizes())
+                         : samplingOf(dims, mode, from.sizes(), result.sizes());
     const std::array<c10::optional<double>, dims> given{scales...};
     sampling.flags = align_corners ? kSampleCorners : 0;
     for (const auto i : c10::irange(dims)) {
@@ -233,19 +199,19 @@ struct Upsample {
             });
       }
     }
-    return runSampling(op, kSample, result, from, sampling, back);
+    return runSampling(
+        back ? name_back : name, kSample, result, from, sampling, back);
   }
+
   template <typename... Scales>
-  static bool runWith(
-      const std::string& op,
+  static bool interpolate(
       const Tensor& result,
       const Tensor& from,
-      const Sampling& sampling,
       bool back,
       const c10::optional<double>& scale,
       const Scales&... scales) {
     static_assert(!corners);
-    return runWith(op, result, from, sampling, back, false, scale, scales...);
+    return interpolate(result, from, back, false, scale, scales...);
   }
 };
 
@@ -534,22 +500,25 @@ void registerSample(torch::Library& library) {
   XPU_ADD_WITH_GRADIENT(adaptive_max_pool3d, AdaptiveMaxPool<3>)
   XPU_ADD_PLAIN(_adaptive_avg_pool2d, AdaptivePool<2>)
   XPU_ADD_PLAIN(_adaptive_avg_pool3d, AdaptivePool<3>)
-#define XPU_ADD_NEAREST(n)                                             \
-  XPU_ADD_WITH_GRADIENT(                                               \
-      upsample_nearest##n##d, Upsample<n, SampleMode::Nearest, false>) \
-  XPU_ADD_WITH_GRADIENT(                                               \
-      _upsample_nearest_exact##n##d, Upsample<n, SampleMode::Exact, false>)
+#define XPU_ADD_NEAREST(n)                                    \
+  XPU_ADD_WITH_GRADIENT(                                      \
+      upsample_nearest##n##d,                                 \
+      Interpolation<Upsample<n, SampleMode::Nearest, false>>) \
+  XPU_ADD_WITH_GRADIENT(                                      \
+      _upsample_nearest_exact##n##d,                          \
+      Interpolation<Upsample<n, SampleMode::Exact, false>>)
   XPU_ADD_NEAREST(1)
   XPU_ADD_NEAREST(2)
   XPU_ADD_NEAREST(3)
   XPU_ADD_WITH_GRADIENT(
-      upsample_linear1d, Upsample<1, SampleMode::Linear, true>)
+      upsample_linear1d, Interpolation<Upsample<1, SampleMode::Linear, true>>)
   XPU_ADD_WITH_GRADIENT(
-      upsample_bilinear2d, Upsample<2, SampleMode::Linear, true>)
+      upsample_bilinear2d, Interpolation<Upsample<2, SampleMode::Linear, true>>)
   XPU_ADD_WITH_GRADIENT(
-      upsample_trilinear3d, Upsample<3, SampleMode::Linear, true>)
+      upsample_trilinear3d,
+      Interpolation<Upsample<3, SampleMode::Linear, true>>)
   XPU_ADD_WITH_GRADIENT(
-      upsample_bicubic2d, Upsample<2, SampleMode::Cubic, true>)
+      upsample_bicubic2d, Interpolation<Upsample<2, SampleMode::Cubic, true>>)
   using Reflection1 = Pad<1, SampleMode::Reflect>;
   using Reflection3 = Pad<3, SampleMode::Reflect>;
   using Replication1 = Pad<1, SampleMode::Replicate>;

@@ -14,6 +14,19 @@
 
 namespace at::xpu::detail {
 
+/// Whether kernels take the tensors, which are of one type and device.
+template <typename... Others>
+bool haveKernels(const Tensor& self, const Others&... others) {
+  return kernelDevice(self) &&
+      kernelTypeOfParts(self.scalar_type(), self.device().index()) &&
+      (alike(others, self) && ...);
+}
+
+template <typename... Others>
+bool areFloating(const Tensor& self, const Others&... others) {
+  return haveKernels(self, others...) && self.is_floating_point();
+}
+
 /// An argument as How and the host take it.
 template <typename T>
 const T& plainArgument(const T& argument) {
@@ -119,6 +132,33 @@ struct WithResults {
       const Args&... args) {
     op.meta(metaArgument(args)...);
     return How::run(op.maybe_get_output(0), op.maybe_get_output(1), args...);
+  }
+};
+
+/// An interpolation, whose gradient is given the size of its result as well:
+///
+///   How::interpolate(result, from, back, args...)
+template <class How>
+struct Interpolation {
+  template <typename... Args>
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& self,
+      IntArrayRef /*output_size*/,
+      const Args&... args) {
+    return How::interpolate(result, self, /*back=*/false, args...);
+  }
+
+  template <typename... Args>
+  static bool run(
+      const Tensor& result,
+      const Tensor& /*none*/,
+      const Tensor& grad,
+      IntArrayRef /*output_size*/,
+      IntArrayRef /*input_size*/,
+      const Args&... args) {
+    return How::interpolate(result, grad, /*back=*/true, args...);
   }
 };
 

@@ -8,6 +8,7 @@ import pytest
 from project import write
 from xpu_stack.build.build import CMAKE_MODULES
 
+HEADERS = ("torch/csrc/python_headers.h", "torch/csrc/utils/pybind.h", "ATen/ATen.h")
 GENERATED = "torch/csrc/autograd/generated"
 FUNCTION = 'const char* {}() {{ return "{}"; }}\n'
 # `kept` is of the shipped library alone, and calls what others have.
@@ -25,6 +26,7 @@ PROJECT = f"""
 cmake_minimum_required(VERSION 3.25)
 project(Torch CXX)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+include_directories("${{{{CMAKE_SOURCE_DIR}}}}")
 add_library(more OBJECT torch/csrc/added.cpp)
 set_target_properties(more PROPERTIES POSITION_INDEPENDENT_CODE ON)
 add_library({{target}} SHARED torch/csrc/edited.cpp torch/csrc/kept.cpp torch/csrc/plain.cpp
@@ -48,6 +50,7 @@ def configured(tmp_path: Path, target: str) -> subprocess.CompletedProcess[str]:
     compiler = ("c++", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", library)
     subprocess.run([*compiler, *(tmp_path / "before" / name for name in sources)], check=True)
     added = {"torch/csrc/added.cpp": FUNCTION.format("added", "new"), "main.cpp": MAIN}
+    added |= dict.fromkeys(HEADERS, "#pragma once\n")
     write(tmp_path / "source", sources | added | {"CMakeLists.txt": PROJECT.format(target=target)})
     edited = "torch/csrc/edited.cpp\n"
     lists = {
@@ -79,7 +82,7 @@ def test_of_the_bindings_what_the_series_touches_is_compiled_and_found_first(
     assert ended.stdout == "new new shipped new"
     commands = json.loads((build / "compile_commands.json").read_text())
     compiled = {Path(one["file"]).name for one in commands}
-    assert compiled == {"added.cpp", "edited.cpp", "made_0.cpp", "main.cpp"}
+    assert compiled - {"cmake_pch.hxx.cxx"} == {"added.cpp", "edited.cpp", "made_0.cpp", "main.cpp"}
     listed = (build / "xpu_stack_torch_python_sources.txt").read_text().split()
     names = {Path(name).name for name in listed}
     assert names == {"edited.cpp", "kept.cpp", "made_0.cpp", "plain.cpp"}

@@ -270,6 +270,8 @@ def environment(ccache: Path, below: Path) -> dict[str, str]:
         # One cache serves every checkout: paths below the folder are made relative.
         "CCACHE_BASEDIR": str(below),
         "CCACHE_NOHASHDIR": "true",
+        # What it wants of those who compile headers first, see headers.cmake.
+        "CCACHE_SLOPPINESS": "pch_defines,time_macros",
         # PyTorch's code generators write sets in the order of their hashes.
         "PYTHONHASHSEED": "0",
         **({"CCACHE_REMOTE_STORAGE": storage} if storage else {}),

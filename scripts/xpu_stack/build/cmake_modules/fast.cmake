@@ -26,6 +26,7 @@
 #                               the unit of each: two words per line
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/headers.cmake")
 
 # What is compiled here spends its time in what it calls, and a person waits for the
 # compiler.
@@ -117,6 +118,8 @@ endfunction()
 
 function(xpu_stack_bindings)
   target_compile_options(torch_python PRIVATE ${XPU_STACK_QUICKER})
+  xpu_stack_precompile(torch_python
+    torch/csrc/python_headers.h ATen/ATen.h torch/csrc/utils/pybind.h)
   target_link_options(torch_python PRIVATE
     "LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/bindings.map")
 endfunction()

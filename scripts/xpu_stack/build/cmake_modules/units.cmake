@@ -3,6 +3,7 @@
 # take most of a compiler's time, and are read once for each unit.
 
 include("${CMAKE_CURRENT_LIST_DIR}/garbage.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/headers.cmake")
 
 function(xpu_stack_units)
   foreach(target c10_xpu torch_xpu torch_xpu_python)

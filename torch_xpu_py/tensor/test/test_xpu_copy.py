@@ -1,6 +1,8 @@
 # Owner(s): ["module: intel"]
 """copy_ with XPU tensors: results and errors are those of the CPU."""
 
+import copy
+import io
 import itertools
 import unittest
 
@@ -205,6 +207,15 @@ class TestQuantized(TestCase):
             self.check(on_device.clone(), q, "xpu")
             for other in range(1, COUNT):
                 self.check(on_device.to(f"xpu:{other}").cpu(), q, "cpu")
+
+    def test_other_objects(self):
+        for q in self.tensors():
+            on_device = q.to("xpu")
+            self.check(copy.deepcopy(on_device), q, "xpu")
+            file = io.BytesIO()
+            torch.save(on_device, file)
+            file.seek(0)
+            self.check(torch.load(file), q, "xpu")
 
     def test_several_elements_in_a_byte(self):
         x = torch.linspace(0, 3, 32).view(4, 8)

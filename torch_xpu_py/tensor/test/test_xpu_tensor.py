@@ -577,6 +577,62 @@ class TestFallback(TestCase):
                 result = arguments[-1] if result is None else result
                 self.assertEqual(result.cpu(), torch.full((2,), expected))
 
+    def test_tensors_of_several_types_in_one_storage(self):
+        """They begin where one of a larger type could not."""
+
+        def of_floats(z):
+            return torch.mul(z[1:], z.imag[:-1])
+
+        def cast(data):
+            data[16:32].view(torch.int32).copy_(data[1:5])
+            return data
+
+        def counted(data):
+            weights, numbers = data[4:12].view(torch.float), data[16:32].view(torch.long)
+            return numbers.bincount(weights.copy_(torch.tensor([1.0, 2.0]))) + data[33]
+
+        z = torch.view_as_complex(torch.arange(12.0).view(6, 2))
+        data = torch.arange(64, dtype=torch.uint8)
+        data[16:32] = torch.tensor([3, 3]).view(torch.uint8)
+        for function, given in ((of_floats, z), (cast, data), (counted, data)):
+            expected, found = on_cpu_and_xpu(lambda x: function(x.clone()), given)
+            self.assertEqual(found, expected)
+
+    def test_what_is_between_two_views_is_not_copied(self):
+        x = torch.arange(1 << 20, device="xpu").float()
+        torch.xpu.reset_fallback_statistics()
+        found = torch.cdist(x[:8].view(2, 4), x[-8:].view(2, 4))
+        self.assertEqual(found.cpu(), torch.cdist(x[:8].cpu().view(2, 4), x[-8:].cpu().view(2, 4)))
+        for entry in torch.xpu.fallback_statistics().values():
+            self.assertLess(entry["bytes_copied"], 1000)
+
+    def test_an_empty_view_behind_the_end(self):
+        x = torch.ones(3, device="xpu")
+        self.assertEqual(torch.cat([x, x.as_strided((0,), (1,), 100_000_000)]).cpu(), x.cpu())
+
+    @unittest.skipUnless(hasattr(torch, "_lazy_clone"), "PyTorch 1.13 copies at once")
+    def test_copy_on_write(self):
+        half = torch.eye(2) / 2
+        for write in (
+            torch.Tensor.zero_,
+            lambda x: x.fill_(2),
+            lambda x: x.add_(1),
+            lambda x: torch.add(x, x, out=x),
+            lambda x: torch.linalg.inv(torch.eye(2, device=x.device) * 2, out=x),
+            lambda x: x.copy_(half),
+            lambda x: torch._foreach_add_([x], 1),
+        ):
+            x = torch.ones(2, 2, device="xpu")
+            write(torch._lazy_clone(x))
+            self.assertEqual(x.cpu(), torch.ones(2, 2))
+
+    def test_memory_of_another_cannot_be_resized(self):
+        x = torch.ones(5, device="xpu")
+        for function in (torch.add, torch.hypot):
+            out = torch.from_dlpack(torch.zeros(2, device="xpu"))
+            with self.assertRaisesRegex(RuntimeError, "not resizable"):
+                function(x, x, out=out)
+
     def test_the_storage_of_an_argument_is_kept(self):
         x = torch.ones(3, device="xpu")
         address, version = x.data_ptr(), x._version
@@ -962,6 +1018,11 @@ class TestTensorsOfAnyDevice(TestCase):
     def test_items(self):
         x = torch.tensor([1.5, 2.5], device="xpu")
         self.assertEqual((x[0].item(), x.tolist(), bool(x[0] > 1)), (1.5, [1.5, 2.5], True))
+        z = torch.tensor(1 + 2j, device="xpu")
+        negative = z.conj().imag
+        torch.xpu.reset_fallback_statistics()
+        self.assertEqual((z.conj().item(), negative.item(), x[1].item()), (1 - 2j, -2, 2.5))
+        self.assertEqual(torch.xpu.fallback_statistics(), {})
 
     def test_numpy_wants_a_copy(self):
         with self.assertRaisesRegex(TypeError, "Tensor.cpu"):

@@ -134,6 +134,11 @@ void runOnHost(
   c10::xpu::warn_or_error_on_sync();
   HostCall call(device, op.name.c_str(), pinned);
   const bool host_memory = call.onHostMemory();
+  for (const auto i : c10::irange(op.written.size())) {
+    if (op.written[i]) {
+      forEachTensor((*stack)[first + i], &HostCall::willWrite);
+    }
+  }
   if (!host_memory) {
     for (size_t i = first; i < stack->size(); ++i) {
       forEachTensor(

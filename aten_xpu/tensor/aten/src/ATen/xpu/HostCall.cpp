@@ -48,24 +48,32 @@ DataPtr share(const Storage& storage, Device device) {
   return {bytesOf(storage), owner, &dropOwner, device};
 }
 
-Storage newStorage(size_t nbytes, DataPtr data, c10::Allocator* allocator) {
+Storage newStorage(
+    size_t nbytes,
+    DataPtr data,
+    c10::Allocator* allocator,
+    bool resizable) {
   return Storage(
       c10::make_intrusive<c10::StorageImpl>(
           c10::StorageImpl::use_byte_size_t(),
           nbytes,
           std::move(data),
           allocator,
-          /*resizable=*/true));
+          resizable));
 }
 
 Storage newDeviceStorage(size_t nbytes, DataPtr data, DeviceIndex device) {
   data.unsafe_set_device(Device(kXPU, device));
-  return newStorage(nbytes, std::move(data), allocator::get());
+  return newStorage(
+      nbytes, std::move(data), allocator::get(), /*resizable=*/true);
 }
 
 Storage aliasOnHost(const Storage& storage) {
   return newStorage(
-      storage.nbytes(), share(storage, Device(kCPU)), c10::GetCPUAllocator());
+      storage.nbytes(),
+      share(storage, Device(kCPU)),
+      c10::GetCPUAllocator(),
+      storage.resizable());
 }
 
 /// Copies `nbytes` in all on the current stream, and waits for that.
@@ -84,21 +92,26 @@ bool isPacked(const Tensor& tensor) {
   return type == kQUInt4x2 || type == kQUInt2x4;
 }
 
-/// The bytes of its storage that a tensor uses, from the first to the last.
+/// The bytes of its storage that a tensor uses, from the first to the last, and
+/// those before it that a larger type needs to begin there too.
 std::pair<int64_t, int64_t> spanOf(const Tensor& tensor) {
   if (tensor.is_nested() || isPacked(tensor)) {
     return {0, static_cast<int64_t>(tensor.storage().nbytes())};
   }
   const auto itemsize = static_cast<int64_t>(tensor.dtype().itemsize());
-  const int64_t begin = tensor.storage_offset() * itemsize;
-  if (tensor.numel() == 0) {
-    return {begin, begin};
+  constexpr int64_t kLargest = 16; // item, of complex double
+  const int64_t first = tensor.storage_offset() * itemsize;
+  const auto begin = first / kLargest * kLargest;
+  if (tensor.numel() == 0) { // it may be behind the end
+    const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+    const auto inside = std::min(begin, nbytes / kLargest * kLargest);
+    return {inside, inside};
   }
   int64_t last = 0;
   for (const auto i : c10::irange(tensor.dim())) {
     last += (tensor.size(i) - 1) * tensor.stride(i);
   }
-  return {begin, begin + (last + 1) * itemsize};
+  return {begin, first + (last + 1) * itemsize};
 }
 
 /// Where the elements of a tensor are, in bytes from the first: at each offset
@@ -350,19 +363,35 @@ HostCall::HostCall(DeviceIndex device, const char* name, bool pinned)
 
 HostCall::Region& HostCall::regionOf(const Tensor& tensor) {
   // Of host memory the alias is of the whole storage.
-  const auto span =
+  auto [begin, end] =
       host_memory_ ? std::pair<int64_t, int64_t>() : spanOf(tensor);
   for (auto& region : regions_) {
-    if (region.device.is_alias_of(tensor.storage()) &&
-        (host_memory_ || !region.host ||
-         (region.begin <= span.first && span.second <= region.end))) {
-      region.begin = std::min(region.begin, span.first);
-      region.end = std::max(region.end, span.second);
+    if (region.device.is_alias_of(tensor.storage()) && region.begin <= begin &&
+        end <= region.end) {
       return region;
     }
   }
-  regions_.push_back({tensor.storage(), span.first, span.second, {}});
+  // What overlaps becomes one, until the host has it.
+  for (auto region = regions_.begin(); region != regions_.end();) {
+    if (region->device.is_alias_of(tensor.storage()) && !region->host &&
+        region->begin <= end && begin <= region->end) {
+      begin = std::min(region->begin, begin);
+      end = std::max(region->end, end);
+      region = regions_.erase(region);
+    } else {
+      ++region;
+    }
+  }
+  regions_.push_back({tensor.storage(), begin, end, {}});
   return regions_.back();
+}
+
+void HostCall::willWrite(const Tensor& tensor) {
+#if __has_include(<c10/core/impl/COW.h>)
+  if (tensor.defined() && tensor.is_xpu() && tensor.has_storage()) {
+    (void)tensor.storage().unsafeGetStorageImpl()->mutable_data_ptr();
+  }
+#endif
 }
 
 void HostCall::expect(const Tensor& tensor) {
@@ -432,7 +461,8 @@ Storage HostCall::newHostStorage(Region& region) {
       nbytes,
       (pinned_ ? getCachingHostAllocator() : c10::GetCPUAllocator())
           ->allocate(nbytes),
-      c10::GetCPUAllocator());
+      c10::GetCPUAllocator(),
+      region.device.resizable());
   copy(
       bytesOf(storage),
       static_cast<const char*>(bytesOf(region.device)) + region.begin,

@@ -65,6 +65,10 @@ class C10_EXPORT HostCall {
   HostCall(const HostCall&) = delete;
   HostCall& operator=(const HostCall&) = delete;
 
+  /// Gives a tensor that shares its storage until it is written one of its own.
+  /// To be called for all that are written before any is asked for.
+  static void willWrite(const Tensor& tensor);
+
   /// Says that toHost will be asked for this tensor. Needed only where several
   /// arguments may overlap and one of them is written.
   void expect(const Tensor& tensor);

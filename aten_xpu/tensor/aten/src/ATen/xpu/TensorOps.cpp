@@ -211,9 +211,11 @@ void copyBytes(
     const Tensor& to,
     const Tensor& from,
     c10::xpu::XPUStream stream) {
+  // Not in the launch: what is copied on write takes the stream.
+  void* const out = to.data_ptr();
+  const void* const in = from.data_ptr();
   detail::launch(stream, "Memcpy", to.nbytes(), [&](sycl::queue& queue) {
-    return C10_XPU_CHECK(
-        queue.memcpy(to.data_ptr(), from.data_ptr(), to.nbytes()));
+    return C10_XPU_CHECK(queue.memcpy(out, in, to.nbytes()));
   });
 }
 
@@ -378,6 +380,18 @@ Tensor _copy_from_and_resize(const Tensor& self, const Tensor& dst) {
   return copy_(to, self, /*non_blocking=*/false);
 }
 
+Scalar localScalar(const Tensor& self) {
+  constexpr const char* kName = "aten::_local_scalar_dense";
+  const c10::xpu::XPUGuard guard(self.device());
+  if (!isHostMemory(guard.current_device().index())) {
+    checkNotRecording(c10::xpu::getCurrentXPUStream(), kName);
+    return self.cpu().item();
+  }
+  c10::xpu::warn_or_error_on_sync();
+  const HostCall call(guard.current_device().index(), kName); // waits
+  return HostCall::borrow(self).item();
+}
+
 void record_stream(Tensor& self, c10::Stream stream) {
   allocator::recordStream(
       ownedMemory(self.storage()), c10::xpu::XPUStream(stream));
@@ -400,10 +414,15 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("copy_", TORCH_FN(copy_));
   m.impl("_copy_from", TORCH_FN(_copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(localScalar));
   m.impl("record_stream", TORCH_FN(record_stream));
 }
 
 TORCH_LIBRARY_IMPL(aten, QuantizedXPU, m) {
+  m.impl("set_", TORCH_FN(set_empty));
+  m.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("copy_", TORCH_FN(copyQuantized));
   m.impl("empty_quantized", TORCH_FN(emptyQuantized));
 }

@@ -122,7 +122,11 @@ Tensor attention(
   const auto is_empty = [](const Tensor& tensor) {
     return tensor.sym_numel() == 0;
   };
-  if (!query.is_xpu() || is_empty(query) || is_empty(key) || is_empty(value)) {
+  // Of heads without numbers the result is the mean of values.
+  const bool no_scores =
+      query.dim() > 1 && query.sym_size(-1) == 0 && !is_empty(query.sum(-1));
+  if (!query.is_xpu() || is_empty(value) ||
+      (!no_scores && (is_empty(query) || is_empty(key)))) {
     return at::native::scaled_dot_product_attention(
         query, key, value, mask, dropout, causal, scale, enable_gqa);
   }
@@ -148,7 +152,7 @@ Tensor attention(
   }
   const bool composed =
       in_vmap || isWrapped(query) || isWrapped(key) || isWrapped(value);
-  const auto backend = dropout > 0 && composed
+  const auto backend = no_scores || (dropout > 0 && composed)
       ? kMathAttention
       : chosen(query, key, value, mask, dropout, causal, scale, enable_gqa);
   switch (backend) {

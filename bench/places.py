@@ -78,7 +78,7 @@ def place(op):
         worked = [works(op, sample) for sample in itertools.islice(samples, SAMPLES)]
     if not any(worked):
         return None
-    fallbacks = torch.xpu.fallback_statistics().keys() - {"aten::_local_scalar_dense"}
+    fallbacks = torch.xpu.fallback_statistics().keys()
     host = sorted(name.removeprefix("aten::") for name in fallbacks)
     name = op.name.split(".")[-1]
     own = {op.aten_name, f"_{op.aten_name}", f"{op.aten_name}_", name, f"{name}_"}

@@ -33,7 +33,7 @@ class Lists(TestCase):
 
     def no_fallbacks(self, *but):
         found = {name for name in kernels.fallbacks() if not name.startswith(but)}
-        self.assertEqual(found - {"aten::_local_scalar_dense"}, set())
+        self.assertEqual(found, set())
 
     def dtypes(self):
         return [dtype for dtype in FLOATING if kernels.has(dtype)]
@@ -203,6 +203,17 @@ class TestKernelForeach(Lists):
                 except (RuntimeError, ValueError) as error:
                     results.append(str(error).splitlines()[0])
             self.assertEqual(*results)
+
+    def test_a_number_among_the_results(self):
+        """The first results must not change the number for the rest."""
+        results = []
+        for device in ("cpu", "xpu"):
+            x = torch.arange(1.0, 9.0).to(device)
+            with self.assertRaises(RuntimeError) as caught:
+                torch._foreach_mul_([x[:4], x[4:]], x[1])
+            results.append(str(caught.exception).splitlines()[0])
+        self.assertEqual(*results)
+        torch._C._xpu_resetFallbackStatistics()
 
     @unittest.skipIf(torch.xpu.device_count() < 2, "needs two devices")
     def test_two_devices(self):
@@ -430,6 +441,20 @@ class TestKernelOptimizers(Lists):
         scaled = self.adam(found_inf=none, grad_scale=one * 4)
         self.compare(scaled[1], [g / 4 for g in old[1]])
         self.no_fallbacks()
+
+    @needs_later
+    def test_infinite_parameters(self):
+        """Stay: without weight decay they are not read for the gradient."""
+        for name, decay in (("SGD", 0), ("Adam", 0), ("AdamW", 0), ("AdamW", 0.01), ("Adagrad", 0)):
+            results = []
+            for device in ("cpu", "xpu"):
+                parameters = [torch.tensor([-INF, 1.0, INF], device=device) for _ in range(5)]
+                for one in parameters:
+                    one.requires_grad_().grad = torch.tensor([0, 0.5, 0.5], device=device)
+                kind = getattr(torch.optim, name)
+                kind(parameters, lr=0.1, weight_decay=decay, fused=True).step()
+                results.append([one.detach().cpu() for one in parameters])
+            self.assertEqual(*results, msg=name)
 
     def test_unscale(self):
         unscale = torch._amp_foreach_non_finite_check_and_unscale_

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/OpMathType.h>
 #include <ATen/core/DimVector.h>
@@ -142,6 +143,13 @@ Tensor addrOf(
     const Scalar& beta,
     const Scalar& alpha) {
   const auto type = self.scalar_type();
+  const auto takes = [type](const Scalar& number) {
+    return c10::canCast(number.type(), type) &&
+        number.isBoolean() == (type == kBool);
+  };
+  if (a.dim() != 1 || b.dim() != 1 || !takes(beta) || !takes(alpha)) {
+    return OnHost<at::_ops::addr>::call(self, a, b, beta, alpha); // it raises
+  }
   const auto wide = at::toOpMathType(type); // the product is not rounded
   return wide == type || !haveKernels(self, a, b)
       ? at::native::math_addr(self, a, b, beta, alpha)
@@ -159,6 +167,25 @@ Tensor& addrOut(
     Tensor& out) {
   if (!haveKernels(out, self, a, b)) {
     return OnHost<at::_ops::addr_out>::call(self, a, b, beta, alpha, out);
+  }
+  if (self.is_same(out)) { // the host has another for it
+    TORCH_CHECK(
+        self.dim() == 2,
+        "2D tensor expected, got ",
+        self.dim(),
+        "D tensor for input");
+    TORCH_CHECK(
+        self.size(0) == a.numel() && self.size(1) == b.numel(),
+        "size mismatch, input: ",
+        self.sizes(),
+        ", v1: ",
+        a.sizes(),
+        ", v2: ",
+        b.sizes());
+  }
+  at::assert_no_internal_overlap(out);
+  if (!self.is_same(out)) {
+    at::assert_no_partial_overlap(out, self);
   }
   const auto result = addrOf(self, a, b, beta, alpha);
   at::native::resize_output(out, result.sizes());

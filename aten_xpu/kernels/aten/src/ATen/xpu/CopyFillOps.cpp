@@ -22,16 +22,54 @@ namespace at::xpu::detail {
 
 namespace {
 
+/// What is in memory.
+Tensor withoutBits(const Tensor& tensor) {
+  const auto result = tensor.is_neg() ? tensor._neg_view() : tensor;
+  return result.is_conj() ? result.conj() : result;
+}
+
+/// Each part of complex numbers alone, or numbers that are to be negated.
+bool copyParts(const Tensor& self, const Tensor& src) {
+  const auto to = withoutBits(self);
+  const auto from = withoutBits(src);
+  if (!to.is_complex()) {
+    if (from.is_complex() && to.scalar_type() == kBool) {
+      return false; // both parts count
+    }
+    if (from.is_complex()) {
+      TORCH_WARN_ONCE(
+          "Casting complex values to real discards the imaginary part");
+    }
+    to.copy_(from.is_complex() ? at::real(from) : from);
+  } else {
+    auto imaginary = at::imag(to);
+    if (from.is_complex()) {
+      at::real(to).copy_(at::real(from));
+      imaginary.copy_(at::imag(from));
+    } else {
+      at::real(to).copy_(from);
+      imaginary.zero_();
+    }
+    if (self.is_conj() != src.is_conj()) {
+      imaginary.neg_();
+    }
+  }
+  if (self.is_neg() != src.is_neg()) {
+    to.neg_();
+  }
+  return true;
+}
+
 bool copyOnDevice(const Tensor& self, const Tensor& src) {
   if (!usesKernels(self.device().index()) || self._is_zerotensor() ||
-      src._is_zerotensor() || self.is_conj() != src.is_conj() ||
-      self.is_neg() != src.is_neg()) {
+      src._is_zerotensor()) {
     return false;
   }
-  if (self.scalar_type() == kComplexDouble &&
-      src.scalar_type() == kComplexDouble && !self.is_conj()) {
-    // No kernel moves so many bytes.
-    return copyOnDevice(at::view_as_real(self), at::view_as_real(src));
+  const bool moves = self.scalar_type() == src.scalar_type() &&
+      self.scalar_type() != kComplexDouble; // no kernel moves so many bytes
+  if (self.is_conj() != src.is_conj() || self.is_neg() != src.is_neg() ||
+      ((self.is_complex() || src.is_complex()) && !moves)) {
+    return copyParts(self, src);
   }
   auto iter = TensorIteratorConfig()
                   .add_output(self)
@@ -76,31 +114,31 @@ Pattern patternOf(const Scalar& value, ScalarType type) {
 template <typename T>
 sycl::event fillWith(
     sycl::queue& queue,
-    const Tensor& self,
+    void* data,
+    size_t nbytes,
     const Pattern& pattern) {
   T element{};
   std::memcpy(&element, pattern.bytes.data(), sizeof(element));
-  return C10_XPU_CHECK(
-      queue.fill(self.data_ptr(), element, self.nbytes() / sizeof(T)));
+  return C10_XPU_CHECK(queue.fill(data, element, nbytes / sizeof(T)));
 }
 
 sycl::event fillBytes(
     sycl::queue& queue,
-    const Tensor& self,
+    void* data,
+    size_t nbytes,
     const Pattern& pattern) {
   if (pattern.isOneByte()) {
-    return C10_XPU_CHECK(
-        queue.memset(self.data_ptr(), pattern.bytes[0], self.nbytes()));
+    return C10_XPU_CHECK(queue.memset(data, pattern.bytes[0], nbytes));
   }
   switch (pattern.size) {
     case 2:
-      return fillWith<uint16_t>(queue, self, pattern);
+      return fillWith<uint16_t>(queue, data, nbytes, pattern);
     case 4:
-      return fillWith<uint32_t>(queue, self, pattern);
+      return fillWith<uint32_t>(queue, data, nbytes, pattern);
     case 8:
-      return fillWith<uint64_t>(queue, self, pattern);
+      return fillWith<uint64_t>(queue, data, nbytes, pattern);
     default:
-      return fillWith<std::array<uint64_t, 2>>(queue, self, pattern);
+      return fillWith<std::array<uint64_t, 2>>(queue, data, nbytes, pattern);
   }
 }
 
@@ -113,11 +151,16 @@ bool fillOnDevice(const Tensor& self, const Scalar& value) {
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
+  Pattern pattern;
+  if (!self.is_quantized()) {
+    pattern = patternOf(value, self.scalar_type());
+  }
   if (self.is_non_overlapping_and_dense() && !self.is_quantized()) {
-    const auto pattern = patternOf(value, self.scalar_type());
     if (self.numel() > 0) {
+      // Not in the launch: what is copied on write takes the stream.
+      void* const data = self.data_ptr();
       launch(stream, "aten::fill_", self.nbytes(), [&](sycl::queue& queue) {
-        return fillBytes(queue, self, pattern);
+        return fillBytes(queue, data, self.nbytes(), pattern);
       });
     }
     return true;
@@ -151,8 +194,11 @@ Tensor& fill_(Tensor& self, const Scalar& value) {
 }
 
 Tensor& fillTensor(Tensor& self, const Tensor& value) {
-  return value.dim() == 0 && value.device() == self.device()
-      ? self.copy_(value)
+  if (value.dim() == 0 && value.device() == self.device()) {
+    return self.copy_(value.is_alias_of(self) ? value.clone() : value);
+  }
+  return value.dim() == 0 && value.is_cpu() && !self.is_quantized()
+      ? self.fill_(value.to(self.scalar_type()).item())
       : OnHost<at::_ops::fill__Tensor>::call(self, value);
 }
 
@@ -207,6 +253,10 @@ void registerKernels(torch::Library& library) {
 }();
 
 } // namespace
+
+std::string nameOf(const char* name, const std::string& overload) {
+  return name + (overload.empty() ? overload : "." + overload);
+}
 
 bool addKernels(void (*add)(torch::Library& library), bool always) {
   addedKernels().push_back({add, always});

@@ -85,7 +85,11 @@ std::optional<ForeachRun> prepareForeach(
   if (given.element.defined()) {
     const auto& element = given.element;
     const bool plain = given.numbers.empty() || given.numbers[0].equal(1);
+    const auto is_of = [&](const Tensor& tensor) { // which may be written first
+      return tensor.is_alias_of(element);
+    };
     if (!plain || element.dim() != 0 ||
+        std::any_of(lists[0].begin(), lists[0].end(), is_of) ||
         element.scalar_type() != lists[0][0].scalar_type() ||
         element.device() != lists[0][0].device()) {
       return std::nullopt;

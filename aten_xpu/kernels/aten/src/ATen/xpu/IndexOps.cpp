@@ -51,15 +51,23 @@ struct IntoDim {
     op.meta(self, dim, index, source, alpha...);
     const auto& result = op.maybe_get_output(0);
     copyUnlessSame(result, self);
-    const auto to = withDim(result);
+    // Half and bfloat16 are added up in float, where to make it is less to do
+    // than to sort the places.
+    constexpr int64_t kEnough = 4;
+    const auto sums =
+        kernel == IndexKernel::Add && kEnough * source.numel() >= self.numel()
+        ? at::toOpMathType(type)
+        : type;
+    const auto to = withDim(result).to(sums);
     runIndex(
         name,
         kernel,
         restrided(to, along, from.sizes()),
-        from,
+        from.to(sums),
         alongDim(index, along, to.dim()),
         rangeOf(to, along),
         alpha...);
+    copyUnlessSame(withDim(result), to);
     return true;
   }
 };

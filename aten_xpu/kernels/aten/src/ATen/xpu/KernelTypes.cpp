@@ -68,26 +68,32 @@ std::optional<KernelType> kernelTypeOf(const Tensor& tensor, uint32_t types) {
   return type && (types & (1 << *type)) ? type : std::nullopt;
 }
 
-KernelArgument kernelNumber(const Scalar& number, KernelType type) {
-  // Without the checks of Scalar::to: a number that the type has not got
-  // becomes infinite, or wraps, as where PyTorch makes a tensor of it.
+KernelArgument kernelNumber(
+    const Scalar& number,
+    KernelType type,
+    bool checked) {
+  const auto as = [&](auto like, auto wide) {
+    using Number = decltype(like);
+    return checked ? number.to<Number>()
+                   : static_cast<Number>(number.to<decltype(wide)>());
+  };
   switch (type) {
     case f64:
       return number.to<double>();
     case f32:
     case f16:
     case bf16:
-      return static_cast<float>(number.to<double>());
+      return as(float(), double());
     case i64:
       return number.to<int64_t>();
     case i32:
-      return static_cast<int32_t>(number.to<int64_t>());
+      return as(int32_t(), int64_t());
     case i16:
-      return int32_t(static_cast<int16_t>(number.to<int64_t>()));
+      return int32_t(as(int16_t(), int64_t()));
     case i8:
-      return int32_t(static_cast<int8_t>(number.to<int64_t>()));
+      return int32_t(as(int8_t(), int64_t()));
     case u8:
-      return int32_t(static_cast<uint8_t>(number.to<int64_t>()));
+      return int32_t(as(uint8_t(), int64_t()));
     case b8:
       return int32_t(number.to<bool>());
   }

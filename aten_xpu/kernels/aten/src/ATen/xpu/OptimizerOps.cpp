@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 // Optimizers that change all parameters at once, and the scale of gradients,
@@ -326,7 +327,8 @@ Tensor& updateScale(
        found.at,
        static_cast<float>(growth),
        static_cast<float>(backoff),
-       static_cast<int32_t>(interval)});
+       static_cast<int32_t>(
+           std::min<int64_t>(interval, std::numeric_limits<int32_t>::max()))});
   return self;
 }
 

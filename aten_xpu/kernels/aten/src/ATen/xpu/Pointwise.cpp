@@ -40,6 +40,14 @@ struct Row {
   uint32_t types;
   const char* expression;
   std::optional<KernelType> converts_to{};
+  // Whether a number is rounded to the type before it is compared.
+  bool rounds = isBool() || name == "fmod" || name == "remainder" ||
+      name == "hardshrink" || name == "hardshrink_backward" ||
+      name == "softshrink_backward";
+  // The types that numbers are cast to, and need not be of.
+  uint32_t casts = isBool()                          ? ALL
+      : name == "nan_to_num" || name == "pow_Scalar" ? FLOATING
+                                                     : 0;
 
   bool isBool() const {
     return output == std::string_view("b8");
@@ -355,6 +363,12 @@ bool runTyped(
   if (iter.numel() == 0) {
     return true;
   }
+  const auto rounded = [&](const Scalar& number) -> Scalar {
+    return !row.rounds ? number
+        : type == f16  ? Half(static_cast<float>(number.to<double>()))
+        : type == bf16 ? BFloat16(static_cast<float>(number.to<double>()))
+                       : number;
+  };
   uint32_t flags = 0;
   bool same = iter.dtype(0) == types.output;
   const auto zero = kernelNumber(0, type);
@@ -362,7 +376,8 @@ bool runTyped(
   for (int k = 1; k < iter.ntensors(); ++k) {
     if (iter.is_cpu_scalar(k)) {
       flags |= kScalar << (k - 1);
-      inputs[k - 1] = kernelNumber(numberOf(iter, k), type);
+      inputs[k - 1] =
+          kernelNumber(rounded(numberOf(iter, k)), type, /*checked=*/false);
     } else {
       same &= iter.dtype(k) == types.of(k);
     }
@@ -372,7 +387,8 @@ bool runTyped(
   }
   std::array<KernelArgument, 3> given{zero, zero, zero};
   for (const auto i : c10::irange(numbers.size())) {
-    given[i] = kernelNumber(numbers[i], type);
+    given[i] = kernelNumber(
+        rounded(numbers[i]), type, /*checked=*/!(row.casts & (1 << type)));
   }
   if (row.mayDivideByZero(type)) {
     static const auto code =

@@ -69,15 +69,20 @@ struct Where : TensorIteratorBase {
         type,
         " but got ",
         out.scalar_type());
+    // Of numbers on the CPU it takes one.
+    const auto moved = [](const Tensor& number, const Tensor& like) {
+      return number.dim() == 0 && number.is_cpu() ? number.to(like.device())
+                                                  : number;
+    };
     build(
         TensorIteratorConfig()
             .check_all_same_dtype(false)
             .allow_cpu_scalars(true)
             .declare_static_dtype(type)
             .add_output(out)
-            .add_input(self)
+            .add_owned_input(other.is_cpu() ? moved(self, condition) : self)
             .add_input(other)
-            .add_input(condition));
+            .add_owned_input(moved(condition, self.is_cpu() ? other : self)));
   }
 };
 
@@ -205,17 +210,22 @@ std::vector<std::string>& pointwiseTable() {
   return lines;
 }
 
-template <class Op, class Meta, class Kernel>
-void addPointwise(torch::Library& library) {
-  addStructured<Meta, ByKernel<Kernel>, Op>(library);
-  auto& line = pointwiseTable().emplace_back(nameOf<Op>());
-  const auto types = pointwiseTypes(Kernel::first);
+void note(const std::string& name, Pointwise kernel) {
+  auto& line = pointwiseTable().emplace_back(name);
+  const auto types = pointwiseTypes(kernel);
   for (const auto i : c10::irange(kKernelTypes.size())) {
     if (types & (1 << i)) {
       line += std::string(" ") + kKernelTypes[i].name;
     }
   }
   line += types & SPECIAL & ~ALL ? " special" : "";
+}
+
+template <class Op, class Meta, class Kernel>
+void addPointwise(torch::Library& library) {
+  const auto name = nameOf<Op>();
+  library.impl(name.c_str(), &StructuredCall<Op, Meta, ByKernel<Kernel>>::call);
+  note(name, Kernel::first);
 }
 
 // Operators that are others, as PyTorch's functions for CPU and CUDA have them.
@@ -288,18 +298,20 @@ std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
 
 bool maskedFill(const Tensor& self, const Tensor& mask, const Tensor& value) {
   if (!kernelDevice(self) || !mask.is_xpu() || mask.scalar_type() != kBool ||
-      value.dim() != 0 || at::has_internal_overlap(self) == MemOverlap::Yes) {
+      value.dim() != 0 || (value.is_complex() && !self.is_complex()) ||
+      at::has_internal_overlap(self) == MemOverlap::Yes) {
     return false; // the host raises, or warns
   }
-  auto iter = TensorIteratorConfig()
-                  .check_all_same_dtype(false)
-                  .allow_cpu_scalars(true)
-                  .resize_outputs(false)
-                  .add_output(self)
-                  .add_input(value)
-                  .add_input(self)
-                  .add_input(mask)
-                  .build();
+  auto iter =
+      TensorIteratorConfig()
+          .check_all_same_dtype(false)
+          .allow_cpu_scalars(true)
+          .resize_outputs(false)
+          .add_output(self)
+          .add_owned_input(value.is_alias_of(self) ? value.clone() : value)
+          .add_input(self)
+          .add_input(mask)
+          .build();
   return runPointwiseOrComplex(iter, Pointwise::where);
 }
 

@@ -160,6 +160,11 @@ int64_t itemsWanted(DeviceIndex device) {
       c10::xpu::get_device_properties(device).max_compute_units;
 }
 
+int64_t lanesOf(DeviceIndex device) {
+  const auto& lanes = c10::xpu::get_device_properties(device).sub_group_sizes;
+  return static_cast<int64_t>(*std::max_element(lanes.begin(), lanes.end()));
+}
+
 void launchReduce(const ReduceCall& call) {
   constexpr int64_t kFew = 64; // elements of an item by itself
   constexpr int64_t kFewTogether = 8; // of one in a group

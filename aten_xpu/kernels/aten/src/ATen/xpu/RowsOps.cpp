@@ -149,7 +149,6 @@ void launchRow(
   constexpr int64_t kVectorBytes = 16;
   constexpr int64_t kHeldBytes = 64; // of an item, as in the source
   constexpr int64_t kMost = 1024; // items of a group
-  constexpr int64_t kLanes = 32; // of a sub-group, at most
   constexpr int64_t kRowsOfGroup = 4;
   constexpr uint32_t kAlone = 1;
   constexpr uint32_t kInVectors = 2;
@@ -157,25 +156,26 @@ void launchRow(
     return;
   }
   const auto wanted = itemsWanted(rows.device);
+  const auto lanes = lanesOf(rows.device);
   const auto bytes =
       rows.size * int64_t(c10::elementSize(kKernelTypes[rows.type].type));
   const bool alone =
-      bytes <= kHeldBytes * kLanes && rows.outer * 2 * kLanes >= wanted;
+      bytes <= kHeldBytes * lanes && rows.outer * 2 * lanes >= wanted;
   // Items hold their part of a row if they can, and have less of it where rows
   // are too few to keep the device busy.
   const auto groupOf = [&](int64_t of_item) {
     const auto items = (bytes + of_item - 1) / of_item;
-    return std::min((items + kLanes - 1) / kLanes * kLanes, kMost);
+    return std::min((items + lanes - 1) / lanes * lanes, kMost);
   };
   const auto group = alone
-      ? kLanes
+      ? lanes
       : std::max(
             groupOf(kHeldBytes),
             std::min(
-                groupOf(kVectorBytes), wanted / rows.outer / kLanes * kLanes));
+                groupOf(kVectorBytes), wanted / rows.outer / lanes * lanes));
   // Softmax takes rows with edges. They must have more items than edges.
   bool in_vectors = bytes % kVectorBytes == 0 ||
-      (bytes > kHeldBytes * kLanes && kernel <= kSoftmaxGradRow);
+      (bytes > kHeldBytes * lanes && kernel <= kSoftmaxGradRow);
   for (const auto& argument : own) {
     in_vectors &= argument.size != KernelArgument::kPointer ||
         argument.bits % kVectorBytes == 0;
@@ -189,7 +189,7 @@ void launchRow(
       rows.op,
       rows.outer * group,
       arguments,
-      alone ? kRowsOfGroup * kLanes : group);
+      alone ? kRowsOfGroup * lanes : group);
 }
 
 /// The type of the kernels for a tensor; nothing if there are none.

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
@@ -155,6 +156,7 @@ bool runScan(
   if (self.numel() == 0) {
     return true;
   }
+  at::assert_no_partial_overlap(result, self);
   ScanRows of{*type, device};
   for (const auto d : c10::irange(self.dim())) {
     (d == dim ? of.size : of.rows) *= self.size(d);

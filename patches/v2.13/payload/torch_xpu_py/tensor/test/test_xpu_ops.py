@@ -45,7 +45,12 @@ from torch.testing._internal.common_utils import (
     TestCase,
 )
 from torch.testing._internal.opinfo.core import SampleInput
-from xpu_expected import EXPECTED, EXPECTED_WITH_KERNELS, OTHER_STRIDES_WITH_KERNELS
+from xpu_expected import (
+    EXPECTED,
+    EXPECTED_WITH_KERNELS,
+    EXPECTED_WITHOUT_KERNELS,
+    OTHER_STRIDES_WITH_KERNELS,
+)
 
 SHARE = float(os.environ.get("TEST_SHARE", "0.005"))  # on host memory, and copied
 # pytest's workers have to choose the same tests.
@@ -59,8 +64,7 @@ DEVICE = "xpu:0"
 KERNELS = os.environ.get("TORCH_XPU_KERNELS") == "1" or (
     torch.xpu.is_available() and torch.xpu.get_device_properties(0).type == "gpu"
 )
-if KERNELS:
-    EXPECTED = EXPECTED | EXPECTED_WITH_KERNELS
+EXPECTED = EXPECTED | (EXPECTED_WITH_KERNELS if KERNELS else EXPECTED_WITHOUT_KERNELS)
 OTHER_STRIDES = OTHER_STRIDES_WITH_KERNELS if KERNELS else {}
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 4e-2}
 TENSORS_ON_CPU = {"tensor_split"}  # their arguments, whatever the device of the input

@@ -11,10 +11,10 @@
 namespace at::xpu::detail {
 
 /// The name that an operator is registered by.
+std::string nameOf(const char* name, const std::string& overload);
 template <class Op>
 std::string nameOf() {
-  const std::string overload = Op::overload_name;
-  return Op::name + (overload.empty() ? std::string() : "." + overload);
+  return nameOf(Op::name, Op::overload_name);
 }
 
 /// Calls PyTorch's function for the CPU with tensors of XPU: of an operator

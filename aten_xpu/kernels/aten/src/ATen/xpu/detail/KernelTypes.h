@@ -104,8 +104,13 @@ class NamedKernels {
 /// The units of all families.
 std::vector<const KernelUnit*> kernelUnits();
 
-/// The number as a kernel for the type gets it.
-KernelArgument kernelNumber(const Scalar& number, KernelType type);
+/// The number as a kernel for the type gets it. Raises if the type has not got
+/// it; or, not checked, it becomes infinite or wraps, as where PyTorch makes a
+/// tensor of it.
+KernelArgument kernelNumber(
+    const Scalar& number,
+    KernelType type,
+    bool checked = true);
 
 /// Whether a kernel runs on the first XPU tensor among the arguments; then its
 /// device.

@@ -50,6 +50,9 @@ constexpr int64_t kItemsOfUnit = 1024;
 /// How many work-items keep the device busy.
 int64_t itemsWanted(DeviceIndex device);
 
+/// How many work-items a sub-group has, at most.
+int64_t lanesOf(DeviceIndex device);
+
 /// Launches it on the current stream of the device. There is a result at least.
 void launchReduce(const ReduceCall& call);
 

@@ -5,8 +5,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/as_strided.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/util/accumulate.h>
 
 #if __has_include(<ATen/NamedTensorUtils.h>)
@@ -24,12 +22,8 @@
 
 namespace at::xpu::detail {
 
-/// One of PyTorch's meta classes, with an output or two. The class has the
-/// checks, the shapes and the types of an operator, and what is left to do for
-/// a backend is to make the output or to give it its size. As PyTorch generates
-/// it for the CPU.
-template <class Meta>
-class WithOutput final : public Meta {
+/// The outputs of an operator, one or two.
+class Outputs {
  public:
   enum class Kind {
     New,
@@ -38,9 +32,41 @@ class WithOutput final : public Meta {
     None, // of its shape, but with memory for one element
   };
 
-  /// Outputs are undefined for new ones.
+  /// They are undefined for new ones.
+  Outputs(Kind kind, Tensor first, Tensor second)
+      : kind_(kind), tensors_{std::move(first), std::move(second)} {}
+
+  const Tensor& operator[](int64_t index) const {
+    return tensors_[index];
+  }
+
+  /// Makes one, or checks the one that was given and resizes it.
+  void prepare(
+      int64_t index,
+      IntArrayRef sizes,
+      IntArrayRef strides,
+      const TensorOptions& options);
+
+  /// Makes it the first. Returns false if there is none, or the one that was
+  /// given is not of this type.
+  bool give(const Tensor& result);
+
+ private:
+  const Kind kind_;
+  std::array<Tensor, 2> tensors_;
+};
+
+/// One of PyTorch's meta classes, with its outputs. The class has the checks,
+/// the shapes and the types of an operator, and what is left to do for a
+/// backend is to make the output or to give it its size. As PyTorch generates
+/// it for the CPU.
+template <class Meta>
+class WithOutput final : public Meta {
+ public:
+  using Kind = Outputs::Kind;
+
   WithOutput(Kind kind, Tensor output, Tensor second = Tensor())
-      : kind_(kind), outputs_{std::move(output), std::move(second)} {}
+      : outputs_(kind, std::move(output), std::move(second)) {}
 
   const Tensor& maybe_get_output(int64_t index) final {
     return outputs_[index];
@@ -57,7 +83,7 @@ class WithOutput final : public Meta {
       IntArrayRef sizes,
       IntArrayRef strides,
       TensorOptions options XPU_NAMES) final {
-    prepare(outputs_[index], sizes, strides, options);
+    outputs_.prepare(index, sizes, strides, options);
 #if __has_include(<ATen/NamedTensorUtils.h>)
     if (!names.empty()) {
       namedinference::propagate_names(outputs_[index], names);
@@ -70,80 +96,13 @@ class WithOutput final : public Meta {
     }
   }
 
-  /// The output, of which the class says nothing. Returns false if there is
-  /// none, or it is not of this type.
+  /// The output, of which the class says nothing: see Outputs.
   bool give(const Tensor& result) {
-    if (!result.defined() || kind_ == Kind::InPlace ||
-        (kind_ == Kind::Out &&
-         outputs_[0].scalar_type() != result.scalar_type())) {
-      return false;
-    }
-    if (kind_ == Kind::New) {
-      outputs_[0] = result;
-      return true;
-    }
-    prepare(outputs_[0], result.sizes(), {}, result.options());
-    outputs_[0].copy_(result);
-    return true;
+    return outputs_.give(result);
   }
 
  private:
-  void prepare(
-      Tensor& output,
-      IntArrayRef sizes,
-      IntArrayRef strides,
-      const TensorOptions& options) {
-    if (kind_ == Kind::New) {
-      output = strides.empty() ? at::empty(sizes, options)
-                               : at::empty_strided(sizes, strides, options);
-      return;
-    }
-    if (kind_ == Kind::None) {
-      output = at::empty({}, options).expand(sizes);
-      return;
-    }
-    const auto type = output.dtype();
-    if (kind_ == Kind::InPlace) {
-      TORCH_CHECK(
-          options.dtype() == type,
-          "Bad in-place call: input tensor dtype ",
-          type,
-          " and output tensor dtype ",
-          options.dtype(),
-          " should match");
-      TORCH_CHECK(
-          sizes == output.sizes(),
-          "Bad in-place call: input tensor size ",
-          output.sizes(),
-          " and output tensor size ",
-          sizes,
-          " should match");
-    }
-    TORCH_CHECK(
-        options.dtype() == type,
-        "Expected out tensor to have dtype ",
-        options.dtype(),
-        ", but got ",
-        type,
-        " instead");
-    TORCH_CHECK(
-        options.device() == output.device(),
-        "Expected out tensor to have device ",
-        options.device(),
-        ", but got ",
-        output.device(),
-        " instead");
-    if (kind_ == Kind::Out && at::native::resize_output(output, sizes)) {
-      if (!strides.empty()) {
-        output.as_strided_(sizes, strides);
-      } else if (const auto format = options.memory_format_opt()) {
-        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
-      }
-    }
-  }
-
-  const Kind kind_;
-  std::array<Tensor, 2> outputs_;
+  Outputs outputs_;
 };
 
 /// An argument as a meta class takes it.

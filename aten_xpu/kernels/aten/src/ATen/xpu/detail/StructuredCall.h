@@ -47,6 +47,23 @@ inline IntArrayRef plainArgument(const c10::SymIntArrayRef& sizes) {
 #endif
 }
 
+/// Has How make one output or two, or write them. The variants of an operator
+/// have it in common.
+template <class Meta, class How, typename... Args>
+bool runStructured(
+    Outputs::Kind kind,
+    DeviceIndex device,
+    Tensor& first,
+    Tensor& second,
+    const Args&... args) {
+  const c10::xpu::XPUGuard guard(device);
+  WithOutput<Meta> op(kind, std::move(first), std::move(second));
+  const bool done = How::run(op, device, args...);
+  first = op.maybe_get_output(0);
+  second = op.maybe_get_output(1);
+  return done;
+}
+
 /// An operator with one result or two, of which PyTorch has a meta class: it
 /// makes them, is in place, or is given them as its last arguments.
 ///
@@ -70,8 +87,7 @@ struct StructuredCall<Op, Meta, How, Result(Args...)> {
   }
 
  private:
-  using Structured = WithOutput<Meta>;
-  using Kind = typename Structured::Kind;
+  using Kind = Outputs::Kind;
   static constexpr bool kTwo =
       std::is_same_v<Result, std::tuple<Tensor&, Tensor&>>;
   static constexpr bool kOut = kTwo || std::is_same_v<Result, Tensor&>;
@@ -95,22 +111,23 @@ struct StructuredCall<Op, Meta, How, Result(Args...)> {
         second = std::get<at + 1>(args);
       }
       const bool has = (!kOut || first.is_xpu()) && (!kTwo || second.is_xpu());
-      const c10::xpu::XPUGuard guard(*device);
-      Structured op(
-          kInPlace   ? Kind::InPlace
-              : kOut ? Kind::Out
-                     : Kind::New,
-          std::move(first),
-          std::move(second));
-      if (has && How::run(op, *device, std::get<inputs>(args)...)) {
+      if (has &&
+          runStructured<Meta, How>(
+              kInPlace   ? Kind::InPlace
+                  : kOut ? Kind::Out
+                         : Kind::New,
+              *device,
+              first,
+              second,
+              std::get<inputs>(args)...)) {
         if constexpr (kTwo) {
           return {std::get<at>(args), std::get<at + 1>(args)};
         } else if constexpr (kOut) {
           return std::get<at>(args);
         } else if constexpr (std::is_same_v<Result, Tensor>) {
-          return op.maybe_get_output(0);
+          return first;
         } else {
-          return {op.maybe_get_output(0), op.maybe_get_output(1)};
+          return {std::move(first), std::move(second)};
         }
       }
     }

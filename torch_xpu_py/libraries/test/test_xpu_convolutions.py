@@ -209,6 +209,14 @@ class TestKernelConvolutions(kernels.BesideCpu):
                 texts.append(str(caught.exception).splitlines()[0])
             self.assertEqual(texts[1], texts[0])
 
+    def test_huge_strides(self):
+        results = []
+        for device in ("cpu", "xpu"):
+            x, weight = (torch.ones(1, 1, n, n).to(device).requires_grad_() for n in (5, 2))
+            F.conv2d(x, weight, stride=2**33).sum().backward()
+            results.append([x.grad.cpu(), weight.grad.cpu()])
+        self.assertEqual(*results)
+
 
 class TestKernelConvolutionsByOneDnn(TestKernelConvolutions):
     onednn = True

@@ -3,6 +3,7 @@
 process with TORCH_XPU_KERNELS=1."""
 
 import itertools
+import time
 import unittest
 
 import test_xpu_kernels as kernels
@@ -276,6 +277,10 @@ class TestKernelProducts(TestCase):
             out = torch.empty(cols, rows, dtype=dtype).xpu().t()
             torch._scaled_mm(*moved, **options, out=out)
             self.assertEqual(out.cpu(), got.cpu())
+            torch._scaled_mm(*moved, bias=options["bias"], out=out.zero_())  # of its type
+            self.assertEqual(out.cpu(), got.cpu())
+            narrow = torch._scaled_mm(*moved, **{**options, "out_dtype": left}).float()
+            self.assertEqual(narrow.cpu(), expected.to(left).float(), rtol=0.26, atol=0.1)
             got = torch._scaled_mm(*moved, **options, use_fast_accum=True)
             self.near(got, expected, dtype)
             recipe = F.ScalingType.RowWise if by_row else F.ScalingType.TensorWise
@@ -328,6 +333,34 @@ class TestKernelProducts(TestCase):
             self.assertEqual(torch.dot(a[0].xpu(), b[:, 0].xpu()).cpu(), torch.dot(a[0], b[:, 0]))
             x, y = a.view(5, 10, 7), matrix(dtype, 5, 7, 3)
             self.assertEqual(torch.bmm(x.xpu(), y.xpu()).cpu(), torch.bmm(x, y))
+
+    def test_inner_sizes_in_parts(self):
+        """Of every type; factors are taken as for one part."""
+        for dtype in (*INTEGRAL, torch.float, torch.double):
+            a, b, c = matrix(dtype, 4, 2000), matrix(dtype, 2000, 5), matrix(dtype, 4, 5)
+            for beta, alpha in ((1, 1), (2.0, 3.0), (True, 2)):
+                got = torch.addmm(c.xpu(), a.xpu(), b.xpu(), beta=beta, alpha=alpha)
+                expected = torch.addmm(c.double(), a.double(), b.double(), beta=beta, alpha=alpha)
+                if not dtype.is_floating_point:  # what does not fit wraps
+                    expected = expected.long()
+                self.assertEqual(got.cpu(), expected.to(dtype), rtol=1e-4, atol=1e-3)
+
+    def test_large_factors(self):
+        a, b, c = (torch.randn(4, 4).double() for _ in range(3))
+        got = torch.addmm(c.xpu(), a.xpu(), b.xpu(), beta=1e100, alpha=1e300)
+        self.assertEqual(got.cpu(), torch.addmm(c, a, b, beta=1e100, alpha=1e300))
+
+    def test_more_shapes_than_plans(self):
+        """What is made for a shape is found again, though a loop has too many."""
+        a = torch.randn(4, 1200).xpu()
+        times = []
+        for _ in range(4):
+            start = time.perf_counter()
+            for cols in range(1, 1200):
+                a[:, :cols] @ a[:, :cols].t()
+            times.append(time.perf_counter() - start)
+        if self.onednn:
+            self.assertLess(min(times[1:]) * 2, times[0])
 
     def test_zeros_without_memory(self):
         """As forward-mode differentiation has them for what has no tangent."""
@@ -495,13 +528,37 @@ class TestKernelProductErrors(TestCase):
             lambda d: torch.ones(1, 1).to(d).addmm_(m.to(d), m.t().to(d)),
             lambda d: torch.mm(m.to(d), m.t().to(d), out=torch.empty(0).double().to(d)),
             lambda d: torch.ones(2).to(d).addmv_(m.to(d), v.to(d)),
+            lambda d: torch.ones(4).to(d).addr_(torch.ones(3).to(d), v.to(d)),
+            lambda d: torch.ones(1, 4).to(d).addr_(torch.ones(3).to(d), v.to(d)),
+            lambda d: torch.addr(m.to(d), m.to(d), v.to(d)),
+            lambda d: torch.addr(m.to(d), m[:, 0].to(d), v.to(d), beta=True),
+            lambda d: torch.addr(*(x.long().to(d) for x in (m, m[:, 0], v)), alpha=0.5),
         ):
-            texts = []
-            for device in ("cpu", "xpu"):
-                with self.assertRaises((RuntimeError, ValueError)) as caught:
-                    function(device)
-                texts.append(str(caught.exception).splitlines()[0])
-            self.assertEqual(*texts)
+            self.raises_alike(function)
+
+    def test_overlap(self):
+        """What is written overlaps what is read, or itself."""
+        for dtype in (torch.float, torch.long):
+            m, v = torch.ones(4, 4, dtype=dtype), torch.ones(4, dtype=dtype)
+            for function in (
+                lambda x, m, v: torch.addmm(x[:4].t(), m, m, out=x[:4]),
+                lambda x, m, v: torch.addmm(x[1:], m, m, out=x[:4]),
+                lambda x, m, v: torch.mm(m, m, out=x[:1].expand(4, 4)),
+                lambda x, m, v: x[:1].expand(4, 4).addmm_(m, m),
+                lambda x, m, v: torch.addmv(v, m, v, out=x[0, :1].expand(4)),
+                lambda x, m, v: torch.addr(x[:4].t(), v, v, out=x[:4]),
+            ):
+                self.raises_alike(
+                    lambda d: function(torch.ones(5, 4, dtype=dtype).to(d), m.to(d), v.to(d))
+                )
+
+    def raises_alike(self, function):
+        texts = []
+        for device in ("cpu", "xpu"):
+            with self.assertRaises((RuntimeError, ValueError)) as caught:
+                function(device)
+            texts.append(str(caught.exception).splitlines()[0])
+        self.assertEqual(*texts)
 
 
 if __name__ == "__main__":

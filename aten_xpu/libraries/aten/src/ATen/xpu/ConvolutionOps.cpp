@@ -130,7 +130,8 @@ struct Convolution {
       const bool is_plain = transposed
           ? more >= 0 && more < std::max(stride[d], dilation[d])
           : more == 0 && from + around >= reach;
-      if (!is_plain || stride[d] < 1 || dilation[d] < 1 || padding[d] < 0) {
+      if (!is_plain || stride[d] < 1 || stride[d] > kMostNumber ||
+          dilation[d] < 1 || padding[d] < 0) {
         return false;
       }
       sizes.push_back(
@@ -376,6 +377,9 @@ struct Convolution {
       places *= axis_places;
       uses *= axis_uses;
       batches *= phases;
+      if (batches > kMostNumber) {
+        return false;
+      }
       packed.append(
           {pack(in),
            pack(out),

@@ -4,13 +4,13 @@
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/Kernel.h>
 #include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/Plans.h>
 #include <c10/util/Exception.h>
 #include <c10/util/hash.h>
 
 #include <array>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 namespace at::xpu::detail {
@@ -357,23 +357,17 @@ std::shared_ptr<Plan> planOf(
     void* handle,
     const Call& call,
     DeviceIndex device) {
-  constexpr size_t kMostPlans = 1024;
-  static thread_local std::
-      unordered_map<PlanKey, std::shared_ptr<Plan>, PlanKeyHash>
-          plans;
+  static thread_local Plans<PlanKey, std::shared_ptr<Plan>, PlanKeyHash> plans;
   const auto key = call.key(device);
-  if (const auto known = plans.find(key); known != plans.end()) {
-    return known->second;
+  if (const auto* known = plans.find(key)) {
+    return *known;
   }
+  enterCuda(device); // the library asks the current device what it is
   auto plan = std::make_shared<Plan>(call);
   if (!plan->find(handle, call)) {
     plan = nullptr;
   }
-  if (plans.size() >= kMostPlans) {
-    plans.clear();
-  }
-  plans.emplace(key, plan);
-  return plan;
+  return plans.put(key, std::move(plan));
 }
 
 /// The plan and its workspace, or with less if memory is short.

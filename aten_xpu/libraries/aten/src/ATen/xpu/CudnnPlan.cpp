@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/CudnnGraph.h>
+#include <ATen/xpu/detail/Plans.h>
 #include <c10/util/Exception.h>
-#include <c10/util/hash.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
 
@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 
 namespace at::xpu::detail {
@@ -288,10 +287,7 @@ std::shared_ptr<CudnnPlan> cudnnPlanOf(
     c10::ArrayRef<CudnnData> data,
     const CudnnRules& rules,
     c10::function_ref<void(CudnnGraph&)> build) {
-  constexpr size_t kMostPlans = 1024;
-  static thread_local std::
-      unordered_map<CudnnKey, std::shared_ptr<CudnnPlan>, c10::hash<CudnnKey>>
-          plans;
+  static thread_local Plans<CudnnKey, std::shared_ptr<CudnnPlan>> plans;
   CudnnKey key{device, rules.deterministic, rules.exact, rules.measured};
   key.insert(key.end(), rules.key.begin(), rules.key.end());
   for (const auto& one : data) {
@@ -300,19 +296,15 @@ std::shared_ptr<CudnnPlan> cudnnPlanOf(
     key.insert(key.end(), one.sizes.begin(), one.sizes.end());
     key.insert(key.end(), one.strides.begin(), one.strides.end());
   }
-  const auto known = plans.find(key);
-  if (known != plans.end() && known->second) {
-    return known->second;
+  const auto* const known = plans.find(key);
+  if (known && *known) {
+    return *known;
   }
   std::shared_ptr<CudnnPlan> plan;
-  if (known != plans.end() || !rules.patient) {
+  if (known || !rules.patient) {
     plan = std::make_shared<CudnnPlan>(device, rules, build);
   }
-  if (plans.size() >= kMostPlans) {
-    plans.clear();
-  }
-  plans[std::move(key)] = plan;
-  return plan;
+  return plans.put(std::move(key), std::move(plan));
 }
 
 } // namespace

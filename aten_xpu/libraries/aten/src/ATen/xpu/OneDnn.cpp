@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/xpu/detail/Kernel.h>
+#include <ATen/xpu/detail/Plans.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/util/StringUtil.h>
-#include <c10/util/hash.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUFunctions.h>
 #include <c10/xpu/impl/XPUStreamPool.h>
@@ -428,11 +428,8 @@ bool computeByOneDnn(
     c10::ArrayRef<OneDnnData> data,
     const OneDnnRules& rules,
     OneDnnDescribe describe) {
-  constexpr size_t kMostPlans = 1024;
   using Key = std::vector<int64_t>;
-  static thread_local std::
-      unordered_map<Key, std::unique_ptr<OneDnnPlan>, c10::hash<Key>>
-          plans;
+  static thread_local Plans<Key, std::unique_ptr<OneDnnPlan>> plans;
   const auto stream = c10::xpu::getCurrentXPUStream(device);
   Key key{device, rules.tf32};
   for (const auto factor : {rules.alpha, rules.beta}) {
@@ -448,16 +445,13 @@ bool computeByOneDnn(
     key.insert(key.end(), one.sizes.begin(), one.sizes.end());
     key.insert(key.end(), one.strides.begin(), one.strides.end());
   }
-  auto known = plans.find(key);
-  if (known == plans.end()) {
-    if (plans.size() >= kMostPlans) {
-      plans.clear();
-    }
+  auto* plan = plans.find(key);
+  if (!plan) {
     auto made = std::make_unique<OneDnnPlan>(
         oneDnnEngine(device), data, rules, describe);
-    known = plans.emplace(std::move(key), std::move(made)).first;
+    plan = &plans.put(std::move(key), std::move(made));
   }
-  return known->second->works && known->second->launch(op, stream, data);
+  return (*plan)->works && (*plan)->launch(op, stream, data);
 }
 
 // For torch/xpu/_libraries.py.

@@ -55,12 +55,24 @@ OneDnnData dataOf(int argument, const Matrices& m) {
   return data;
 }
 
-/// They become a copy if they are not plain.
+/// They become a copy if they are not plain, by columns as they are.
 OneDnnData readData(int argument, Matrices& matrices) {
   if (!arePlain(matrices)) {
-    matrices = matrices.withoutGaps(matrices.view().contiguous());
+    const bool by_columns = stridesOf(matrices).first == 1;
+    const auto rows = by_columns ? matrices.transposed() : matrices;
+    const auto view = rows.view();
+    const auto copy =
+        rows.withoutGaps(at::empty(view.sizes(), view.options()).copy_(view));
+    matrices = by_columns ? copy.transposed() : copy;
   }
   return dataOf(argument, matrices);
+}
+
+/// A factor as the library takes it. Returns false if it cannot be one.
+bool read(float& factor, const Scalar& number, ScalarType type) {
+  const auto wide = type == kDouble ? number.to<double>() : number.to<float>();
+  factor = static_cast<float>(wide);
+  return type != kDouble || factor == wide;
 }
 
 } // namespace
@@ -73,12 +85,9 @@ bool multiplyByOneDnn(const Product& product) {
   }
   OneDnnRules rules;
   rules.tf32 = type == kFloat && productsAllowTf32();
-  rules.alpha = product.alpha.to<float>();
-  rules.beta = product.beta.to<float>();
-  if (type == kDouble &&
-      (rules.alpha != product.alpha.to<double>() ||
-       rules.beta != product.beta.to<double>())) {
-    return false; // it has no factors of double
+  if (!read(rules.alpha, product.alpha, type) ||
+      !read(rules.beta, product.beta, type)) {
+    return false;
   }
   // The transpose of a result by columns is the product of the transposes, the
   // other way round: the library computes by rows.

@@ -1,6 +1,7 @@
 #include <ATen/xpu/detail/Product.h>
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/CublasLt.h>
 #include <ATen/xpu/detail/KernelSources.h>
@@ -44,9 +45,16 @@ const Kernel* findProduct(ScalarType type, DeviceIndex device) {
 
 /// The type that sums have.
 ScalarType typeOfSums(ScalarType type) {
-  return type == kHalf || type == kBFloat16 ? kFloat
-      : type == kShort || type == kByte     ? kInt
-                                            : type;
+  return type == kHalf || type == kBFloat16              ? kFloat
+      : type == kShort || type == kByte || type == kChar ? kInt
+                                                         : type;
+}
+
+/// As kernels take it, which knows no rules of promotion.
+Scalar factorOf(const Scalar& number, ScalarType type) {
+  return isIntegralType(type, /*includeBool=*/false)
+      ? Scalar(number.to<int64_t>())
+      : Scalar(number.to<double>());
 }
 
 void byKernel(const Product& product) {
@@ -102,9 +110,12 @@ void byKernel(const Product& product) {
       arguments,
       kTileItems);
   if (parts > 1) {
-    sums = sums.sum(0, /*keepdim=*/false, sums.scalar_type()).mul_(alpha);
+    sums = sums.sum(0, /*keepdim=*/false, sums.scalar_type());
+    if (!alpha.equal(1)) {
+      sums.mul_(factorOf(alpha, scalar_type));
+    }
     if (reads) {
-      sums.add_(self.view(), beta);
+      sums.add_(self.view(), factorOf(beta, scalar_type));
     }
     out.view().copy_(sums);
   }
@@ -205,15 +216,21 @@ bool canMultiply(const Tensor& left, const Tensor& right) {
 }
 
 void multiply(const Product& product) {
-  if (product.out.tensor.numel() == 0) {
+  const auto& out = product.out.tensor;
+  const auto& self = product.self.tensor;
+  at::assert_no_internal_overlap(out);
+  if (!product.beta.equal(0) && !self.is_same(out)) {
+    at::assert_no_partial_overlap(out, self);
+  }
+  if (out.numel() == 0) {
     return;
   }
   if (product.alpha.equal(0)) { // BLAS does not read the factors then
     const auto& beta = product.beta;
-    const auto options = product.out.tensor.options();
+    const auto options = out.options();
     product.out.view().copy_(
         beta.equal(0) ? at::zeros({}, options) : product.self.view().mul(beta));
-  } else if (product.out.tensor.is_complex()) {
+  } else if (out.is_complex()) {
     multiplyComplex(product);
   } else if (multiplyByCublas(product)) {
     return; // with the activation

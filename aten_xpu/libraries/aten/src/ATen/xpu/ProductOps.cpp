@@ -290,6 +290,10 @@ struct ScaledMm {
     const auto rows = left.size(0);
     const auto cols = right.size(1);
     const bool has_bias = bias.defined();
+    if (isFloat8Type(type)) {
+      const auto wide = compute(left, right, scales, bias, kFloat);
+      return wide.defined() ? wide.to(type) : wide;
+    }
     if (!isWide(type) ||
         (has_bias &&
          (bias.dim() != 1 || bias.size(0) != cols ||
@@ -365,6 +369,30 @@ struct ScaledMm {
         {scale_left, scale_right, is, is, use_fast_accum},
         tensorOf(bias),
         out_dtype.value_or(left.scalar_type()));
+  }
+
+  /// Its type is that of the result.
+  static Tensor& intoOut(
+      const Tensor& left,
+      const Tensor& right,
+      const Tensor& scale_left,
+      const Tensor& scale_right,
+      const std::optional<Tensor>& bias,
+      const std::optional<Tensor>& scale_result,
+      std::optional<ScalarType> out_dtype,
+      bool use_fast_accum,
+      Tensor& out) {
+    return Unstructured<at::_ops::_scaled_mm, ScaledMm>::out<
+        at::_ops::_scaled_mm_out>(
+        left,
+        right,
+        scale_left,
+        scale_right,
+        bias,
+        scale_result,
+        out_dtype.value_or(out.scalar_type()),
+        use_fast_accum,
+        out);
   }
 
   static constexpr int64_t kScaleBlock = 128;
@@ -504,8 +532,7 @@ void registerProducts(torch::Library& library) {
   addUnstructured<at::_ops::_int_mm, IntMm>(library);
   library.impl("_int_mm.out", &IntMm::intoOut);
   addUnstructured<at::_ops::_scaled_mm, ScaledMm>(library);
-  addUnstructured<at::_ops::_scaled_mm, ScaledMm, at::_ops::_scaled_mm_out>(
-      library);
+  library.impl("_scaled_mm.out", &ScaledMm::intoOut);
   addUnstructured<at::_ops::_scaled_mm_v2, ScaledMmV2>(library);
   addUnstructured<
       at::_ops::_scaled_mm_v2,

@@ -25,6 +25,10 @@ class TestAttentionProcesses(kernels.Processes):
     def test_attention(self):
         self.run_class("TestKernelAttention")
 
+    @slowTest
+    def test_wide_sub_groups(self):
+        self.run_class("TestKernelAttention.test_cases", **kernels.WIDE)
+
 
 def of_one_tensor(images, heads, queries, numbers):
     """Queries, keys and values as a model has them, side by side in one tensor."""
@@ -403,6 +407,38 @@ class TestKernelAttention(TestCase):
         q, k, v = (x.xpu() for x in apart(1, 2, 4, 8))
         with self.assertRaises(RuntimeError):
             F.scaled_dot_product_attention(q, k, v, attn_mask=torch.zeros(4, 4))
+
+    def test_heads_without_numbers(self):
+        """The result is the mean of values."""
+        x = torch.randn(2, 2, 4, 8)
+        for given in ({}, {"is_causal": True}, {"attn_mask": torch.randn(4, 4) > 0}):
+            moved = {k: v.xpu() if k == "attn_mask" else v for k, v in given.items()}
+            got = F.scaled_dot_product_attention(x[..., :0].xpu(), x[..., :0].xpu(), x.xpu(), **moved)
+            expected = F.scaled_dot_product_attention(x[..., :0], x[..., :0], x, **given)
+            self.assertEqual(got.cpu(), expected)
+
+    def test_encoder_layers(self):
+        """Python calls one operator for a layer that has no gradients."""
+        x = torch.randn(2, 5, 16)
+        masks = {
+            "src_mask": torch.nn.Transformer.generate_square_subsequent_mask(5),
+            "src_key_padding_mask": torch.tensor([[False] * 5, [False] * 3 + [True] * 2]),
+        }
+        for first, activation in ((False, "relu"), (True, "gelu")):
+            layer = torch.nn.TransformerEncoderLayer(
+                16, 4, 32, activation=activation, batch_first=True, norm_first=first
+            ).eval()
+            moved = torch.nn.TransformerEncoderLayer(
+                16, 4, 32, activation=activation, batch_first=True, norm_first=first
+            ).eval()
+            moved.load_state_dict(layer.state_dict())
+            moved.xpu()
+            for names in ((), ("src_mask",), ("src_key_padding_mask",), tuple(masks)):
+                given = {name: masks[name] for name in names}
+                with torch.no_grad():
+                    expected = layer(x, **given)
+                    got = moved(x.xpu(), **{k: v.xpu() for k, v in given.items()})
+                self.assertEqual(got.cpu(), expected, rtol=1e-4, atol=1e-4)
 
     def test_the_same_from_run_to_run(self):
         results = []

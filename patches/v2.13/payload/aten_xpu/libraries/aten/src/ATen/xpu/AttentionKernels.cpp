@@ -48,7 +48,6 @@ const NamedKernels kAttentionKernels(
     kAttentionNames,
     FLOATING);
 
-constexpr int64_t kLanesOfRow = 32; // at most
 constexpr int64_t kRowsOfAttention = 4; // in a group
 constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
 constexpr int64_t kBlocks = 4; // of queries, of which the first need few keys
@@ -198,13 +197,14 @@ struct Attention {
     arguments.emplace_back(static_cast<float>(keep));
     arguments.emplace_back(kernelNumber(keep > 0 ? 1 / keep : 0, type));
     const auto device = query.device().index();
+    const auto lanes = lanesOf(device);
     launchKernel(
         requireKernel(kAttentionKernels.find(kernel, type, device), call.op),
         c10::xpu::getCurrentXPUStream(device),
         call.op,
-        part.heads * part.queries * kLanesOfRow,
+        part.heads * part.queries * lanes,
         arguments,
-        kRowsOfAttention * kLanesOfRow);
+        kRowsOfAttention * lanes);
   }
 
   /// [images, heads, ...]

@@ -420,6 +420,7 @@ class TestKernelComposed(TestCase):
             results = [str(result) for result in results]
         self.assertEqual(results[1], results[0], rtol=0, atol=0)
 
+    @unittest.skipIf(not kernels.LATER, "the CPU of PyTorch 1.13 has few kernels for half")
     def test_numbers_that_are_compared(self):
         """They have the type of the tensor."""
         for dtype in (torch.half, torch.bfloat16):
@@ -498,7 +499,7 @@ class TestKernelComposed(TestCase):
             lambda z: torch.zeros_like(z).conj().imag.copy_(z.real).resolve_neg(),
             lambda z: z.clone().conj().imag.copy_(z.conj().imag).contiguous(),
             lambda z: (lambda y: y.copy_(y.conj()))(z.clone()),
-            lambda z: z.conj_physical() + torch.vdot(z[0], z[1]),
+            lambda z: z.conj_physical() * z.conj(),
             lambda z: torch.zeros(3, 4, device=z.device).copy_(z),
         ]
         for i, case in enumerate(cases):

@@ -117,7 +117,7 @@ def of_model(device, make, count, loss):
     if device == "xpu":
         backend.reset_fallback_statistics()
         call()
-        found["on host"] = sorted(set(backend.fallback_statistics()))
+        found["on host"] = sorted(backend.fallback_statistics())
     row = peer.Row(make, max(1, 4 // SCALE), 0.9)
     rounds, calls = peer.size_of_rounds(backend, call, row)
     times = [peer.round_of(backend, call, row, calls) for _ in range(rounds)]

@@ -28,7 +28,7 @@ Tensor withoutBits(const Tensor& tensor) {
   return result.is_conj() ? result.conj() : result;
 }
 
-/// Each part of complex numbers alone, or numbers that are to be negated.
+/// Complex numbers by their parts, or numbers that are to be negated.
 bool copyParts(const Tensor& self, const Tensor& src) {
   const auto to = withoutBits(self);
   const auto from = withoutBits(src);
@@ -42,16 +42,14 @@ bool copyParts(const Tensor& self, const Tensor& src) {
     }
     to.copy_(from.is_complex() ? at::real(from) : from);
   } else {
-    auto imaginary = at::imag(to);
     if (from.is_complex()) {
-      at::real(to).copy_(at::real(from));
-      imaginary.copy_(at::imag(from));
+      at::view_as_real(to).copy_(at::view_as_real(from));
     } else {
       at::real(to).copy_(from);
-      imaginary.zero_();
+      at::imag(to).zero_();
     }
     if (self.is_conj() != src.is_conj()) {
-      imaginary.neg_();
+      at::imag(to).neg_();
     }
   }
   if (self.is_neg() != src.is_neg()) {
@@ -151,11 +149,9 @@ bool fillOnDevice(const Tensor& self, const Scalar& value) {
   }
   const c10::xpu::XPUGuard guard(device);
   const auto stream = c10::xpu::getCurrentXPUStream();
-  Pattern pattern;
-  if (!self.is_quantized()) {
-    pattern = patternOf(value, self.scalar_type());
-  }
-  if (self.is_non_overlapping_and_dense() && !self.is_quantized()) {
+  const bool plain = !self.is_quantized();
+  const auto pattern = plain ? patternOf(value, self.scalar_type()) : Pattern();
+  if (plain && self.is_non_overlapping_and_dense()) {
     if (self.numel() > 0) {
       // Not in the launch: what is copied on write takes the stream.
       void* const data = self.data_ptr();

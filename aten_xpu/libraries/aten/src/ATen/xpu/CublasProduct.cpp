@@ -390,17 +390,11 @@ std::shared_ptr<Plan> planWithWorkspace(
   return plan;
 }
 
-Matrices copied(const Matrices& matrices) {
-  const auto view = matrices.view();
-  return matrices.withoutGaps(
-      at::empty(view.sizes(), view.options()).copy_(view));
-}
-
 /// With the numbers of a row side by side.
 Matrices rowsTogether(const Matrices& matrices) {
   const bool are = matrices.col_stride == 1 &&
       (matrices.row_stride >= matrices.cols || matrices.rows == 1);
-  return are ? matrices : copied(matrices);
+  return are ? matrices : matrices.copied();
 }
 
 /// The matrices in columns; they become a copy if they are not.
@@ -408,7 +402,7 @@ Columns readColumns(Matrices& matrices, bool transpose) {
   if (const auto columns = columnsOf(matrices, transpose)) {
     return *columns;
   }
-  matrices = copied(matrices);
+  matrices = matrices.copied();
   const auto columns = columnsOf(matrices, transpose);
   TORCH_INTERNAL_ASSERT(columns);
   return *columns;

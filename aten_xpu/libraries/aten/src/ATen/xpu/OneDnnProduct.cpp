@@ -59,11 +59,8 @@ OneDnnData dataOf(int argument, const Matrices& m) {
 OneDnnData readData(int argument, Matrices& matrices) {
   if (!arePlain(matrices)) {
     const bool by_columns = stridesOf(matrices).first == 1;
-    const auto rows = by_columns ? matrices.transposed() : matrices;
-    const auto view = rows.view();
-    const auto copy =
-        rows.withoutGaps(at::empty(view.sizes(), view.options()).copy_(view));
-    matrices = by_columns ? copy.transposed() : copy;
+    matrices = by_columns ? matrices.transposed().copied().transposed()
+                          : matrices.copied();
   }
   return dataOf(argument, matrices);
 }

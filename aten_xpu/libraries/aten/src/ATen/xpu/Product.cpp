@@ -203,6 +203,11 @@ Matrices Matrices::withoutGaps(const Tensor& other) const {
   return {other, batch, rows, cols, rows * cols, cols, 1};
 }
 
+Matrices Matrices::copied() const {
+  const auto from = view();
+  return withoutGaps(at::empty(from.sizes(), from.options()).copy_(from));
+}
+
 bool canMultiply(const Tensor& left, const Tensor& right) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const auto fits = [](const Tensor& tensor) {

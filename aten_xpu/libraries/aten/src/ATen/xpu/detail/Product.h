@@ -42,6 +42,8 @@ struct Matrices {
   Tensor view() const;
   /// Such ones in another tensor, row by row without gaps.
   Matrices withoutGaps(const Tensor& other) const;
+  /// A copy, row by row without gaps.
+  Matrices copied() const;
 };
 
 /// Whether the products of floats may be rounded to TF32: PyTorch's flag for

@@ -377,88 +377,71 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> kernelsBackward(
 }
 
 /// As Python calls it for layers without gradients, of other operators.
-Tensor encoderLayer(
-    const Tensor& src,
-    int64_t embed_dim,
-    int64_t heads,
-    const Tensor& qkv_weight,
-    const Tensor& qkv_bias,
-    const Tensor& proj_weight,
-    const Tensor& proj_bias,
-    bool use_gelu,
-    bool norm_first,
-    double eps,
-    const Tensor& norm_weight_1,
-    const Tensor& norm_bias_1,
-    const Tensor& norm_weight_2,
-    const Tensor& norm_bias_2,
-    const Tensor& ffn_weight_1,
-    const Tensor& ffn_bias_1,
-    const Tensor& ffn_weight_2,
-    const Tensor& ffn_bias_2,
-    const c10::optional<Tensor>& mask,
-    c10::optional<int64_t> mask_type) {
-  constexpr int64_t kOfKeys = 1; // [images, keys]
-  if (src.is_nested() || src.dim() != 3 || !areFloating(src, qkv_weight) ||
-      embed_dim % heads != 0) {
-    return OnHost<at::_ops::_transformer_encoder_layer_fwd>::call(
-        src,
-        embed_dim,
-        heads,
-        qkv_weight,
-        qkv_bias,
-        proj_weight,
-        proj_bias,
-        use_gelu,
-        norm_first,
-        eps,
-        norm_weight_1,
-        norm_bias_1,
-        norm_weight_2,
-        norm_bias_2,
-        ffn_weight_1,
-        ffn_bias_1,
-        ffn_weight_2,
-        ffn_bias_2,
-        mask,
-        mask_type);
+struct EncoderLayer {
+  static Tensor make(
+      const Tensor& src,
+      int64_t embed_dim,
+      int64_t heads,
+      const Tensor& qkv_weight,
+      const Tensor& qkv_bias,
+      const Tensor& proj_weight,
+      const Tensor& proj_bias,
+      bool use_gelu,
+      bool norm_first,
+      double eps,
+      const Tensor& norm_weight_1,
+      const Tensor& norm_bias_1,
+      const Tensor& norm_weight_2,
+      const Tensor& norm_bias_2,
+      const Tensor& ffn_weight_1,
+      const Tensor& ffn_bias_1,
+      const Tensor& ffn_weight_2,
+      const Tensor& ffn_bias_2,
+      const c10::optional<Tensor>& mask,
+      c10::optional<int64_t> mask_type) {
+    constexpr int64_t kOfKeys = 1; // [images, keys]
+    if (src.is_nested() || src.dim() != 3 || !areFloating(src, qkv_weight) ||
+        embed_dim % heads != 0) {
+      return Tensor();
+    }
+    auto kept = tensorOf(mask);
+    if (kept.defined()) {
+      kept = kept.to(kBool).logical_not();
+      kept = mask_type == kOfKeys ? kept.unsqueeze(1).unsqueeze(1) : kept;
+    }
+    const auto attend = [&](const Tensor& x) {
+      const auto qkv = at::linear(x, qkv_weight, qkv_bias)
+                           .unflatten(2, {3, heads, embed_dim / heads})
+                           .permute({2, 0, 3, 1, 4});
+      const auto out = at::scaled_dot_product_attention(
+          qkv[0],
+          qkv[1],
+          qkv[2],
+          kept.defined() ? c10::make_optional(kept) : c10::nullopt);
+      return at::linear(out.transpose(1, 2).flatten(2), proj_weight, proj_bias);
+    };
+    const auto feed = [&](const Tensor& x) {
+      const auto y = at::linear(x, ffn_weight_1, ffn_bias_1);
+      return at::linear(
+          use_gelu ? at::gelu(y) : at::relu(y), ffn_weight_2, ffn_bias_2);
+    };
+    const auto norm =
+        [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          return at::layer_norm(x, {embed_dim}, weight, bias, eps);
+        };
+    if (norm_first) {
+      const auto x = src + attend(norm(src, norm_weight_1, norm_bias_1));
+      return x + feed(norm(x, norm_weight_2, norm_bias_2));
+    }
+    const auto x = norm(src + attend(src), norm_weight_1, norm_bias_1);
+    return norm(x + feed(x), norm_weight_2, norm_bias_2);
   }
-  auto kept = tensorOf(mask);
-  if (kept.defined()) {
-    kept = kept.to(kBool).logical_not();
-    kept = mask_type == kOfKeys ? kept.unsqueeze(1).unsqueeze(1) : kept;
-  }
-  const auto attend = [&](const Tensor& x) {
-    const auto qkv = at::linear(x, qkv_weight, qkv_bias)
-                         .unflatten(2, {3, heads, embed_dim / heads})
-                         .permute({2, 0, 3, 1, 4});
-    const auto out = at::scaled_dot_product_attention(
-        qkv[0],
-        qkv[1],
-        qkv[2],
-        kept.defined() ? c10::make_optional(kept) : c10::nullopt);
-    return at::linear(out.transpose(1, 2).flatten(2), proj_weight, proj_bias);
-  };
-  const auto feed = [&](const Tensor& x) {
-    const auto y = at::linear(x, ffn_weight_1, ffn_bias_1);
-    return at::linear(
-        use_gelu ? at::gelu(y) : at::relu(y), ffn_weight_2, ffn_bias_2);
-  };
-  const auto norm =
-      [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-        return at::layer_norm(x, {embed_dim}, weight, bias, eps);
-      };
-  if (norm_first) {
-    const auto x = src + attend(norm(src, norm_weight_1, norm_bias_1));
-    return x + feed(norm(x, norm_weight_2, norm_bias_2));
-  }
-  const auto x = norm(src + attend(src), norm_weight_1, norm_bias_1);
-  return norm(x + feed(x), norm_weight_2, norm_bias_2);
-}
+};
 
 void registerAttention(torch::Library& library) {
   kernelHooks().attention_with_dropout = &backendWithDropout;
-  library.impl("_transformer_encoder_layer_fwd", &encoderLayer);
+  addUnstructured<at::_ops::_transformer_encoder_layer_fwd, EncoderLayer>(
+      library);
   library.impl(
       "_scaled_dot_product_flash_attention_for_cpu", &attentionForward);
   library.impl(

@@ -30,6 +30,7 @@ def padded(mode, *padding):
 
 
 LINE, IMAGE, BODY = (2, 3, 17), (2, 3, 9, 14), (2, 3, 5, 6, 7)
+IMAGES = (11, 29, 5, 9)  # so many that an item takes several rows
 CASES = [
     (LINE, lambda x: F.avg_pool1d(x, 3, 2, 1)),
     (IMAGE, lambda x: F.avg_pool2d(x, 2)),
@@ -75,7 +76,11 @@ CASES = [
     (BODY, resized("trilinear", size=(7, 3, 9))),
     (BODY, resized("trilinear", scale_factor=2, align_corners=True)),
     (IMAGE, resized("bicubic", size=(20, 5))),
+    (IMAGE, resized("bicubic", size=(3, 40))),
+    (IMAGE, resized("bicubic", size=(1, 3), align_corners=True)),
     (IMAGE, resized("bicubic", scale_factor=1.9, align_corners=True)),
+    (IMAGES, resized("bilinear", size=(3, 16))),
+    (IMAGES, resized("bicubic", size=(9, 4))),
     (LINE, padded("reflect", 3, 5)),
     (IMAGE, padded("reflect", 3, 12, 8, 0)),
     (BODY, padded("reflect", 1, 2, 5, 0, 3, 4)),

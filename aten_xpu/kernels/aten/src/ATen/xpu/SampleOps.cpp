@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-// Pooling, upsampling and padding, kernels/Sample.sycl.
+// Pooling, the nearest elements and padding, kernels/Sample.sycl.
 
 namespace at::xpu::detail {
 
@@ -160,58 +160,37 @@ struct AdaptiveMaxPool {
   }
 };
 
-/// `corners`: whether there is an argument that says so.
-template <int dims, SampleMode mode, bool corners>
-struct Upsample {
+template <int dims, SampleMode mode>
+struct Nearest {
   template <typename... Scales>
   static bool interpolate(
       const Tensor& result,
       const Tensor& from,
       bool back,
-      bool align_corners,
       const Scales&... scales) {
-    static const std::string name = "aten::upsample";
-    static const std::string name_back = "aten::upsample_backward";
+    static const std::string name = "aten::upsample_nearest";
+    static const std::string name_back = "aten::upsample_nearest_backward";
     auto sampling = back ? samplingOf(dims, mode, result.sizes(), from.sizes())
                          : samplingOf(dims, mode, from.sizes(), result.sizes());
     const std::array<c10::optional<double>, dims> given{scales...};
-    sampling.flags = align_corners ? kSampleCorners : 0;
     for (const auto i : c10::irange(dims)) {
       auto& axis = sampling.axis(i);
-      const bool copies = mode == SampleMode::Linear && axis.in == axis.out;
-      axis.scale = copies ? 1
-                          : at::native::area_pixel_compute_scale<double>(
-                                axis.in, axis.out, align_corners, given[i]);
+      axis.scale = at::native::area_pixel_compute_scale<double>(
+          axis.in, axis.out, /*align_corners=*/false, given[i]);
     }
-    if constexpr (!corners) { // the nearest element
-      if (!back && !from.is_floating_point()) {
-        constexpr double kMiddle = mode == SampleMode::Exact ? 0.5 : 0;
-        return chooseElements(
-            result,
-            from,
-            sampling,
-            [](const SampleAxis& axis, const Tensor& i) {
-              return i.to(kFloat)
-                  .add_(kMiddle)
-                  .mul_(axis.scale)
-                  .to(kLong)
-                  .clamp_max_(axis.in - 1);
-            });
-      }
+    if (!back && !from.is_floating_point()) {
+      constexpr double kMiddle = mode == SampleMode::Exact ? 0.5 : 0;
+      return chooseElements(
+          result, from, sampling, [](const SampleAxis& axis, const Tensor& i) {
+            return i.to(kFloat)
+                .add_(kMiddle)
+                .mul_(axis.scale)
+                .to(kLong)
+                .clamp_max_(axis.in - 1);
+          });
     }
     return runSampling(
         back ? name_back : name, kSample, result, from, sampling, back);
-  }
-
-  template <typename... Scales>
-  static bool interpolate(
-      const Tensor& result,
-      const Tensor& from,
-      bool back,
-      const c10::optional<double>& scale,
-      const Scales&... scales) {
-    static_assert(!corners);
-    return interpolate(result, from, back, false, scale, scales...);
   }
 };
 
@@ -500,25 +479,15 @@ void registerSample(torch::Library& library) {
   XPU_ADD_WITH_GRADIENT(adaptive_max_pool3d, AdaptiveMaxPool<3>)
   XPU_ADD_PLAIN(_adaptive_avg_pool2d, AdaptivePool<2>)
   XPU_ADD_PLAIN(_adaptive_avg_pool3d, AdaptivePool<3>)
-#define XPU_ADD_NEAREST(n)                                    \
-  XPU_ADD_WITH_GRADIENT(                                      \
-      upsample_nearest##n##d,                                 \
-      Interpolation<Upsample<n, SampleMode::Nearest, false>>) \
-  XPU_ADD_WITH_GRADIENT(                                      \
-      _upsample_nearest_exact##n##d,                          \
-      Interpolation<Upsample<n, SampleMode::Exact, false>>)
+#define XPU_ADD_NEAREST(n)                                                    \
+  XPU_ADD_WITH_GRADIENT(                                                      \
+      upsample_nearest##n##d, Interpolation<Nearest<n, SampleMode::Nearest>>) \
+  XPU_ADD_WITH_GRADIENT(                                                      \
+      _upsample_nearest_exact##n##d,                                          \
+      Interpolation<Nearest<n, SampleMode::Exact>>)
   XPU_ADD_NEAREST(1)
   XPU_ADD_NEAREST(2)
   XPU_ADD_NEAREST(3)
-  XPU_ADD_WITH_GRADIENT(
-      upsample_linear1d, Interpolation<Upsample<1, SampleMode::Linear, true>>)
-  XPU_ADD_WITH_GRADIENT(
-      upsample_bilinear2d, Interpolation<Upsample<2, SampleMode::Linear, true>>)
-  XPU_ADD_WITH_GRADIENT(
-      upsample_trilinear3d,
-      Interpolation<Upsample<3, SampleMode::Linear, true>>)
-  XPU_ADD_WITH_GRADIENT(
-      upsample_bicubic2d, Interpolation<Upsample<2, SampleMode::Cubic, true>>)
   using Reflection1 = Pad<1, SampleMode::Reflect>;
   using Reflection3 = Pad<3, SampleMode::Reflect>;
   using Replication1 = Pad<1, SampleMode::Replicate>;

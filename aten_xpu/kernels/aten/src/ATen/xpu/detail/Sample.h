@@ -19,14 +19,11 @@ enum class SampleMode : uint32_t {
   Adaptive,
   Nearest,
   Exact,
-  Linear,
-  Cubic,
   Reflect,
   Replicate
 };
 constexpr uint32_t kSampleWithPadding = 1;
 constexpr uint32_t kSampleSum = 2;
-constexpr uint32_t kSampleCorners = 4;
 
 struct SampleAxis {
   int64_t in = 1;

@@ -41,7 +41,7 @@ self-test: ## Runs the toolkit's tests.
 # + hands this make's flags and variables on to the makes of the steps. The first build
 # installs what both bases need. With one seed both test the same types, whose kernels the
 # CPU device's driver compiles once; with the seed that a run prints, another runs the
-# same slow tests, and with TEST_SLOW=1 all.
+# same slow tests and the same sanitizer, and with TEST_SLOW=1 all.
 verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
 	+@export TEST_SEED=$${TEST_SEED:-$$RANDOM} TEST_SLOW=$${TEST_SLOW:-0.25}; \
 		ci/steps '$(MAKE) lint' '$(MAKE) check' \
@@ -60,10 +60,11 @@ extension := $(addprefix test/test_xpu_runtime.py::,TestLoading TestSyclRuntime 
 	test/test_stock_headers.py \
 	$(addprefix $(kernels)::,test_cache test_package test_package_for_nvidia) \
 	test/test_xpu_compile.py::TestInductor::test_cpp_wrapper
+sanitizer := $(if $(filter 1,$(TEST_SLOW)),,$(if $(filter %0 %2 %4 %6 %8,$(TEST_SEED)),thread,address))
 verify-release:
 	+@ci/steps '$(MAKE) test' '$(MAKE) wheel MODE=fast' \
 		'$(MAKE) test-wheel MODE=fast ARGS="$(wheel)"' '$(MAKE) tidy' \
-		'$(MAKE) sanitize STAGE=tensor' 2>&1 | sed -u 's/^/[release] /'
+		'$(MAKE) sanitize STAGE=tensor WITH=$(sanitizer)' 2>&1 | sed -u 's/^/[release] /'
 
 verify-package:
 	+@ci/steps '$(MAKE) check BASE=v2.13' '$(MAKE) extension BASE=v2.13' \

@@ -100,6 +100,17 @@ def test_a_layout_that_differs_is_refused(tmp_path: Path, old: str, new: str, to
     assert refusal.value.next.startswith("make build MODE=full")
 
 
+def test_what_was_found_is_kept_while_the_headers_say_the_same(tmp_path: Path) -> None:
+    found = edited(tmp_path, "float other_", "double other_")
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/unit.o")}
+    assert len(kept) == 2
+    assert edited(tmp_path, "float other_", "double other_") == found
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert "member other_: long double" in "\n".join(
+        edited(tmp_path, "float other_", "long double other_").layouts
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -63,11 +63,12 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
     tool.write_text('#!/bin/sh\nfor last; do :; done\n[ "$last" != "$FAILING" ]\n')
     tool.chmod(0o755)
 
-    def verify(failing: str) -> "subprocess.CompletedProcess[str]":
+    def verify(failing: str, **env: str) -> "subprocess.CompletedProcess[str]":
+        env = {"FAILING": failing, "TEST_SEED": "3", "TEST_SLOW": "0.25", **env}
         return subprocess.run(
             ["make", "verify", f"PYTHON={tool}"],
             cwd=ROOT,
-            env={**os.environ, "FAILING": failing, "MAKEFLAGS": "", "MAKELEVEL": ""},
+            env={**os.environ, **env, "MAKEFLAGS": "", "MAKELEVEL": ""},
             capture_output=True,
             text=True,
             check=False,
@@ -81,7 +82,8 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
     both = "make -j2 verify-release verify-package"
     first = ["make lint", "make check", "make build STAGE=device", both, "all"]
     assert lane(done.stdout, "") == first
-    verbs = ["test", "wheel MODE=fast", "test-wheel MODE=fast", "tidy", "sanitize STAGE=tensor"]
+    verbs = ["test", "wheel MODE=fast", "test-wheel MODE=fast", "tidy"]
+    verbs.append("sanitize STAGE=tensor WITH=address")
     assert without_args(lane(done.stdout, "release")) == [
         *(f"make {verb}" for verb in verbs),
         "all",
@@ -93,6 +95,8 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
         *(f"make {verb}" for verb in verbs),
         "all",
     ]
+    for env, last in (({"TEST_SEED": "10"}, "WITH=thread"), ({"TEST_SLOW": "1"}, "WITH=")):
+        assert lane(verify("nothing", **env).stdout, "release")[-2].endswith(last)
     done = verify("check")
     assert done.returncode == 2
     assert table(done.stdout) == ["make lint", "make check: FAILED, exit status 2", "all"]

@@ -6,6 +6,8 @@ classes are read from the debug information of a file that includes the headers.
 of functions are the compiler's own dump: a comment or a line break is no difference.
 """
 
+import hashlib
+import json
 import os
 import re
 import shlex
@@ -18,7 +20,7 @@ from typing import Any
 from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
 
-from xpu_stack.core.system import shell
+from xpu_stack.core.system import files, shell
 from xpu_stack.core.system.errors import BuildError
 
 _BUILT = "build:"
@@ -129,12 +131,15 @@ _NUMBERED = re.compile(r"\bD\.\d+\b|\b_anon_\d+\b|<T[0-9a-f]+>")
 
 
 def examine(headers: list[Path], tree: Tree, scratch: Path) -> tuple[Layouts, dict[str, str]]:
-    """Of each class in `headers` its facts, and of each function its body.
+    """Of each class in `headers` its facts, and of each function a digest of its body.
 
-    They are those of a file that includes all, compiled as the tree's command does.
+    They are those of a file that includes all, compiled as the tree's command does. What
+    came of it is kept in `scratch`: to read debug information takes much longer than to
+    see that the preprocessor makes the same of the headers.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    source, binary, dump = scratch / "unit.cpp", scratch / "unit.o", scratch / "unit.original"
+    source, unit, dump = scratch / "unit.cpp", scratch / "unit.o", scratch / "unit.original"
+    linked, kept = scratch / "unit.linked", scratch / "unit.json"
     source.write_text("".join(f'#include "{header}"\n' for header in headers))
     words = [
         *_without_files(shlex.split(tree.command)),
@@ -143,8 +148,33 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> tuple[Layouts, di
         # functions are compiled elsewhere.
         *("-fno-eliminate-unused-debug-types", "-femit-class-debug-always"),
         f"-fdump-tree-original={dump}",
-        *("-c", str(source), "-o", str(binary)),
+        str(source),
     ]
+    text = _compile([*words, "-E", "-P"], tree)
+    key = hashlib.sha256("\0".join([*words, text]).encode()).hexdigest()
+    known = files.load(kept)
+    if known and known["key"] == key:
+        return {name: tuple(facts) for name, facts in known["classes"].items()}, known["functions"]
+    _compile([*words, "-c", "-o", str(unit)], tree)
+    # The linker applies relocations in an instant.
+    link = (*("-nostdlib", "-no-pie"), "-Wl,--unresolved-symbols=ignore-all,-e,0")
+    _compile([words[0], *link, str(unit), "-o", str(linked)], tree)
+    classes: Layouts = {}
+    with linked.open("rb") as file:
+        for one in ELFFile(file).get_dwarf_info().iter_CUs():
+            for name, die in _defined(one.get_top_DIE(), ""):
+                classes.setdefault(name, tuple(_facts(die)))
+    _, *parts = _FUNCTION.split(tree.text(dump))
+    functions: dict[str, str] = defaultdict(str)
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        # Overloads that print alike are kept together, in order.
+        functions[name] += _NUMBERED.sub("#", body)
+    digests = {name: hashlib.sha256(body.encode()).hexdigest() for name, body in functions.items()}
+    files.write(kept, json.dumps({"key": key, "classes": classes, "functions": digests}))
+    return classes, digests
+
+
+def _compile(words: list[str], tree: Tree) -> str:
     done = shell.run(words, cwd=tree.build, check=False)
     if done.code:
         raise BuildError(
@@ -153,17 +183,7 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> tuple[Layouts, di
             next="fix the header: it must include what it uses",
             detail=done.complaint,
         )
-    classes: Layouts = {}
-    with binary.open("rb") as file:
-        for unit in ELFFile(file).get_dwarf_info().iter_CUs():
-            for name, die in _defined(unit.get_top_DIE(), ""):
-                classes.setdefault(name, tuple(_facts(die)))
-    _, *parts = _FUNCTION.split(tree.text(dump))
-    functions: dict[str, str] = defaultdict(str)
-    for name, body in zip(parts[::2], parts[1::2], strict=True):
-        # Overloads that print alike are kept together, in order.
-        functions[name] += _NUMBERED.sub("#", body)
-    return classes, functions
+    return done.text
 
 
 def changed_classes(old: Layouts, new: Layouts) -> Iterator[str]:

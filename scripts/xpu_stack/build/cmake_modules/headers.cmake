@@ -1,6 +1,6 @@
-# Has the headers that test programs and PyTorch's bindings begin with compiled once for all
-# of them: they take most of a compiler's time. Not those of the libraries, whose sources
-# are to include what they use.
+# Has the headers that test programs, PyTorch's bindings and the extension's operators begin
+# with compiled once for all of them: they take most of a compiler's time. That a source
+# includes what it uses shows where others are compiled: in the checkout of a release.
 
 # Gives a target the headers, precompiled.
 function(xpu_stack_precompile target)

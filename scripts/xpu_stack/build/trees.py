@@ -150,8 +150,10 @@ def examine(headers: list[Path], tree: Tree, scratch: Path) -> tuple[Layouts, di
         f"-fdump-tree-original={dump}",
         str(source),
     ]
-    text = _compile([*words, "-E", "-P"], tree)
-    key = hashlib.sha256("\0".join([*words, text]).encode()).hexdigest()
+    # -dD: macros too, those of the compiler's version among them
+    text = _compile([*words, "-E", "-P", "-dD"], tree)
+    given = [Path(__file__).read_text(), *words, text]
+    key = hashlib.sha256("\0".join(given).encode()).hexdigest()
     known = files.load(kept)
     if known and known["key"] == key:
         return {name: tuple(facts) for name, facts in known["classes"].items()}, known["functions"]

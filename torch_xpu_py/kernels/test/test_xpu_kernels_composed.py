@@ -256,6 +256,12 @@ class TestKernelComposed(TestCase):
     def test_antialias(self):
         """Also beside what is infinite, and along an axis that keeps its size."""
         x = torch.randn(2, 3, 9, 12)
+        self.assertEqual(
+            F.interpolate(x.half().xpu(), (4, 5), mode="bilinear", antialias=True).cpu(),
+            F.interpolate(x.half().float(), (4, 5), mode="bilinear", antialias=True).half(),
+            rtol=2e-3,
+            atol=2e-3,
+        )
         for mode, corners, (size, scale), gaps in itertools.product(
             ("bilinear", "bicubic"),
             (False, True),

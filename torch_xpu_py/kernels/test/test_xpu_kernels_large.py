@@ -6,6 +6,7 @@ import unittest
 
 import test_xpu_kernels as kernels
 import torch
+import torch.nn.functional as F
 from torch.testing._internal.common_utils import run_tests, TestCase
 
 COUNT = 2**31 + 192
@@ -100,6 +101,45 @@ class TestKernelLarge(TestCase):
         self.assertEqual((largest.item(), where.item()), (8, COUNT - 1))
         self.assertEqual(x.sum(0).sum().item(), 36)
         self.assertEqual(x.sum(1).sum().item(), 36)
+
+    def check_parts(self, function, *tensors):
+        """Results and gradients of images that are many are those of each."""
+        def run(each):
+            each = [one.detach().requires_grad_(one.is_floating_point()) for one in each]
+            y = function(*each)
+            y.backward(torch.ones_like(y) if y.dim() == 0 else y.detach())
+            return y.detach(), each[0].grad
+
+        y, grad = run(tensors)
+        count = len(tensors[0])
+        for at in (0, count // 2 - 1, count // 2, count - 1):
+            part, part_grad = run([one[at : at + 1] for one in tensors])
+            if y.dim() > 0:
+                self.assertEqual(y[at : at + 1], part)
+                self.assertEqual(grad[at : at + 1], part_grad)
+            else:
+                self.assertEqual(grad[at : at + 1] * count, part_grad, rtol=0.02, atol=1e-5)
+
+    def test_images(self):
+        """Of which half, or less, is computed at once."""
+        x = torch.randn(33, 64, 1024, 1024, dtype=torch.bfloat16, device="xpu")
+        for function in (
+            lambda x: F.avg_pool2d(x, 2),
+            lambda x: F.max_pool2d(x, 3, 2, 1),
+            lambda x: F.interpolate(x, size=(96, 100), mode="bilinear"),
+            lambda x: F.interpolate(x, scale_factor=0.5, mode="nearest"),
+        ):
+            self.check_parts(function, x)
+        last = x[:, :8].contiguous(memory_format=torch.channels_last)
+        self.check_parts(lambda x: F.interpolate(x, scale_factor=3, mode="bicubic"), last)
+
+    def test_rows(self):
+        x = torch.randn(43000, 50257, dtype=torch.bfloat16, device="xpu")
+        target = torch.randint(50257, (43000,), device="xpu")
+        self.check_parts(lambda x: x.log_softmax(1), x)
+        self.check_parts(lambda x: F.layer_norm(x, x.shape[1:]), x)
+        self.check_parts(F.cross_entropy, x, target)
+        self.check_parts(lambda x: x.softmax(1), x.view(43, 1000, 50257))
 
     def test_sort(self):
         x = torch.zeros(3, 2**30, dtype=torch.uint8, device="xpu")

@@ -192,6 +192,7 @@ class TestKernelSample(TestCase):
             lambda x, out: torch.ops.aten.avg_pool2d.out(x, [2, 2], out=out),
             lambda x, out: torch.ops.aten.upsample_nearest2d.out(x, [4, 4], out=out),
             lambda x, out: torch.ops.aten.reflection_pad3d.out(x, [1] * 6, out=out),
+            lambda x, out: torch.ops.aten.upsample_bicubic2d.out(x, [5, 4], False, out=out),
         ):
             got, expected = torch.empty(0).xpu(), torch.empty(0)
             self.assertIs(function(x.xpu(), got), got)
@@ -199,6 +200,20 @@ class TestKernelSample(TestCase):
         out = torch.empty(4, 4, 3, 2).xpu().permute(3, 2, 0, 1)
         torch.ops.aten.avg_pool2d.out(x.xpu(), [2, 2], out=out)
         self.assertEqual(out.cpu(), F.avg_pool2d(x, 2))
+        self.no_fallbacks()
+
+    def test_far_places(self):
+        """That float has no parts of, or that a scale finds beyond the ends."""
+        x = torch.ones(1, 1, 40_000_000).xpu().requires_grad_()
+        y = F.interpolate(x, size=20_000_000, mode="linear")
+        self.assertEqual((y.amin().item(), y.amax().item()), (1, 1))
+        y.backward(torch.ones_like(y))
+        self.assertEqual(x.grad.sum(dtype=torch.double).item(), y.numel())
+        x = torch.arange(16.0).view(1, 1, 4, 4)
+        for function in (torch.ops.aten.upsample_bilinear2d, torch.ops.aten.upsample_bicubic2d):
+            for scale in (1e-2, 1e-7, 1e-10):  # the CPU may read behind the end
+                got = function(x.xpu(), [3, 5], False, scale, scale)
+                self.assertEqual(got.cpu(), torch.full((1, 1, 3, 5), 15.0))
         self.no_fallbacks()
 
     def test_errors(self):

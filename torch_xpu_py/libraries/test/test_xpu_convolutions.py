@@ -217,6 +217,33 @@ class TestKernelConvolutions(kernels.BesideCpu):
             results.append([x.grad.cpu(), weight.grad.cpu()])
         self.assertEqual(*results)
 
+    def test_more_than_31_bits(self):
+        """Images that are too large together, of which few elements are touched."""
+        far = 2**26
+        places = [0, 1, far // 2, far // 2 + 1]
+        small = torch.randn(33, 1, 4).bfloat16()
+        weight, bias = torch.randn(3, 1, 2).bfloat16(), torch.randn(3).bfloat16()
+        x = torch.empty(33, 1, far, dtype=small.dtype, device="xpu")
+        for i, place in enumerate(places):
+            x[..., place] = small[..., i].xpu()
+        results = []
+        for given, stride in ((small.double(), 2), (x, far // 2)):
+            like = {"dtype": given.dtype, "device": given.device}
+            own = [each.to(**like).requires_grad_() for each in (weight, bias)]
+            y = F.conv1d(given, *own, stride=stride)
+            grad = torch.arange(y.numel()).fmod(7).view(y.shape)
+            results.append([y, *torch.autograd.grad(y, own, grad.to(**like))])
+        for got, expected in zip(results[1], results[0]):
+            self.assertEqual(got.cpu().double(), expected, rtol=0.03, atol=0.03)
+        if torch.xpu.get_device_properties(0).type == "gpu":
+            y = torch.randn(33, 3, 2, dtype=x.dtype, device="xpu")
+            got = F.conv_transpose1d(y, weight.xpu(), stride=far)
+            expected = F.conv_transpose1d(y.cpu().double(), weight.double(), stride=2)
+            found = got[..., [0, 1, far, far + 1]].cpu().double()
+            self.assertEqual(found, expected, rtol=0.03, atol=0.03)
+            self.assertEqual(got[..., 2].count_nonzero().item(), 0)
+        self.no_fallbacks()
+
 
 class TestKernelConvolutionsByOneDnn(TestKernelConvolutions):
     onednn = True

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 // Linear and cubic interpolation, kernels/Interpolate.sycl.
 
@@ -60,6 +59,9 @@ struct InterpolateAxis {
   double scale;
 };
 
+/// An axis has at most so many elements: a place beyond them is a number too.
+constexpr int64_t kInterpolateLongest = 1 << 30;
+
 /// Along one axis after the other: what has become smaller first.
 bool interpolateAlong(
     const Tensor& result,
@@ -70,18 +72,29 @@ bool interpolateAlong(
     bool back) {
   static const std::string name = "aten::interpolate";
   static const std::string name_back = "aten::interpolate_backward";
-  constexpr auto kMost = std::numeric_limits<int32_t>::max();
   const auto device = result.device().index();
   const auto type = kernelType(result.scalar_type(), device);
-  if (!areFloating(given, result) || !type || result.numel() > kMost ||
-      given.numel() > kMost || !kInterpolateKernels.find(0, *type, device) ||
+  const auto end = axes.begin() + dims;
+  const bool long_axes =
+      std::any_of(axes.begin(), end, [](const InterpolateAxis& axis) {
+        return std::max(axis.in, axis.out) > kInterpolateLongest;
+      });
+  if (!areFloating(given, result) || !type || long_axes ||
+      !kInterpolateKernels.find(0, *type, device) ||
       !kInterpolateKernels.find(1, *type, device)) {
     return false;
+  }
+  if (std::max(result.numel(), given.numel()) > kMostElements) {
+    return inHalves(
+        [&](const auto& to, const auto& from) {
+          return interpolateAlong(to, from, axes, dims, flags, back);
+        },
+        result,
+        given);
   }
   if (result.numel() == 0) {
     return true;
   }
-  const auto end = axes.begin() + dims;
   // Whether an axis that keeps its size is as before, whatever the scale.
   const bool keeps = flags & kInterpolateAntialias
       ? kKeepsAxes && !back
@@ -97,8 +110,7 @@ bool interpolateAlong(
         return back ? one.in * other.out < other.in * one.out
                     : one.out * other.in < other.out * one.in;
       });
-  const auto format = result.dim() == dims + 2 ? result.suggest_memory_format()
-                                               : MemoryFormat::Contiguous;
+  const auto format = result.suggest_memory_format();
   auto from = given.contiguous(format);
   for (auto axis = axes.begin(); axis != last; ++axis) {
     DimVector sizes(from.sizes());

@@ -9,8 +9,8 @@
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
+#include <algorithm>
 #include <array>
-#include <limits>
 #include <tuple>
 
 // The negative log likelihood, kernels/Nll.sycl.
@@ -55,7 +55,8 @@ struct Likelihood {
     const auto device = self.device().index();
     if (!type || target.scalar_type() != kLong ||
         target.device() != self.device() || !alike(weight, self) ||
-        self.numel() > std::numeric_limits<int32_t>::max() ||
+        target.numel() > kMostElements ||
+        self.numel() / std::max<int64_t>(images(self), 1) > kMostElements ||
         !kNllKernels.find(kNllEach, *type, device)) {
       return std::nullopt;
     }
@@ -71,6 +72,11 @@ struct Likelihood {
       result.inner *= self.size(d);
     }
     return result;
+  }
+
+  /// How many have classes of their own.
+  static int64_t images(const Tensor& self) {
+    return self.dim() > 1 ? self.size(0) : 1;
   }
 
   void launch(
@@ -148,20 +154,30 @@ struct Likelihood {
       bool mean) const {
     const auto grad = grad_given.contiguous();
     const auto to = writable(result, result.scalar_type());
-    launch(
-        op,
-        kNllGrad,
-        result.numel(),
-        {to.data_ptr(),
-         grad.data_ptr(),
-         target.data_ptr(),
-         pointerOf(weight),
-         mean && !each ? total.data_ptr() : nullptr,
-         ignore,
-         uint32_t(classes),
-         uint32_t(inner),
-         uint32_t(each),
-         uint32_t(result.numel())});
+    const auto all = images(to);
+    const auto at_once = std::max<int64_t>(
+        kMostElements / std::max<int64_t>(classes * inner, 1), 1);
+    for (int64_t begin = 0; begin < all; begin += at_once) {
+      const auto count = std::min(at_once, all - begin);
+      const auto of = [&](const Tensor& given) {
+        return all > at_once ? given.narrow(0, begin, count) : given;
+      };
+      const auto some = of(to);
+      launch(
+          op,
+          kNllGrad,
+          some.numel(),
+          {some.data_ptr(),
+           (each ? of(grad) : grad).data_ptr(),
+           of(target).data_ptr(),
+           pointerOf(weight),
+           mean && !each ? total.data_ptr() : nullptr,
+           ignore,
+           uint32_t(classes),
+           uint32_t(inner),
+           uint32_t(each),
+           uint32_t(some.numel())});
+    }
     copyUnlessSame(result, to);
   }
 };

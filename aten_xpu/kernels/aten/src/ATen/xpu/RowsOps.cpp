@@ -9,8 +9,8 @@
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
+#include <algorithm>
 #include <array>
-#include <limits>
 #include <tuple>
 
 // Softmax and layer_norm, kernels/Rows.sycl.
@@ -197,7 +197,6 @@ std::optional<KernelType> rowsType(const Tensor& self) {
   const auto device = self.device().index();
   const auto type = kernelType(self.scalar_type(), device);
   return type && (FLOATING & (1 << *type)) &&
-          self.numel() <= std::numeric_limits<int32_t>::max() &&
           kRowsKernels.find(kSoftmaxEach, *type, device)
       ? type
       : std::nullopt;
@@ -234,6 +233,13 @@ bool runSoftmax(const Tensor& result, const Tensor& self, int64_t dim) {
     return true;
   }
   const auto rows = rowsAlong(name, *type, input, dim);
+  if (rows.inner > 1 && input.numel() > kMostElements) {
+    return runSoftmax<log>(
+        result.transpose(dim, -1), input.transpose(dim, -1), -1);
+  }
+  if (std::max(rows.count(), rows.size) > kMostElements) {
+    return false;
+  }
   const auto to = writable(result, input.scalar_type());
   const void* const a = input.data_ptr();
   if (rows.inner == 1) {
@@ -272,6 +278,16 @@ bool runSoftmaxBackward(
   const auto a = grad.contiguous();
   const auto b = output.contiguous();
   const auto rows = rowsAlong(name, *type, a, dim);
+  if (rows.inner > 1 && a.numel() > kMostElements) {
+    return runSoftmaxBackward<log>(
+        result.transpose(dim, -1),
+        a.transpose(dim, -1),
+        b.transpose(dim, -1),
+        -1);
+  }
+  if (std::max(rows.count(), rows.size) > kMostElements) {
+    return false;
+  }
   const auto to = writable(result, a.scalar_type());
   if (rows.inner == 1) {
     launchRow(
@@ -362,7 +378,8 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const auto [count, size] =
         at::native::_check_layer_norm_inputs(input, shape, weight, bias);
     const auto type = rowsType(input);
-    if (type && size > 0 && alike(weight, input) && alike(bias, input)) {
+    if (type && size > 0 && std::max(count, size) <= kMostElements &&
+        alike(weight, input) && alike(bias, input)) {
       const Rows rows{name, *type, *device, count, size};
       const auto x = input.contiguous();
       const auto y = at::empty(input.sizes(), input.options());
@@ -403,7 +420,9 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
     const auto weight = definedOr(weight_given);
     const auto type = rowsType(input);
     const auto size = c10::multiply_integers(shape);
-    if (type && size > 0 && alike(grad, input) && alike(weight, input) &&
+    if (type && size > 0 &&
+        std::max(size, input.numel() / size) <= kMostElements &&
+        alike(grad, input) && alike(weight, input) &&
         grad.sizes() == input.sizes() &&
         mean_given.device() == input.device() &&
         factor_given.device() == input.device()) {

@@ -7,7 +7,7 @@
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUStream.h>
 
-#include <limits>
+#include <algorithm>
 
 namespace at::xpu::detail {
 
@@ -72,16 +72,25 @@ bool runSampling(
     const Sampling& sampling,
     bool back,
     const Tensor& indices) {
-  constexpr auto kMost = std::numeric_limits<int32_t>::max();
   const auto device = result.device().index();
   const auto type = kernelType(result.scalar_type(), device);
   const auto dims = result.dim();
   if (!type || !(FLOATING & (1 << *type)) ||
       given.scalar_type() != result.scalar_type() ||
       given.device() != result.device() || given.dim() != dims ||
-      dims < sampling.dims || result.numel() > kMost || given.numel() > kMost ||
-      !kSampleKernels.find(kernel, *type, device)) {
+      dims < sampling.dims || !kSampleKernels.find(kernel, *type, device)) {
     return false;
+  }
+  if (std::max(result.numel(), given.numel()) > kMostElements) {
+    return dims > sampling.dims &&
+        inHalves(
+               [&](const auto& to, const auto& from, const auto& places) {
+                 return runSampling(
+                     op, kernel, to, from, sampling, back, places);
+               },
+               result,
+               given,
+               indices);
   }
   if (result.numel() == 0) {
     return true;

@@ -145,22 +145,21 @@ struct Convolution {
     return true;
   }
 
-  /// Makes what the convolution, or the transposed one, makes of `in`. As all
-  /// of these, gives an undefined tensor if numbers are too large.
-  Tensor convolve(
+  /// Computes what the convolution, or the transposed one, makes of `in`.
+  /// Returns false if numbers are too large, even for one image.
+  bool convolve(
       const std::string& op,
       bool is_transposed,
-      IntArrayRef out_sizes,
+      const Tensor& out,
       const Tensor& in,
       const Tensor& weight,
       const Tensor& bias,
       MemoryFormat format) const {
-    auto out = at::empty(out_sizes, in.options().memory_format(format));
     if (isProduct(weight)) {
       const bool back = is_transposed != transposed;
       multiplyPixels(
           op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
-      return out;
+      return true;
     }
     const bool by_library = is_transposed
         ? byLibrary(op, ConvolutionWay::Input, out, weight, in, format)
@@ -171,14 +170,22 @@ struct Convolution {
         sizes[1] = out.size(1);
         out.add_(bias.view(sizes));
       }
-      return out;
+      return true;
     }
     const auto kernel =
         out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
-    return launch(op, kernel, is_transposed, out, in, weight, bias) ? out
-                                                                    : Tensor();
+    if (launch(op, kernel, is_transposed, out, in, weight, bias)) {
+      return true;
+    }
+    return inHalves(
+        [&](const Tensor& to, const Tensor& from) {
+          return convolve(op, is_transposed, to, from, weight, bias, format);
+        },
+        out,
+        in);
   }
 
+  /// An undefined tensor, if numbers are too large.
   Tensor weightGradient(
       const std::string& op,
       const Tensor& grad,
@@ -198,9 +205,19 @@ struct Convolution {
     if (byLibrary(op, ConvolutionWay::Weight, in, result, out, format)) {
       return result;
     }
-    return launch(op, kConvolveWeight, false, out, in, result, Tensor())
-        ? result
-        : Tensor();
+    if (launch(op, kConvolveWeight, false, out, in, result, Tensor())) {
+      return result;
+    }
+    Tensor sum;
+    const bool by_halves = inHalves(
+        [&](const Tensor& some_grad, const Tensor& some) {
+          const auto half = weightGradient(op, some_grad, some, weight);
+          sum = sum.defined() && half.defined() ? sum.add_(half) : half;
+          return half.defined();
+        },
+        grad,
+        input);
+    return by_halves ? sum : Tensor();
   }
 
  private:
@@ -472,29 +489,32 @@ Tensor convolveOnDevice(
   const auto added = tensorOf(bias);
   Convolution convolution{
       stride, padding, dilation, transposed, output_padding, groups};
-  Tensor result;
   if (convolution.prepare(input, weight, added)) {
     const c10::xpu::XPUGuard guard(input.device());
-    result = convolution.convolve(
-        name,
-        transposed,
-        convolution.sizes,
-        input,
-        weight,
-        added.defined() ? added.contiguous() : added,
-        formatOf(input, weight));
+    const auto format = formatOf(input, weight);
+    const auto result =
+        at::empty(convolution.sizes, input.options().memory_format(format));
+    if (convolution.convolve(
+            name,
+            transposed,
+            result,
+            input,
+            weight,
+            added.defined() ? added.contiguous() : added,
+            format)) {
+      return result;
+    }
   }
-  return result.defined() ? result
-                          : hostConvolution(
-                                input,
-                                weight,
-                                bias,
-                                stride,
-                                padding,
-                                dilation,
-                                transposed,
-                                output_padding,
-                                groups);
+  return hostConvolution(
+      input,
+      weight,
+      bias,
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      groups);
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolveBack(
@@ -519,14 +539,13 @@ std::tuple<Tensor, Tensor, Tensor> convolveBack(
     Tensor of_weight;
     Tensor of_bias;
     if (mask[0]) {
-      of_input = convolution.convolve(
-          name,
-          !transposed,
-          input.sizes(),
-          grad,
-          weight,
-          Tensor(),
-          formatOf(input, weight));
+      const auto format = formatOf(input, weight);
+      of_input =
+          at::empty(input.sizes(), input.options().memory_format(format));
+      if (!convolution.convolve(
+              name, !transposed, of_input, grad, weight, Tensor(), format)) {
+        of_input = Tensor();
+      }
     }
     if (mask[1]) {
       of_weight = convolution.weightGradient(name, grad, input, weight);

@@ -17,6 +17,8 @@
 #endif
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -130,6 +132,24 @@ inline bool hasImages(const Tensor& tensor, int64_t dims) {
   const auto sizes = tensor.sizes();
   return tensor.numel() > 0 ||
       (tensor.dim() == dims && c10::multiply_integers(sizes.slice(1)) > 0);
+}
+
+/// Of which numbers of 32 bits say where they are.
+constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
+
+/// Calls run(halves...) for both halves of tensors along their first dimension,
+/// whose numbers are too large together. Returns false if it does.
+template <typename Run, typename... Others>
+bool inHalves(const Run& run, const Tensor& tensor, const Others&... others) {
+  const auto images = tensor.size(0);
+  const auto part = [&](int64_t begin, int64_t count) {
+    const auto of = [&](const Tensor& all) {
+      return all.defined() ? all.narrow(0, begin, count) : all;
+    };
+    return run(of(tensor), of(others)...);
+  };
+  return images > 1 && part(0, images / 2) &&
+      part(images / 2, images - images / 2);
 }
 
 /// Gives a result what was written to another tensor in its place, if it was.

@@ -138,6 +138,13 @@ class TestKernelLarge(TestCase):
         target = torch.randint(50257, (43000,), device="xpu")
         self.check_parts(lambda x: x.log_softmax(1), x)
         self.check_parts(lambda x: F.layer_norm(x, x.shape[1:]), x)
+        weight = torch.ones(x.shape[1:], dtype=x.dtype, device="xpu", requires_grad=True)
+
+        def of_weight(x):
+            return torch.autograd.grad(F.layer_norm(x, x.shape[1:], weight), weight, x)[0]
+
+        halves = of_weight(x[:21500]).float() + of_weight(x[21500:]).float()
+        self.assertEqual(of_weight(x).float(), halves, rtol=0.02, atol=1)
         self.check_parts(F.cross_entropy, x, target)
         self.check_parts(lambda x: x.softmax(1), x.view(43, 1000, 50257))
 

@@ -145,47 +145,22 @@ struct Convolution {
     return true;
   }
 
-  /// Computes what the convolution, or the transposed one, makes of `in`.
-  /// Returns false if numbers are too large, even for one image.
-  bool convolve(
+  /// Makes what the convolution, or the transposed one, makes of `in`. As all
+  /// of these, gives an undefined tensor if numbers are too large.
+  Tensor convolve(
       const std::string& op,
       bool is_transposed,
-      const Tensor& out,
+      IntArrayRef out_sizes,
       const Tensor& in,
       const Tensor& weight,
       const Tensor& bias,
       MemoryFormat format) const {
-    if (isProduct(weight)) {
-      const bool back = is_transposed != transposed;
-      multiplyPixels(
-          op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
-      return true;
-    }
-    const bool by_library = is_transposed
-        ? byLibrary(op, ConvolutionWay::Input, out, weight, in, format)
-        : byLibrary(op, ConvolutionWay::Output, in, weight, out, format);
-    if (by_library) {
-      if (bias.defined()) {
-        DimVector sizes(out.dim(), 1);
-        sizes[1] = out.size(1);
-        out.add_(bias.view(sizes));
-      }
-      return true;
-    }
-    const auto kernel =
-        out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
-    if (launch(op, kernel, is_transposed, out, in, weight, bias)) {
-      return true;
-    }
-    return inHalves(
-        [&](const Tensor& to, const Tensor& from) {
-          return convolve(op, is_transposed, to, from, weight, bias, format);
-        },
-        out,
-        in);
+    const auto out = at::empty(out_sizes, in.options().memory_format(format));
+    return convolveTo(op, is_transposed, out, in, weight, bias, format)
+        ? out
+        : Tensor();
   }
 
-  /// An undefined tensor, if numbers are too large.
   Tensor weightGradient(
       const std::string& op,
       const Tensor& grad,
@@ -221,6 +196,45 @@ struct Convolution {
   }
 
  private:
+  /// Returns false if numbers are too large, even for one image.
+  bool convolveTo(
+      const std::string& op,
+      bool is_transposed,
+      const Tensor& out,
+      const Tensor& in,
+      const Tensor& weight,
+      const Tensor& bias,
+      MemoryFormat format) const {
+    if (isProduct(weight)) {
+      const bool back = is_transposed != transposed;
+      multiplyPixels(
+          op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
+      return true;
+    }
+    const bool by_library = is_transposed
+        ? byLibrary(op, ConvolutionWay::Input, out, weight, in, format)
+        : byLibrary(op, ConvolutionWay::Output, in, weight, out, format);
+    if (by_library) {
+      if (bias.defined()) {
+        DimVector sizes(out.dim(), 1);
+        sizes[1] = out.size(1);
+        out.add_(bias.view(sizes));
+      }
+      return true;
+    }
+    const auto kernel =
+        out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
+    if (launch(op, kernel, is_transposed, out, in, weight, bias)) {
+      return true;
+    }
+    return inHalves(
+        [&](const Tensor& to, const Tensor& from) {
+          return convolveTo(op, is_transposed, to, from, weight, bias, format);
+        },
+        out,
+        in);
+  }
+
   /// Whether each pixel is multiplied by a matrix. Of float, cuDNN's product
   /// may be in TF32, and by default is.
   bool isProduct(const Tensor& weight) const {
@@ -489,32 +503,29 @@ Tensor convolveOnDevice(
   const auto added = tensorOf(bias);
   Convolution convolution{
       stride, padding, dilation, transposed, output_padding, groups};
+  Tensor result;
   if (convolution.prepare(input, weight, added)) {
     const c10::xpu::XPUGuard guard(input.device());
-    const auto format = formatOf(input, weight);
-    const auto result =
-        at::empty(convolution.sizes, input.options().memory_format(format));
-    if (convolution.convolve(
-            name,
-            transposed,
-            result,
-            input,
-            weight,
-            added.defined() ? added.contiguous() : added,
-            format)) {
-      return result;
-    }
+    result = convolution.convolve(
+        name,
+        transposed,
+        convolution.sizes,
+        input,
+        weight,
+        added.defined() ? added.contiguous() : added,
+        formatOf(input, weight));
   }
-  return hostConvolution(
-      input,
-      weight,
-      bias,
-      stride,
-      padding,
-      dilation,
-      transposed,
-      output_padding,
-      groups);
+  return result.defined() ? result
+                          : hostConvolution(
+                                input,
+                                weight,
+                                bias,
+                                stride,
+                                padding,
+                                dilation,
+                                transposed,
+                                output_padding,
+                                groups);
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolveBack(
@@ -539,13 +550,14 @@ std::tuple<Tensor, Tensor, Tensor> convolveBack(
     Tensor of_weight;
     Tensor of_bias;
     if (mask[0]) {
-      const auto format = formatOf(input, weight);
-      of_input =
-          at::empty(input.sizes(), input.options().memory_format(format));
-      if (!convolution.convolve(
-              name, !transposed, of_input, grad, weight, Tensor(), format)) {
-        of_input = Tensor();
-      }
+      of_input = convolution.convolve(
+          name,
+          !transposed,
+          input.sizes(),
+          grad,
+          weight,
+          Tensor(),
+          formatOf(input, weight));
     }
     if (mask[1]) {
       of_weight = convolution.weightGradient(name, grad, input, weight);

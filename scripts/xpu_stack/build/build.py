@@ -8,6 +8,7 @@ file takes effect at once.
 import hashlib
 import math
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -37,6 +38,7 @@ _OF_UNIT = 12  # sources, about
 # What PyTorch generates: headers and sources of ATen, autograd and the bindings.
 _GENERATED = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _BINDINGS = ("torch_python", "torch_xpu_python")
+_ORDERED = "xpu-stack.generated"  # in a build: PYTHONHASHSEED was as now from its begin
 _STAMP = "xpu-stack.python"  # in a build: what Python runs on
 _LIBRARY_KINDS = ("SHARED_LIBRARY", "MODULE_LIBRARY")
 # What of torch/ and torchgen/ is not of the package.
@@ -58,7 +60,9 @@ def prepare(
     sycl = need(work, mode)
     checkout = work.repository.folder
     folder = folder_of(work, mode, sanitizer)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / _ORDERED).touch()
     lock = folder.with_name("lock")  # by which `make clean` knows of a run
     if not lock.is_symlink():
         lock.symlink_to(work.repository.own_folder / lock.name)
@@ -184,7 +188,7 @@ def baseline_of(this: Build) -> Build:
 
 def _generated(this: Build) -> Build:
     """The same, once all that PyTorch generates is there, each time byte for byte the same."""
-    stamp = this.folder / "xpu-stack.generated"
+    stamp = this.folder / _ORDERED
     if not stamp.exists():  # what is there may have been generated in another order
         cmake.clean(this.folder, [*_GENERATED, "gen_torch_version"])
     cmake.build(this.folder, list(_GENERATED), this.env)
@@ -225,6 +229,7 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
     touched.update(prebuilt.hidden, work.repository.run(*here).text.split("\0")[:-1])
     return {
         "CMAKE_PROJECT_Torch_INCLUDE": _injected("python.cmake", "fast.cmake"),
+        "PYTHON_EXECUTABLE": str(_python_of(work, folder)),
         # Its install step would write into the checkout.
         "BUILD_FUNCTORCH": "OFF",
         "XPU_STACK_PREBUILT_DIR": str(_prebuilt_folder(work)),
@@ -237,6 +242,19 @@ def _fast_options(work: Workspace, stage: str, folder: Path) -> dict[str, str]:
             _listed(folder / "series-units.txt", own_units(work.series, stage, prebuilt.alone))
         ),
     }
+
+
+def _python_of(work: Workspace, folder: Path) -> Path:
+    """The Python that CMake calls: with dry_run.py before dry runs of torchgen."""
+    python, program = folder / "python", Path(__file__).with_name("dry_run.py")
+    text = f"""#!/bin/sh
+case "$*" in "-m torchgen.gen "*" --dry-run") set -- {shlex.quote(str(program))} "$@" ;; esac
+exec {shlex.quote(str(work.layout.python / "bin" / "python"))} "$@"
+"""
+    if not python.exists() or python.read_text() != text:
+        files.write(python, text)
+        python.chmod(0o755)
+    return python
 
 
 def own_units(series: Series, point: str, alone: Iterable[str]) -> Iterator[str]:

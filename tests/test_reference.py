@@ -12,7 +12,7 @@ from xpu_stack.core.system.layout import Layout
 
 TARGETS = {one.name: one for one in reference.targets(ROOT / "Makefile")}
 NOT_OURS = {"SHELL", "PYTHONPATH", "PIP_INDEX_URL", "GIT_ALTERNATE_OBJECT_DIRECTORIES"}
-SET_BY_THE_TOOL = {"OCL_ICD_FILENAMES", "TORCH_XPU_MAPPING"}
+SET_BY_THE_TOOL = {"OCL_ICD_FILENAMES", "TEST_BRIEF", "TORCH_XPU_MAPPING"}
 
 
 def test_the_generated_pages_are_up_to_date() -> None:

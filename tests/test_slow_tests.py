@@ -53,3 +53,10 @@ def test_a_share_that_the_seed_chooses(tmp_path: Path) -> None:
     assert run(tmp_path, TEST_SLOW="0.5", TEST_SEED="7")[0] == some
     assert run(tmp_path, TEST_SLOW="0.5", TEST_SEED="8")[0] != some
     assert run(tmp_path, TEST_SLOW="0")[0] == ["test_some.py::TestPyTorch::test_quick"]
+
+
+def test_brief_runs_take_the_share_of_all_tests(tmp_path: Path) -> None:
+    none, said = run(tmp_path, TEST_SLOW="0", TEST_SEED="7", TEST_BRIEF="1")
+    assert none == []
+    assert "below the last stage, and TEST_SEED=7 chooses others: TEST_SLOW=1 runs all" in said
+    assert len(run(tmp_path, TEST_BRIEF="1")[0]) == 22

@@ -183,7 +183,8 @@ _HANDED_ON = {"ARGS": "What pytest is given."}
 ENVIRONMENT = {
     "JOBS": "How many compilers run at once. Default: by processors and free memory.",
     "TEST_SEED": "Which tests of PyTorch's operators a run of the tests takes; each run prints it.",
-    "TEST_SLOW": "The share of the slow tests that is run, which TEST_SEED chooses. Default: 1.",
+    "TEST_SLOW": "The share that is run of the slow tests, and of the Python tests of a stage "
+    "below the last; TEST_SEED chooses. Default: 1.",
     "TEST_TIMEOUT": "Seconds after which a test program is ended and counted as failed. "
     "Default: 120; with a sanitizer 600.",
     "CCACHE_DIR": "The compiler cache. Default: a folder below XPU_STACK_HOME.",

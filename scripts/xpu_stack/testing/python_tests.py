@@ -52,12 +52,15 @@ def environment(this: Build) -> dict[str, str]:
     return python
 
 
-def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -> list[str]:
+def run(
+    on: Run, names: list[str], cases: str = "", tests: Path | None = None, *, brief: bool = False
+) -> list[str]:
     """Runs the test files `names`; what pytest printed of failures.
 
     They run in worker processes: a test that ends its process is known, and others go on.
     cases: only these, a part of pytest's expression for -k.
     tests: the folder of the files, where it is not the checkout's.
+    brief: of all tests the share TEST_SLOW, see slow_tests.py.
     """
     if not names:
         return []
@@ -72,6 +75,7 @@ def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -
     scripts = [f"{name}.py" for name in names]
     where = tests or this.work.repository.folder / "test"
     whole = folder / "pytest.xml"
+    share = {"TEST_BRIEF": "1"} if brief else {}
     code, printed = shell.follow(
         [
             # -P keeps the checkout's own, unbuilt torch out of the path
@@ -84,7 +88,7 @@ def run(on: Run, names: list[str], cases: str = "", tests: Path | None = None) -
         ],
         line,
         cwd=where,
-        env=python | SLOW | _seed(where, names, on.environment) | on.environment,
+        env=python | SLOW | _seed(where, names, on.environment) | on.environment | share,
     )
     if code not in _WHOLE or not whole.exists():
         whole.unlink(missing_ok=True)  # it may lack tests

@@ -12,7 +12,8 @@ two; `copied`: the CPU device is treated like a GPU, whose memory the host canno
   that does the mapping run in all eight configurations.
 - The brief run, for the stages below the one that is asked for and for a sanitizer, is CPU
   with two ordinals, in which no test is skipped for want of a device. It leaves out
-  programs that passed before and are the same, and Python tests of lower stages.
+  programs that passed before and are the same, and Python tests of lower stages; of those
+  of the stage it runs the share TEST_SLOW. Those of the last stage run them all.
 
 A test is counted for the change that brought it.
 """
@@ -165,7 +166,8 @@ def test(this: Build, changes: list[Change], *, brief: bool, again: bool) -> Non
             run = Run(this, CONFIGURATIONS[configuration], junit / configuration, bar)
             here = sorted(owners.keys() & programs.keys())
             output += _run_changed(run, here, again) if here and brief else _run(run, here)
-            output += python_tests.run(run, sorted(owners.keys() & scripts.keys()))
+            mine = sorted(owners.keys() & scripts.keys())
+            output += python_tests.run(run, mine, brief=brief and not again)
             _count(run.folder, owners, outcomes)
     this.results.put(tree, Record(True, outcomes, whole=not brief))
     in_runs = Counter(change for owners in runs.values() for change in set(owners.values()))

@@ -41,11 +41,12 @@ self-test: ## Runs the toolkit's tests.
 # + hands this make's flags and variables on to the makes of the steps. The first build
 # installs what both bases need. With one seed both test the same types, whose kernels the
 # CPU device's driver compiles once; with the seed that a run prints, another runs the
-# same slow tests and the same sanitizer, and with TEST_SLOW=1 all.
+# same slow tests and the same sanitizer, and with TEST_SLOW=1 all. Most of that build is
+# for one processor, and so is lint.
 verify: ## Runs lint, check, test, self-test, tidy, sanitize; tests the fast wheel, and BASE=v2.13.
 	+@export TEST_SEED=$${TEST_SEED:-$$RANDOM} TEST_SLOW=$${TEST_SLOW:-0.25}; \
-		ci/steps '$(MAKE) lint' '$(MAKE) check' \
-		'$(MAKE) build STAGE=device' '$(MAKE) -j2 verify-release verify-package'
+		ci/steps '$(MAKE) check' '$(MAKE) -j2 lint build STAGE=device' \
+		'$(MAKE) -j2 verify-release verify-package'
 
 # Both at once: what one leaves of the processors while it links, installs or waits,
 # the other takes. The longer one ends with what uses all processors by itself. Tests

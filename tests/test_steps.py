@@ -80,7 +80,7 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
     done = verify("nothing")
     assert done.returncode == 0
     both = "make -j2 verify-release verify-package"
-    first = ["make lint", "make check", "make build STAGE=device", both, "all"]
+    first = ["make check", "make -j2 lint build STAGE=device", both, "all"]
     assert lane(done.stdout, "") == first
     verbs = ["test", "wheel MODE=fast", "test-wheel MODE=fast", "tidy"]
     verbs.append("sanitize STAGE=tensor WITH=address")
@@ -99,7 +99,10 @@ def test_verify_runs_every_check_and_stops_at_a_failure(tmp_path: Path) -> None:
         assert lane(verify("nothing", **env).stdout, "release")[-2].endswith(last)
     done = verify("check")
     assert done.returncode == 2
-    assert table(done.stdout) == ["make lint", "make check: FAILED, exit status 2", "all"]
+    assert table(done.stdout) == ["make check: FAILED, exit status 2", "all"]
+    done = verify("mypy")
+    failed = "make -j2 lint build STAGE=device: FAILED, exit status 2"
+    assert table(done.stdout) == ["make check", failed, "all"]
     done = verify("test-wheel")
     assert done.returncode == 2
     assert lane(done.stdout, "")[-2:] == [f"{both}: FAILED, exit status 2", "all"]

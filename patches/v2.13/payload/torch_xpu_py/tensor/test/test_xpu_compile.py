@@ -535,6 +535,7 @@ class TestInductor(CompiledCase):
             found, _ = self.compiled(model, x)
             self.assertEqual(found, model(x), atol=1e-4, rtol=1e-4)
 
+    @slowTest
     @needs_two
     @torch._inductor.config.patch(cpp_wrapper=True)
     def test_cpp_wrapper_on_the_second_device(self):

@@ -3,10 +3,9 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/native/Resize.h>
-#include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Pointwise.h>
-#include <ATen/xpu/detail/Structured.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/xpu/XPUGuard.h>
 
 #include <limits>
@@ -25,59 +24,53 @@ bool areReal(const Tensor& self, const Others&... others) {
       (... && (others.device() == self.device()));
 }
 
-std::tuple<Tensor&, Tensor&> frexpOut(
-    const Tensor& self,
-    Tensor& mantissa,
-    Tensor& exponent) {
-  if (areReal(self, mantissa, exponent) &&
-      mantissa.scalar_type() == self.scalar_type() &&
-      exponent.scalar_type() == kInt) {
-    const c10::xpu::XPUGuard guard(self.device());
-    auto exponents = at::empty_like(self);
-    auto first = TensorIterator::unary_op(exponents, self);
-    if (runPointwise(first, Pointwise::frexp_exponent)) {
-      auto second = TensorIterator::unary_op(mantissa, self);
-      if (runPointwise(second, Pointwise::frexp_mantissa)) {
-        resizeAs(exponent, self);
-        exponent.copy_(exponents);
-        return {mantissa, exponent};
-      }
-    }
+bool frexpOut(const Tensor& self, Tensor& mantissa, const Tensor& exponent) {
+  if (!areReal(self, mantissa, exponent) ||
+      mantissa.scalar_type() != self.scalar_type() ||
+      exponent.scalar_type() != kInt) {
+    return false;
   }
-  return OnHost<at::_ops::frexp_Tensor_out>::call(self, mantissa, exponent);
+  auto exponents = at::empty_like(self);
+  auto first = TensorIterator::unary_op(exponents, self);
+  if (!runPointwise(first, Pointwise::frexp_exponent)) {
+    return false;
+  }
+  auto second = TensorIterator::unary_op(mantissa, self);
+  if (!runPointwise(second, Pointwise::frexp_mantissa)) {
+    return false;
+  }
+  resizeAs(exponent, self);
+  exponent.copy_(exponents);
+  return true;
 }
 
-Tensor& nanToNum(
+bool nanToNum(
     const Tensor& self,
     c10::optional<double> nan,
     c10::optional<double> positive,
     c10::optional<double> negative,
     Tensor& out) {
-  if (kernelDevice(self) && self.device() == out.device() &&
-      self.scalar_type() == out.scalar_type()) {
-    const c10::xpu::XPUGuard guard(self.device());
-    if (isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
-      at::native::resize_output(out, self.sizes());
-      return out.copy_(self);
-    }
-    if (self.is_floating_point()) {
-      const double most = AT_DISPATCH_FLOATING_TYPES_AND2(
-          kHalf, kBFloat16, self.scalar_type(), "nan_to_num", [] {
-            return double(std::numeric_limits<scalar_t>::max());
-          });
-      auto iter = TensorIterator::unary_op(out, self);
-      if (runPointwise(
-              iter,
-              Pointwise::nan_to_num,
-              {nan.value_or(0),
-               positive.value_or(most),
-               negative.value_or(-most)})) {
-        return out;
-      }
-    }
+  const auto type = self.scalar_type();
+  if (self.device() != out.device() || type != out.scalar_type()) {
+    return false;
   }
-  return OnHost<at::_ops::nan_to_num_out>::call(
-      self, nan, positive, negative, out);
+  if (isIntegralType(type, /*includeBool=*/true)) {
+    at::native::resize_output(out, self.sizes());
+    out.copy_(self);
+    return true;
+  }
+  if (!self.is_floating_point()) {
+    return false;
+  }
+  const double most =
+      AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, type, "nan_to_num", [] {
+        return double(std::numeric_limits<scalar_t>::max());
+      });
+  auto iter = TensorIterator::unary_op(out, self);
+  return runPointwise(
+      iter,
+      Pointwise::nan_to_num,
+      {nan.value_or(0), positive.value_or(most), negative.value_or(-most)});
 }
 
 /// Gives the output its shape if it is the complex tensor of both.
@@ -91,24 +84,24 @@ bool isComplexOf(const Tensor& a, const Tensor& b, const Tensor& out) {
   return true;
 }
 
-Tensor& complexOf(const Tensor& real, const Tensor& imaginary, Tensor& out) {
+bool complexOf(const Tensor& real, const Tensor& imaginary, const Tensor& out) {
   if (!isComplexOf(real, imaginary, out)) {
-    return OnHost<at::_ops::complex_out>::call(real, imaginary, out);
+    return false;
   }
   const auto parts = at::view_as_real(out);
   parts.select(-1, 0).copy_(real);
   parts.select(-1, 1).copy_(imaginary);
-  return out;
+  return true;
 }
 
-Tensor& polarOf(const Tensor& size, const Tensor& angle, Tensor& out) {
+bool polarOf(const Tensor& size, const Tensor& angle, const Tensor& out) {
   if (!isComplexOf(size, angle, out)) {
-    return OnHost<at::_ops::polar_out>::call(size, angle, out);
+    return false;
   }
   const auto parts = at::view_as_real(out);
   parts.select(-1, 0).copy_(at::cos(angle).mul(size));
   parts.select(-1, 1).copy_(at::sin(angle).mul(size));
-  return out;
+  return true;
 }
 
 #ifdef XPU_LATER_OPERATORS
@@ -164,25 +157,25 @@ std::tuple<Tensor, Tensor> preluBackward(
     const Tensor& grad,
     const Tensor& self,
     const Tensor& weight) {
-  if (areReal(grad, self, weight)) {
-    const c10::xpu::XPUGuard guard(self.device());
-    auto of_self = TensorIteratorConfig()
+  if (!areReal(grad, self, weight)) {
+    return {};
+  }
+  auto of_self = TensorIteratorConfig()
+                     .add_owned_output(Tensor())
+                     .add_input(grad)
+                     .add_input(self)
+                     .add_input(weight)
+                     .build();
+  auto of_weight = TensorIteratorConfig()
                        .add_owned_output(Tensor())
                        .add_input(grad)
                        .add_input(self)
-                       .add_input(weight)
                        .build();
-    auto of_weight = TensorIteratorConfig()
-                         .add_owned_output(Tensor())
-                         .add_input(grad)
-                         .add_input(self)
-                         .build();
-    if (runPointwise(of_self, Pointwise::prelu_grad) &&
-        runPointwise(of_weight, Pointwise::prelu_weight_grad)) {
-      return {of_self.output(), of_weight.output()};
-    }
+  if (!runPointwise(of_self, Pointwise::prelu_grad) ||
+      !runPointwise(of_weight, Pointwise::prelu_weight_grad)) {
+    return {};
   }
-  return OnHost<at::_ops::_prelu_kernel_backward>::call(grad, self, weight);
+  return {of_self.output(), of_weight.output()};
 }
 #endif
 
@@ -195,13 +188,13 @@ void registerLdexp([[maybe_unused]] torch::Library& library) {
 }
 
 void registerSpecial(torch::Library& library) {
-  library.impl("frexp.Tensor_out", &frexpOut);
-  library.impl("nan_to_num.out", &nanToNum);
-  library.impl("complex.out", &complexOf);
-  library.impl("polar.out", &polarOf);
+  addFunction<at::_ops::frexp_Tensor_out, &frexpOut>(library);
+  addFunction<at::_ops::nan_to_num_out, &nanToNum>(library);
+  addFunction<at::_ops::complex_out, &complexOf>(library);
+  addFunction<at::_ops::polar_out, &polarOf>(library);
   library.impl("view_as_real", &at::native::view_as_real);
 #ifdef XPU_LATER_OPERATORS
-  library.impl("_prelu_kernel_backward", &preluBackward);
+  addFunction<at::_ops::_prelu_kernel_backward, &preluBackward>(library);
 #endif
 }
 

@@ -3,12 +3,10 @@
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/OpMathType.h>
 #include <ATen/native/Resize.h>
-#include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUGuard.h>
 
 #include <vector>
 
@@ -72,12 +70,22 @@ struct IntoDim {
   }
 };
 
+/// Returns false if there is no kernel or the host has something to say.
 bool indexFill(
     const Tensor& self,
     int64_t dim,
     const Tensor& index,
     const Tensor& value) {
   static const IndexOp name("index_fill_", IndexWords::Dimension, true);
+  if (!areOn(self.device().index(), self, index, value) ||
+      index.scalar_type() != kLong || index.dim() > 1 || value.dim() > 0 ||
+      value.scalar_type() != self.scalar_type() || self.numel() == 0 ||
+      at::has_internal_overlap(self) != MemOverlap::No ||
+      !hasIndexKernel(
+          IndexKernel::Put, self.scalar_type(), self.device().index())) {
+    return false;
+  }
+  at::assert_no_overlap(self, index);
   const auto to = withDim(self);
   dim = maybe_wrap_dim(dim, to.dim());
   DimVector sizes(to.sizes());
@@ -92,45 +100,14 @@ bool indexFill(
   return true;
 }
 
-/// Whether the host has nothing to say.
-bool canFill(const Tensor& self, const Tensor& index) {
-  const auto device = kernelDevice(self);
-  return device && areOn(*device, self, index) &&
-      index.scalar_type() == kLong && index.dim() <= 1 && self.numel() > 0 &&
-      at::has_internal_overlap(self) == MemOverlap::No &&
-      hasIndexKernel(IndexKernel::Put, self.scalar_type(), *device);
-}
-
-Tensor& indexFillScalar(
-    Tensor& self,
+bool indexFillNumber(
+    const Tensor& self,
     int64_t dim,
     const Tensor& index,
     const Scalar& value) {
-  if (canFill(self, index) && (self.is_complex() || !value.isComplex())) {
-    const c10::xpu::XPUGuard guard(self.device());
-    at::assert_no_overlap(self, index);
-    indexFill(self, dim, index, numberOn(self, value));
-    return self;
-  }
-  return OnHost<at::_ops::index_fill__int_Scalar>::call(
-      self, dim, index, value);
-}
-
-Tensor& indexFillTensor(
-    Tensor& self,
-    int64_t dim,
-    const Tensor& index,
-    const Tensor& value) {
-  if (canFill(self, index) && value.dim() == 0 &&
-      value.device() == self.device() &&
-      value.scalar_type() == self.scalar_type()) {
-    const c10::xpu::XPUGuard guard(self.device());
-    at::assert_no_overlap(self, index);
-    indexFill(self, dim, index, value);
-    return self;
-  }
-  return OnHost<at::_ops::index_fill__int_Tensor>::call(
-      self, dim, index, value);
+  return areOn(self.device().index(), self) &&
+      (self.is_complex() || !value.isComplex()) &&
+      indexFill(self, dim, index, numberOn(self, value));
 }
 
 /// The sizes of index_select's result, if there is a kernel and the host has
@@ -139,13 +116,13 @@ c10::optional<DimVector> selectedSizes(
     const Tensor& self,
     int64_t dim,
     const Tensor& index) {
-  const auto device = kernelDevice(self);
+  const auto device = self.device().index();
   const auto type = index.scalar_type();
-  if (!device || !areOn(*device, self, index) || index.dim() > 1 ||
+  if (!areOn(device, self, index) || index.dim() > 1 ||
       (type != kLong && type != kInt) ||
       (self.dim() == 0 && index.numel() != 1) ||
       (self.numel() == 0 && index.numel() > 0) ||
-      !hasIndexKernel(IndexKernel::Take, self.scalar_type(), *device)) {
+      !hasIndexKernel(IndexKernel::Take, self.scalar_type(), device)) {
     return c10::nullopt;
   }
   DimVector sizes(self.sizes());
@@ -175,32 +152,29 @@ void selectTo(
 }
 
 Tensor indexSelect(const Tensor& self, int64_t dim, const Tensor& index) {
-  if (const auto sizes = selectedSizes(self, dim, index)) {
-    const c10::xpu::XPUGuard guard(self.device());
-    auto result = at::empty(*sizes, self.options());
-    selectTo(result, self, dim, index);
-    return result;
+  const auto sizes = selectedSizes(self, dim, index);
+  if (!sizes) {
+    return {};
   }
-  return OnHost<at::_ops::index_select>::call(self, dim, index);
+  auto result = at::empty(*sizes, self.options());
+  selectTo(result, self, dim, index);
+  return result;
 }
 
-Tensor& indexSelectOut(
+bool indexSelectOut(
     const Tensor& self,
     int64_t dim,
     const Tensor& index,
-    Tensor& out) {
+    const Tensor& out) {
   const auto sizes = selectedSizes(self, dim, index);
-  if (sizes && areOn(self.device().index(), out) &&
-      out.scalar_type() == self.scalar_type()) {
-    const c10::xpu::XPUGuard guard(self.device());
-    at::assert_no_internal_overlap(out);
-    at::assert_no_overlap(out, self);
-    at::assert_no_overlap(out, index);
-    at::native::resize_output(out, *sizes);
-    selectTo(out, self, dim, index);
-    return out;
+  if (!sizes || !areOn(self.device().index(), out) ||
+      out.scalar_type() != self.scalar_type()) {
+    return false;
   }
-  return OnHost<at::_ops::index_select_out>::call(self, dim, index, out);
+  assertApart(out, self, index);
+  at::native::resize_output(out, *sizes);
+  selectTo(out, self, dim, index);
+  return true;
 }
 
 Tensor embeddingBackward(
@@ -210,15 +184,12 @@ Tensor embeddingBackward(
     int64_t padding_idx,
     bool scale_grad_by_freq) {
   static const IndexOp name("embedding_dense_backward", IndexWords::Self, true);
-  const auto device = kernelDevice(grad);
+  const auto device = grad.device().index();
   const auto type = indices.scalar_type();
-  if (!device || !areOn(*device, grad, indices) ||
-      (type != kLong && type != kInt) ||
-      !hasIndexKernel(IndexKernel::Add, grad.scalar_type(), *device)) {
-    return OnHost<at::_ops::embedding_dense_backward>::call(
-        grad, indices, num_weights, padding_idx, scale_grad_by_freq);
+  if (!areOn(device, grad, indices) || (type != kLong && type != kInt) ||
+      !hasIndexKernel(IndexKernel::Add, grad.scalar_type(), device)) {
+    return {};
   }
-  const c10::xpu::XPUGuard guard(*device);
   const auto index = alongDim(indices, 0, 2);
   const auto count = index.size(0);
   auto rows = grad.reshape({count, grad.size(-1)});
@@ -252,21 +223,28 @@ Tensor embeddingBackward(
 
 // An index of the elements.
 
-Tensor& takeOut(const Tensor& self, const Tensor& index, Tensor& out) {
-  static const IndexOp name("take", IndexWords::Elements, true);
-  const auto device = kernelDevice(self);
-  if (device && areOn(*device, self, index, out) &&
-      index.scalar_type() == kLong && self.scalar_type() == out.scalar_type() &&
+/// Whether a kernel does it: an index, and values for each of its elements or
+/// for those that are taken.
+bool canIndexElements(
+    IndexKernel kernel,
+    const Tensor& self,
+    const Tensor& index,
+    const Tensor& values) {
+  const auto device = self.device().index();
+  return areOn(device, self, index, values) && index.scalar_type() == kLong &&
+      self.scalar_type() == values.scalar_type() &&
       (self.numel() > 0 || index.numel() == 0) &&
-      hasIndexKernel(IndexKernel::Take, self.scalar_type(), *device)) {
-    const c10::xpu::XPUGuard guard(*device);
-    at::assert_no_internal_overlap(out);
-    at::assert_no_overlap(out, index);
-    at::assert_no_overlap(out, self);
-    at::native::resize_output(out, index.sizes());
-    if (index.numel() == 0) {
-      return out;
-    }
+      hasIndexKernel(kernel, self.scalar_type(), device);
+}
+
+bool takeOut(const Tensor& self, const Tensor& index, const Tensor& out) {
+  static const IndexOp name("take", IndexWords::Elements, true);
+  if (!canIndexElements(IndexKernel::Take, self, index, out)) {
+    return false;
+  }
+  assertApart(out, index, self);
+  at::native::resize_output(out, index.sizes());
+  if (index.numel() > 0) {
     runIndex(
         name,
         IndexKernel::Take,
@@ -274,38 +252,29 @@ Tensor& takeOut(const Tensor& self, const Tensor& index, Tensor& out) {
         restrided(self.contiguous().view(-1), 0, {1}),
         withDim(index),
         {self.numel(), 1, /*from_end=*/true});
-    return out;
   }
-  return OnHost<at::_ops::take_out>::call(self, index, out);
+  return true;
 }
 
 Tensor take(const Tensor& self, const Tensor& index) {
-  auto out = at::empty(index.sizes(), self.options());
-  return takeOut(self, index, out);
+  const auto out = at::empty(index.sizes(), self.options());
+  return takeOut(self, index, out) ? out : Tensor();
 }
 
-Tensor& put(
-    Tensor& self,
+bool put(
+    const Tensor& self,
     const Tensor& index,
     const Tensor& source,
     bool accumulate) {
   static const IndexOp name("put_", IndexWords::Elements, true);
-  const auto device = kernelDevice(self);
   const auto kernel = accumulate ? IndexKernel::Add : IndexKernel::Put;
-  if (device && areOn(*device, self, index, source) &&
-      index.scalar_type() == kLong &&
-      self.scalar_type() == source.scalar_type() &&
-      source.numel() == index.numel() &&
-      (self.numel() > 0 || index.numel() == 0) &&
-      !mayDiffer(kernel, self.scalar_type()) &&
-      hasIndexKernel(kernel, self.scalar_type(), *device)) {
-    const c10::xpu::XPUGuard guard(*device);
-    at::assert_no_internal_overlap(self);
-    at::assert_no_overlap(self, index);
-    at::assert_no_overlap(self, source);
-    if (index.numel() == 0) {
-      return self;
-    }
+  if (!canIndexElements(kernel, self, index, source) ||
+      source.numel() != index.numel() ||
+      mayDiffer(kernel, self.scalar_type())) {
+    return false;
+  }
+  assertApart(self, index, source);
+  if (index.numel() > 0) {
     const auto to = self.contiguous();
     const auto from = withDim(source);
     runIndex(
@@ -316,9 +285,8 @@ Tensor& put(
         index.reshape(from.sizes()),
         {self.numel(), 1, /*from_end=*/true});
     copyUnlessSame(self, to);
-    return self;
   }
-  return OnHost<at::_ops::put_>::call(self, index, source, accumulate);
+  return true;
 }
 
 // Indices of several dimensions.
@@ -424,27 +392,25 @@ bool putByMask(
   return true;
 }
 
-Tensor& indexPut(
-    Tensor& self,
+bool indexPut(
+    const Tensor& self,
     const Indices& indices,
     const Tensor& values,
     bool accumulate,
-    bool unsafe) {
-  const auto device = kernelDevice(self);
+    bool /*unsafe*/) {
+  const auto device = self.device().index();
   const auto kernel = accumulate ? IndexKernel::Add : IndexKernel::Put;
-  if (!device || !areOn(*device, self) || !hasIndex(indices) ||
+  if (!areOn(device, self) || !hasIndex(indices) ||
       (!values.is_xpu() && values.dim() > 0) ||
       values.scalar_type() != self.scalar_type() ||
       indices.size() > size_t(self.dim()) ||
       at::has_internal_overlap(self) == MemOverlap::Yes ||
       mayDiffer(kernel, self.scalar_type()) ||
-      !hasIndexKernel(kernel, self.scalar_type(), *device)) {
-    return OnHost<at::_ops::_index_put_impl_>::call(
-        self, indices, values, accumulate, unsafe);
+      !hasIndexKernel(kernel, self.scalar_type(), device)) {
+    return false;
   }
-  const c10::xpu::XPUGuard guard(*device);
   if (!accumulate && putByMask(self, indices, values)) {
-    return self;
+    return true;
   }
   const auto from = values.is_xpu() ? values : numberOn(self, values.item());
   at::assert_no_overlap(self, from);
@@ -467,7 +433,7 @@ Tensor& indexPut(
     const auto to = indexedBy(indexName(), op, found);
     runIndex(indexName(), kernel, to.tensor, from, to.index, to.range);
   }
-  return self;
+  return true;
 }
 
 void registerIndex(torch::Library& library) {
@@ -488,15 +454,15 @@ void registerIndex(torch::Library& library) {
       Index,
       at::_ops::index_Tensor,
       at::_ops::index_Tensor_out>(library);
-  library.impl("index_fill_.int_Scalar", &indexFillScalar);
-  library.impl("index_fill_.int_Tensor", &indexFillTensor);
-  library.impl("index_select", &indexSelect);
-  library.impl("index_select.out", &indexSelectOut);
-  library.impl("embedding_dense_backward", &embeddingBackward);
-  library.impl("take", &take);
-  library.impl("take.out", &takeOut);
-  library.impl("put_", &put);
-  library.impl("_index_put_impl_", &indexPut);
+  addFunction<at::_ops::index_fill__int_Scalar, &indexFillNumber>(library);
+  addFunction<at::_ops::index_fill__int_Tensor, &indexFill>(library);
+  addFunction<at::_ops::index_select, &indexSelect>(library);
+  addFunction<at::_ops::index_select_out, &indexSelectOut>(library);
+  addFunction<at::_ops::embedding_dense_backward, &embeddingBackward>(library);
+  addFunction<at::_ops::take, &take>(library);
+  addFunction<at::_ops::take_out, &takeOut>(library);
+  addFunction<at::_ops::put_, &put>(library);
+  addFunction<at::_ops::_index_put_impl_, &indexPut>(library);
 }
 
 [[maybe_unused]] const bool kIndexAdded = addKernels(&registerIndex);

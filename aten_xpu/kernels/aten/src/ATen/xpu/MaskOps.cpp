@@ -6,6 +6,7 @@
 #include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/StructuredCall.h>
 #include <c10/util/accumulate.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
@@ -64,15 +65,13 @@ void writeIndices(
   }
 }
 
-Tensor& nonzeroOut(const Tensor& self, Tensor& out) {
+bool nonzeroOut(const Tensor& self, const Tensor& out) {
   static const std::string name = "aten::nonzero";
   if (!canCount(self) || !areOn(self.device().index(), out) ||
       out.scalar_type() != kLong) {
-    return OnHost<at::_ops::nonzero_out>::call(self, out);
+    return false;
   }
-  const c10::xpu::XPUGuard guard(self.device());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_overlap(out, self);
+  assertApart(out, self);
   const auto counts = countsOf(self);
   const auto total = counts.numel() == 0 ? 0 : counts[-1].item<int64_t>();
   const auto dims = self.dim();
@@ -80,38 +79,35 @@ Tensor& nonzeroOut(const Tensor& self, Tensor& out) {
     out.as_strided_({total, dims}, {1, total}); // as PyTorch's
   }
   writeIndices(name, self, counts, out);
-  return out;
+  return true;
 }
 
 Tensor nonzero(const Tensor& self) {
-  auto out = at::empty({0}, self.options().dtype(kLong));
-  return nonzeroOut(self, out);
+  const auto out = at::empty({0}, self.options().dtype(kLong));
+  return nonzeroOut(self, out) ? out : Tensor();
 }
 
 #ifdef XPU_LATER_OPERATORS
-Tensor& nonzeroStaticOut(
+bool nonzeroStaticOut(
     const Tensor& self,
     int64_t size,
     int64_t fill_value,
-    Tensor& out) {
+    const Tensor& out) {
   static const std::string name = "aten::nonzero_static";
   if (size < 0 || !canCount(self) || !areOn(self.device().index(), out) ||
       out.scalar_type() != kLong) {
-    return OnHost<at::_ops::nonzero_static_out>::call(
-        self, size, fill_value, out);
+    return false;
   }
-  const c10::xpu::XPUGuard guard(self.device());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_overlap(out, self);
+  assertApart(out, self);
   at::native::resize_output(out, {size, self.dim()});
   out.fill_(fill_value);
   writeIndices(name, self, countsOf(self), out);
-  return out;
+  return true;
 }
 
 Tensor nonzeroStatic(const Tensor& self, int64_t size, int64_t fill_value) {
-  auto out = at::empty({0}, self.options().dtype(kLong));
-  return nonzeroStaticOut(self, size, fill_value, out);
+  const auto out = at::empty({0}, self.options().dtype(kLong));
+  return nonzeroStaticOut(self, size, fill_value, out) ? out : Tensor();
 }
 #endif
 
@@ -161,16 +157,16 @@ bool canSelect(const Tensor& self, const Tensor& mask) {
              IndexKernel::Take, self.scalar_type(), mask.device().index());
 }
 
-Tensor& maskedSelectOut(const Tensor& self, const Tensor& mask, Tensor& out) {
+bool maskedSelectOut(
+    const Tensor& self,
+    const Tensor& mask,
+    const Tensor& out) {
   static const IndexOp name("masked_select", IndexWords::Elements, true);
   if (!canSelect(self, mask) || !areOn(self.device().index(), out) ||
       out.scalar_type() != self.scalar_type()) {
-    return OnHost<at::_ops::masked_select_out>::call(self, mask, out);
+    return false;
   }
-  const c10::xpu::XPUGuard guard(self.device());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_overlap(out, self);
-  at::assert_no_overlap(out, mask);
+  assertApart(out, self, mask);
   const auto sizes = at::infer_size_dimvector(self.sizes(), mask.sizes());
   const auto places = placesOf(name.name, countsOf(mask.expand(sizes)));
   at::native::resize_output(out, places.sizes());
@@ -184,26 +180,28 @@ Tensor& maskedSelectOut(const Tensor& self, const Tensor& mask, Tensor& out) {
         places,
         rangeOf(from, 0));
   }
-  return out;
+  return true;
 }
 
 Tensor maskedSelect(const Tensor& self, const Tensor& mask) {
-  auto out = at::empty({0}, self.options());
-  return maskedSelectOut(self, mask, out);
+  const auto out = at::empty({0}, self.options());
+  return maskedSelectOut(self, mask, out) ? out : Tensor();
 }
 
-Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
+bool maskedScatter(
+    const Tensor& self,
+    const Tensor& mask,
+    const Tensor& source) {
   static const IndexOp name("masked_scatter_", IndexWords::Ones, false);
   if (!canSelect(self, mask) || !areOn(self.device().index(), source) ||
       source.scalar_type() != self.scalar_type() ||
       !at::is_expandable_to(mask.sizes(), self.sizes()) ||
       at::has_internal_overlap(self) == MemOverlap::Yes) {
-    return OnHost<at::_ops::masked_scatter_>::call(self, mask, source);
+    return false;
   }
-  const c10::xpu::XPUGuard guard(self.device());
   at::assert_no_partial_overlap(self, mask);
   if (self.numel() == 0) {
-    return self;
+    return true;
   }
   const auto whole = mask.expand(self.sizes());
   const auto counts = countsOf(whole).view(self.sizes());
@@ -220,7 +218,8 @@ Tensor& maskedScatter(Tensor& self, const Tensor& mask, const Tensor& source) {
       from.as_strided(self.sizes(), DimVector(self.dim(), 0)),
       places,
       rangeOf(from, 0));
-  return self.copy_(at::where(whole, values, self));
+  self.copy_(at::where(whole, values, self));
+  return true;
 }
 
 /// With the code of its message, which is kept.
@@ -250,17 +249,17 @@ void registerMasks(torch::Library& library) {
 #ifdef XPU_LATER_OPERATORS
   library.impl("_assert_async.msg", &assertAsyncWith);
 #endif
-  library.impl("nonzero", &nonzero);
-  library.impl("nonzero.out", &nonzeroOut);
+  addFunction<at::_ops::nonzero, &nonzero>(library);
+  addFunction<at::_ops::nonzero_out, &nonzeroOut>(library);
 #ifdef XPU_LATER_OPERATORS
-  library.impl("nonzero_static", &nonzeroStatic);
-  library.impl("nonzero_static.out", &nonzeroStaticOut);
+  addFunction<at::_ops::nonzero_static, &nonzeroStatic>(library);
+  addFunction<at::_ops::nonzero_static_out, &nonzeroStaticOut>(library);
 #endif
   library.impl("tril_indices", &triangleIndices<at::_ops::tril_indices, false>);
   library.impl("triu_indices", &triangleIndices<at::_ops::triu_indices, true>);
-  library.impl("masked_select", &maskedSelect);
-  library.impl("masked_select.out", &maskedSelectOut);
-  library.impl("masked_scatter_", &maskedScatter);
+  addFunction<at::_ops::masked_select, &maskedSelect>(library);
+  addFunction<at::_ops::masked_select_out, &maskedSelectOut>(library);
+  addFunction<at::_ops::masked_scatter_, &maskedScatter>(library);
 }
 
 [[maybe_unused]] const bool kMasksAdded = addKernels(&registerMasks);

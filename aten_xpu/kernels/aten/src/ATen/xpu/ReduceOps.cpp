@@ -1,14 +1,13 @@
 #include <ATen/ATen.h>
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/native/ReduceOpsUtils.h>
-#include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/StructuredCall.h>
-#include <c10/xpu/XPUGuard.h>
 
 #include <cmath>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 // The operators that kernels/Reduce.def has kernels for.
@@ -213,68 +212,61 @@ bool isPlainInput(const Tensor& self) {
 }
 
 Tensor prod(const Tensor& self, c10::optional<ScalarType> dtype) {
-  if (isPlainInput(self)) {
-    const bool integral =
-        isIntegralType(self.scalar_type(), /*includeBool=*/true);
-    const auto result = at::empty(
-        {},
-        self.options().dtype(
-            dtype.value_or(integral ? kLong : self.scalar_type())));
-    if (InResultType<Reduction::prod>::run(result, Tensor(), self)) {
-      return result;
-    }
+  if (!isPlainInput(self)) {
+    return {};
   }
-  return OnHost<at::_ops::prod>::call(self, dtype);
+  const bool integral =
+      isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  const auto result = at::empty(
+      {},
+      self.options().dtype(
+          dtype.value_or(integral ? kLong : self.scalar_type())));
+  return InResultType<Reduction::prod>::run(result, Tensor(), self) ? result
+                                                                    : Tensor();
 }
 
-template <class Op, Reduction reduction>
+template <Reduction reduction>
 Tensor extremum(const Tensor& self) {
-  if (isPlainInput(self) && self.numel() > 0) {
-    auto result = at::empty({}, self.options());
-    if (runReduction(reduction, self, ~DimSet(), result)) {
-      return result;
-    }
+  if (!isPlainInput(self) || self.numel() == 0) {
+    return {};
   }
-  return OnHost<Op>::call(self);
+  auto result = at::empty({}, self.options());
+  return runReduction(reduction, self, ~DimSet(), result) ? result : Tensor();
 }
 
-Tensor countNonzero(const Tensor& self, IntArrayRef dims) {
-  if (self.is_complex() && kernelDevice(self)) {
-    return countNonzero(self.ne(0), dims);
+Tensor countNonzero(const Tensor& given, IntArrayRef dims) {
+  const auto self = given.is_complex() ? given.ne(0) : given;
+  if (!isPlainInput(self)) {
+    return {};
   }
-  if (isPlainInput(self)) {
-    auto result = at::native::create_reduction_result(
-        self, dims, /*keepdim=*/false, kLong);
-    if (runReduction(
-            Reduction::count_nonzero, self, dimsOf(self, dims), result)) {
-      return result;
-    }
-  }
-  return OnHost<at::_ops::count_nonzero_dim_IntList>::call(self, dims);
+  auto result =
+      at::native::create_reduction_result(self, dims, /*keepdim=*/false, kLong);
+  const auto over = dimsOf(self, dims);
+  return runReduction(Reduction::count_nonzero, self, over, result) ? result
+                                                                    : Tensor();
 }
 
 /// Variances, their roots and means. What the correction leaves no degrees of
 /// freedom goes to the host, for the warning.
-template <class Op, class Schema = typename Op::schema>
-struct Variance;
-
-template <class Op, class Result, class... Args>
-struct Variance<Op, Result(Args...)> {
-  template <Reduction reduction>
-  static Result call(Args... args) {
+template <Reduction reduction, bool with_mean>
+struct Variance {
+  template <typename... Args>
+  static auto make(const Args&... args) {
+    std::conditional_t<with_mean, std::tuple<Tensor, Tensor>, Tensor> result;
     Tensor first;
     Tensor second;
     if (run<reduction>(first, second, args...)) {
-      if constexpr (std::is_same_v<Result, Tensor>) {
-        return first;
+      if constexpr (with_mean) {
+        result = {first, second};
       } else {
-        return {first, second};
+        result = first;
       }
     }
-    return OnHost<Op>::call(args...);
+    return result;
   }
 
-  template <Reduction reduction, typename Correction>
+ private:
+  template <Reduction wanted, typename Correction>
   static bool run(
       Tensor& first,
       Tensor& second,
@@ -286,7 +278,7 @@ struct Variance<Op, Result(Args...)> {
       return false;
     }
     if (self.is_complex()) {
-      return ofParts<reduction>(first, second, self, dim, correction, keepdim);
+      return ofParts<wanted>(first, second, self, dim, correction, keepdim);
     }
     if (!self.is_floating_point()) {
       return false;
@@ -300,15 +292,14 @@ struct Variance<Op, Result(Args...)> {
     if (double(self.numel()) <= p * double(first.numel())) {
       return false;
     }
-    if (!std::is_same_v<Result, Tensor>) {
+    if (with_mean) {
       second = result();
     }
-    return runReduction(reduction, self, dimsOf(self, dim), first, second, p);
+    return runReduction(wanted, self, dimsOf(self, dim), first, second, p);
   }
 
- private:
   /// The variance is the sum of both parts'.
-  template <Reduction reduction, typename... Given>
+  template <Reduction wanted, typename... Given>
   static bool ofParts(
       Tensor& first,
       Tensor& second,
@@ -322,7 +313,7 @@ struct Variance<Op, Result(Args...)> {
       return false;
     }
     first.add_(variance);
-    if (reduction != kVariance) {
+    if (wanted != kVariance) {
       first.sqrt_();
     }
     if (mean.defined()) {
@@ -331,11 +322,6 @@ struct Variance<Op, Result(Args...)> {
     return true;
   }
 };
-
-template <class Op, Reduction reduction>
-void addVariance(torch::Library& library) {
-  library.impl(nameOf<Op>().c_str(), &Variance<Op>::template call<reduction>);
-}
 
 void registerReduce(torch::Library& library) {
   XPU_ADD_STRUCTURED(
@@ -364,14 +350,18 @@ void registerReduce(torch::Library& library) {
   XPU_ADD_STRUCTURED(norm_ScalarOpt_dim, norm_out, VectorNorm)
   XPU_ADD_STRUCTURED(norm_ScalarOpt_dim_dtype, norm_dtype_out, VectorNorm)
   XPU_ADD_STRUCTURED(linalg_vector_norm, linalg_vector_norm_out, VectorNorm)
-  library.impl("prod", &prod);
-  library.impl("max", &extremum<at::_ops::max, Reduction::amax>);
-  library.impl("min", &extremum<at::_ops::min, Reduction::amin>);
-  library.impl("count_nonzero.dim_IntList", &countNonzero);
-  addVariance<at::_ops::var_correction, Reduction::var_mean>(library);
-  addVariance<at::_ops::std_correction, Reduction::std_mean>(library);
-  addVariance<at::_ops::var_mean_correction, Reduction::var_mean>(library);
-  addVariance<at::_ops::std_mean_correction, Reduction::std_mean>(library);
+  addFunction<at::_ops::prod, &prod>(library);
+  addFunction<at::_ops::max, &extremum<Reduction::amax>>(library);
+  addFunction<at::_ops::min, &extremum<Reduction::amin>>(library);
+  addFunction<at::_ops::count_nonzero_dim_IntList, &countNonzero>(library);
+#define XPU_ADD_VARIANCE(op, reduction)                                       \
+  addUnstructured<at::_ops::op##_correction, Variance<reduction, false>>(     \
+      library);                                                               \
+  addUnstructured<at::_ops::op##_mean_correction, Variance<reduction, true>>( \
+      library);
+  XPU_ADD_VARIANCE(var, Reduction::var_mean)
+  XPU_ADD_VARIANCE(std, Reduction::std_mean)
+#undef XPU_ADD_VARIANCE
 }
 
 [[maybe_unused]] const bool kReduceAdded = addKernels(&registerReduce);

@@ -1,14 +1,12 @@
 #include <ATen/ATen.h>
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Reduce.h>
 #include <ATen/xpu/detail/Sort.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <ATen/xpu/detail/StructuredCall.h>
-#include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,19 +20,14 @@ namespace at::xpu::detail {
 
 namespace {
 
-struct Search {
-  bool out_int32;
-  bool right;
-  c10::optional<c10::string_view> side;
-  Tensor sorter;
-};
-
-/// Checks all, and writes to a result; false if the device does not.
-bool searchTo(
-    const Tensor& out,
-    const Tensor& values,
+bool searchsortedOut(
     const Tensor& rows,
-    const Search& search) {
+    const Tensor& values,
+    bool out_int32,
+    bool right,
+    c10::optional<c10::string_view> side,
+    const Tensor& sorter,
+    const Tensor& out) {
   static const std::string name = "aten::searchsorted";
   const auto type = at::result_type(rows, values);
   if (!canSort(rows) || !areOn(rows.device().index(), values, out) ||
@@ -43,14 +36,7 @@ bool searchTo(
     return false;
   }
   at::native::searchsorted_pre_check(
-      rows,
-      values,
-      out,
-      search.out_int32,
-      search.right,
-      search.side,
-      search.sorter);
-  const c10::xpu::XPUGuard guard(rows.device());
+      rows, values, out, out_int32, right, side, sorter);
   at::native::resize_output(out, values.sizes());
   if (values.numel() == 0) {
     return true;
@@ -61,38 +47,10 @@ bool searchTo(
       to,
       values.to(type).contiguous(),
       rows.to(type).contiguous(),
-      search.sorter.defined() ? search.sorter.contiguous() : Tensor(),
-      search.side ? *search.side == "right" : search.right);
+      sorter.defined() ? sorter.contiguous() : Tensor(),
+      side ? *side == "right" : right);
   copyUnlessSame(out, to);
   return true;
-}
-
-/// A new result, or an undefined tensor.
-Tensor searched(
-    const Tensor& values,
-    const Tensor& rows,
-    const Search& search) {
-  const auto out =
-      at::empty({0}, rows.options().dtype(search.out_int32 ? kInt : kLong));
-  return searchTo(out, values, rows, search) ? out : Tensor();
-}
-
-Tensor scalarLike(const Tensor& rows, const Scalar& number) {
-  return at::native::searchsorted_scalar_tensor(number, rows.device());
-}
-
-Tensor& searchsortedOut(
-    const Tensor& rows,
-    const Tensor& self,
-    bool out_int32,
-    bool right,
-    c10::optional<c10::string_view> side,
-    const c10::optional<Tensor>& sorter,
-    Tensor& out) {
-  return searchTo(out, self, rows, {out_int32, right, side, tensorOf(sorter)})
-      ? out
-      : OnHost<at::_ops::searchsorted_Tensor_out>::call(
-            rows, self, out_int32, right, side, sorter, out);
 }
 
 Tensor searchsorted(
@@ -101,12 +59,16 @@ Tensor searchsorted(
     bool out_int32,
     bool right,
     c10::optional<c10::string_view> side,
-    const c10::optional<Tensor>& sorter) {
-  const auto result =
-      searched(self, rows, {out_int32, right, side, tensorOf(sorter)});
-  return result.defined() ? result
-                          : OnHost<at::_ops::searchsorted_Tensor>::call(
-                                rows, self, out_int32, right, side, sorter);
+    const Tensor& sorter) {
+  const auto out =
+      at::empty({0}, rows.options().dtype(out_int32 ? kInt : kLong));
+  return searchsortedOut(rows, self, out_int32, right, side, sorter, out)
+      ? out
+      : Tensor();
+}
+
+Tensor scalarLike(const Tensor& rows, const Scalar& number) {
+  return at::native::searchsorted_scalar_tensor(number, rows.device());
 }
 
 Tensor searchsortedScalar(
@@ -135,8 +97,7 @@ Tensor& bucketizeOut(
     bool right,
     Tensor& out) {
   checkBoundaries(boundaries);
-  return searchsortedOut(
-      boundaries, self, out_int32, right, c10::nullopt, c10::nullopt, out);
+  return at::searchsorted_out(out, boundaries, self, out_int32, right);
 }
 
 Tensor bucketize(
@@ -169,30 +130,26 @@ Tensor addedUp(
       .scatter_add_(0, index, given.to(type).expand(index.sizes()));
 }
 
-Tensor bincount(
-    const Tensor& self,
-    const c10::optional<Tensor>& weights,
-    int64_t least) {
-  const auto given = tensorOf(weights);
-  const auto device = kernelDevice(self);
-  if (device && self.dim() == 1 && self.numel() > 0 && least >= 0 &&
-      isIntegralType(self.scalar_type(), /*includeBool=*/false) &&
-      (!given.defined() ||
-       (areOn(*device, given) && given.sizes() == self.sizes()))) {
-    const c10::xpu::XPUGuard guard(*device);
-    const auto ends = at::stack({self.min(), self.max()}).to(kLong).cpu();
-    const auto* const end = ends.data_ptr<int64_t>();
-    if (end[0] >= 0) {
-      return addedUp(
-          self.to(kLong),
-          given.defined() ? given : numberOn(self, 1),
-          std::max(end[1] + 1, least),
-          !given.defined()                    ? kLong
-              : given.scalar_type() == kFloat ? kFloat
-                                              : kDouble);
-    }
+Tensor bincount(const Tensor& self, const Tensor& weights, int64_t least) {
+  const auto device = self.device().index();
+  const bool has = weights.defined();
+  if (!areOn(device, self) || self.dim() != 1 || self.numel() == 0 ||
+      least < 0 || !isIntegralType(self.scalar_type(), /*includeBool=*/false) ||
+      (has && (!areOn(device, weights) || weights.sizes() != self.sizes()))) {
+    return {};
   }
-  return OnHost<at::_ops::bincount>::call(self, weights, least);
+  const auto ends = at::stack({self.min(), self.max()}).to(kLong).cpu();
+  const auto* const end = ends.data_ptr<int64_t>();
+  if (end[0] < 0) {
+    return {};
+  }
+  return addedUp(
+      self.to(kLong),
+      has ? weights : numberOn(self, 1),
+      std::max(end[1] + 1, least),
+      !has                                  ? kLong
+          : weights.scalar_type() == kFloat ? kFloat
+                                            : kDouble);
 }
 
 /// The range, of the elements if none is given, as the CPU has it. The host
@@ -216,59 +173,43 @@ Tensor histc(
     int64_t bins,
     const Scalar& low,
     const Scalar& high) {
-  const auto device = kernelDevice(self);
   const auto type = self.scalar_type();
-  if (device && (type == kFloat || type == kDouble) && bins > 0) {
-    const c10::xpu::XPUGuard guard(*device);
-    auto range = rangeOfHistogram(self, low, high);
-    if (std::isfinite(range.first) && std::isfinite(range.second) &&
-        range.first < range.second) {
-      if (type == kFloat) { // as the CPU rounds them
-        range = {float(range.first), float(range.second)};
-      }
-      const auto flat = self.reshape(-1);
-      const auto inside =
-          flat.ge(range.first).logical_and_(flat.le(range.second));
-      const auto between = range.second - range.first;
-      const auto width = type == kFloat ? float(between) : between;
+  if ((type != kFloat && type != kDouble) || bins <= 0) {
+    return {};
+  }
+  auto range = rangeOfHistogram(self, low, high);
+  if (!std::isfinite(range.first) || !std::isfinite(range.second) ||
+      range.first >= range.second) {
+    return {};
+  }
+  if (type == kFloat) { // as the CPU rounds them
+    range = {float(range.first), float(range.second)};
+  }
+  const auto flat = self.reshape(-1);
+  const auto inside = flat.ge(range.first).logical_and_(flat.le(range.second));
+  const auto between = range.second - range.first;
+  const auto width = type == kFloat ? float(between) : between;
 #ifdef XPU_LATER_OPERATORS // it is rounded as in the CPU's order
-      const auto place = flat.sub(range.first).mul_(bins).div_(width);
+  const auto place = flat.sub(range.first).mul_(bins).div_(width);
 #else
-      const auto place = flat.sub(range.first).div_(width).mul_(bins);
+  const auto place = flat.sub(range.first).div_(width).mul_(bins);
 #endif
-      const auto index = at::where(inside, place, numberOn(self, 0))
-                             .to(kLong)
-                             .clamp_max_(bins - 1);
-      return addedUp(index, inside, bins, kLong).to(type);
-    }
-  }
-  return OnHost<at::_ops::histc>::call(self, bins, low, high);
-}
-
-Tensor& histcOut(
-    const Tensor& self,
-    int64_t bins,
-    const Scalar& low,
-    const Scalar& high,
-    Tensor& out) {
-  if (!out.is_xpu() || out.scalar_type() != self.scalar_type()) {
-    return OnHost<at::_ops::histc_out>::call(self, bins, low, high, out);
-  }
-  const auto result = at::histc(self, bins, low, high);
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
+  const auto index = at::where(inside, place, numberOn(self, 0))
+                         .to(kLong)
+                         .clamp_max_(bins - 1);
+  return addedUp(index, inside, bins, kLong).to(type);
 }
 
 void registerSearch(torch::Library& library) {
-  library.impl("searchsorted.Tensor", &searchsorted);
-  library.impl("searchsorted.Tensor_out", &searchsortedOut);
+  addFunction<at::_ops::searchsorted_Tensor, &searchsorted>(library);
+  addFunction<at::_ops::searchsorted_Tensor_out, &searchsortedOut>(library);
   library.impl("searchsorted.Scalar", &searchsortedScalar);
   library.impl("bucketize.Tensor", &bucketize);
   library.impl("bucketize.Tensor_out", &bucketizeOut);
   library.impl("bucketize.Scalar", &bucketizeScalar);
-  library.impl("bincount", &bincount);
-  library.impl("histc", &histc);
-  library.impl("histc.out", &histcOut);
+  addFunction<at::_ops::bincount, &bincount>(library);
+  addFunction<at::_ops::histc, &histc>(library);
+  addUnstructured<at::_ops::histc, By<&histc>, at::_ops::histc_out>(library);
 }
 
 [[maybe_unused]] const bool kSearchAdded = addKernels(&registerSearch);

@@ -2,14 +2,11 @@
 #include <ATen/NativeFunctions.h> // the meta classes
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/xpu/Fallback.h>
 #include <ATen/xpu/detail/Index.h>
 #include <ATen/xpu/detail/KernelOps.h>
 #include <ATen/xpu/detail/Sort.h>
 #include <ATen/xpu/detail/StructuredCall.h>
-#include <c10/xpu/XPUGuard.h>
 
-#include <limits>
 #include <tuple>
 
 // Operators that find elements by their order: sort, topk, kthvalue, median,
@@ -132,7 +129,6 @@ bool findTo(
       indices.is_alias_of(self)) {
     return false;
   }
-  const c10::xpu::XPUGuard guard(self.device());
   dim = maybe_wrap_dim(dim, self.dim());
   const Found found = find(withDim(self), dim);
   const auto write = [&](const Tensor& from, const Tensor& to) {
@@ -145,68 +141,57 @@ bool findTo(
   return true;
 }
 
-std::tuple<Tensor&, Tensor&> kthvalueOut(
+bool kthvalueOut(
     const Tensor& self,
     int64_t k,
     int64_t dim,
     bool keepdim,
-    Tensor& values,
-    Tensor& indices) {
+    const Tensor& values,
+    const Tensor& indices) {
   static const std::string name = "aten::kthvalue";
   const auto size = self.dim() == 0 ? 1 : self.size(dim);
   const auto find = [&](const Tensor& self, int64_t dim) {
     return kthOf(name, self, dim, k);
   };
   return k >= 1 && k <= size &&
-          findTo(values, indices, self, dim, keepdim, find)
-      ? std::tuple<Tensor&, Tensor&>(values, indices)
-      : OnHost<at::_ops::kthvalue_values>::call(
-            self, k, dim, keepdim, values, indices);
+      findTo(values, indices, self, dim, keepdim, find);
 }
 
-template <class OutOp, Found (*find)(const Tensor&, int64_t)>
-std::tuple<Tensor&, Tensor&> findOut(
+template <Found (*find)(const Tensor&, int64_t)>
+bool findOut(
     const Tensor& self,
     int64_t dim,
     bool keepdim,
-    Tensor& values,
-    Tensor& indices) {
-  return findTo(values, indices, self, dim, keepdim, find)
-      ? std::tuple<Tensor&, Tensor&>(values, indices)
-      : OnHost<OutOp>::call(self, dim, keepdim, values, indices);
+    const Tensor& values,
+    const Tensor& indices) {
+  return findTo(values, indices, self, dim, keepdim, find);
 }
 
 Found mode(const Tensor& self, int64_t dim, bool keepdim) {
-  auto values = at::empty({0}, self.options());
-  auto indices = at::empty({0}, self.options().dtype(kLong));
+  const auto values = at::empty({0}, self.options());
+  const auto indices = at::empty({0}, self.options().dtype(kLong));
   return findTo(values, indices, self, dim, keepdim, &modeOf)
       ? Found(values, indices)
-      : OnHost<at::_ops::mode>::call(self, dim, keepdim);
+      : Found();
 }
 
 /// Among all elements.
-template <class Op, Found (*find)(const Tensor&, int64_t)>
+template <Found (*find)(const Tensor&, int64_t)>
 Tensor findOfAll(const Tensor& self) {
-  if (!canSort(self) || self.numel() == 0 ||
-      self.numel() > std::numeric_limits<int32_t>::max()) {
-    return OnHost<Op>::call(self);
-  }
-  const c10::xpu::XPUGuard guard(self.device());
-  return std::get<0>(find(self.reshape(-1), 0)).squeeze(0).clone();
+  return canSort(self) && self.numel() > 0 && self.numel() <= kMostElements
+      ? std::get<0>(find(self.reshape(-1), 0)).squeeze(0).clone()
+      : Tensor();
 }
 
 void registerSort(torch::Library& library) {
   XPU_ADD_STRUCTURED(sort_stable, sort_values_stable, SortHow)
   XPU_ADD_STRUCTURED(topk, topk_values, TopkHow)
-  library.impl("kthvalue.values", &kthvalueOut);
-  library.impl("median", &findOfAll<at::_ops::median, &medianOf>);
-  library.impl(
-      "median.dim_values", &findOut<at::_ops::median_dim_values, &medianOf>);
-  library.impl("nanmedian", &findOfAll<at::_ops::nanmedian, &nanmedianOf>);
-  library.impl(
-      "nanmedian.dim_values",
-      &findOut<at::_ops::nanmedian_dim_values, &nanmedianOf>);
-  library.impl("mode", &mode);
+  addFunction<at::_ops::kthvalue_values, &kthvalueOut>(library);
+  addFunction<at::_ops::median, &findOfAll<&medianOf>>(library);
+  addFunction<at::_ops::median_dim_values, &findOut<&medianOf>>(library);
+  addFunction<at::_ops::nanmedian, &findOfAll<&nanmedianOf>>(library);
+  addFunction<at::_ops::nanmedian_dim_values, &findOut<&nanmedianOf>>(library);
+  addFunction<at::_ops::mode, &mode>(library);
 }
 
 [[maybe_unused]] const bool kSortAdded = addKernels(&registerSort);

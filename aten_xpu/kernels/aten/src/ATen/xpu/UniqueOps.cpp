@@ -57,13 +57,12 @@ Three uniqueOf(const Tensor& rows, const Tensor& order, const Asked& asked) {
   return {rows.index_select(0, places), inverse, counts};
 }
 
-bool canUnique(const Tensor& self) {
-  return canSort(self) && self.numel() > 0;
-}
-
-/// Of all elements, sorted before if they are not taken as they are.
+/// Of all elements, sorted before if they are not taken as they are. Nothing
+/// where the host does it.
 Three uniqueElements(const Tensor& self, bool consecutive, const Asked& asked) {
-  const c10::xpu::XPUGuard guard(self.device());
+  if (!canSort(self) || self.numel() == 0) {
+    return {};
+  }
   const auto flat = self.reshape(-1);
   Tensor order;
   Tensor rows = flat;
@@ -100,13 +99,16 @@ Tensor fromFront(const Tensor& self, int64_t dim) {
 }
 #endif
 
-/// Of parts along a dimension.
+/// Of parts along a dimension. Nothing where the host does it.
 Three uniqueParts(
     const Tensor& self,
     int64_t dim,
     bool consecutive,
     const Asked& asked) {
-  const c10::xpu::XPUGuard guard(self.device());
+  if (!canSort(self) || self.numel() == 0 || self.dim() == 0 ||
+      !(consecutive || hasFewColumns(self, dim))) {
+    return {};
+  }
   const auto moved = toFront(self, dim);
   auto rows = moved.reshape({moved.size(0), -1});
   Tensor order;
@@ -126,19 +128,14 @@ Three uniqueParts(
   return result;
 }
 
-Three unique2(const Tensor& self, bool sorted, bool inverse, bool counts) {
-  return canUnique(self)
-      ? uniqueElements(self, /*consecutive=*/false, {inverse, counts})
-      : OnHost<at::_ops::_unique2>::call(self, sorted, inverse, counts);
+Three unique2(const Tensor& self, bool /*sorted*/, bool inverse, bool counts) {
+  return uniqueElements(self, /*consecutive=*/false, {inverse, counts});
 }
 
 std::tuple<Tensor, Tensor> unique(
     const Tensor& self,
-    bool sorted,
+    bool /*sorted*/,
     bool inverse) {
-  if (!canUnique(self)) {
-    return OnHost<at::_ops::_unique>::call(self, sorted, inverse);
-  }
   const auto result = uniqueElements(self, false, {inverse, false});
   return {std::get<0>(result), std::get<1>(result)};
 }
@@ -146,12 +143,10 @@ std::tuple<Tensor, Tensor> unique(
 Three uniqueDim(
     const Tensor& self,
     int64_t dim,
-    bool sorted,
+    bool /*sorted*/,
     bool inverse,
     bool counts) {
-  return canUnique(self) && self.dim() > 0 && hasFewColumns(self, dim)
-      ? uniqueParts(self, dim, /*consecutive=*/false, {inverse, counts})
-      : OnHost<at::_ops::unique_dim>::call(self, dim, sorted, inverse, counts);
+  return uniqueParts(self, dim, /*consecutive=*/false, {inverse, counts});
 }
 
 Three uniqueDimConsecutive(
@@ -159,10 +154,7 @@ Three uniqueDimConsecutive(
     int64_t dim,
     bool inverse,
     bool counts) {
-  return canUnique(self) && self.dim() > 0
-      ? uniqueParts(self, dim, /*consecutive=*/true, {inverse, counts})
-      : OnHost<at::_ops::unique_dim_consecutive>::call(
-            self, dim, inverse, counts);
+  return uniqueParts(self, dim, /*consecutive=*/true, {inverse, counts});
 }
 
 Three uniqueConsecutive(
@@ -170,12 +162,8 @@ Three uniqueConsecutive(
     bool inverse,
     bool counts,
     c10::optional<int64_t> dim) {
-  if (dim && self.dim() > 0) {
-    return uniqueDimConsecutive(self, *dim, inverse, counts);
-  }
-  return canUnique(self) && !dim
-      ? uniqueElements(self, /*consecutive=*/true, {inverse, counts})
-      : OnHost<at::_ops::unique_consecutive>::call(self, inverse, counts, dim);
+  return dim ? uniqueDimConsecutive(self, *dim, inverse, counts)
+             : uniqueElements(self, /*consecutive=*/true, {inverse, counts});
 }
 
 /// The order of random numbers, of so many bits that hardly two are the same.
@@ -196,11 +184,11 @@ Tensor& randpermOut(
 }
 
 void registerUnique(torch::Library& library) {
-  library.impl("_unique", &unique);
-  library.impl("_unique2", &unique2);
-  library.impl("unique_dim", &uniqueDim);
-  library.impl("unique_dim_consecutive", &uniqueDimConsecutive);
-  library.impl("unique_consecutive", &uniqueConsecutive);
+  addFunction<at::_ops::_unique, &unique>(library);
+  addFunction<at::_ops::_unique2, &unique2>(library);
+  addFunction<at::_ops::unique_dim, &uniqueDim>(library);
+  addFunction<at::_ops::unique_dim_consecutive, &uniqueDimConsecutive>(library);
+  addFunction<at::_ops::unique_consecutive, &uniqueConsecutive>(library);
 }
 
 void registerRandperm(torch::Library& library) {

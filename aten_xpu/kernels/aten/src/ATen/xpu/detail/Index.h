@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/KernelTypes.h>
@@ -79,6 +80,13 @@ bool areOn(DeviceIndex device, const Tensors&... tensors) {
       (tensors.device() == wanted && tensors.layout() == kStrided &&
        !tensors.is_quantized()) &&
       ...);
+}
+
+/// Raises if elements of the tensor share memory, or it with another.
+template <typename... Tensors>
+void assertApart(const Tensor& tensor, const Tensors&... others) {
+  at::assert_no_internal_overlap(tensor);
+  (at::assert_no_overlap(tensor, others), ...);
 }
 
 /// Whether an element may be written in an order that differs from run to run

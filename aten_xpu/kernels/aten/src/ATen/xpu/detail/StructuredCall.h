@@ -199,22 +199,35 @@ void addStructured(torch::Library& library) {
   XPU_ADD_STRUCTURED(op, op##_out, __VA_ARGS__) \
   XPU_ADD_STRUCTURED(op##_backward, op##_backward_grad_input, __VA_ARGS__)
 
-/// An operator without a meta class. How::make makes the result, or none of
-/// what is not plain, which is left to the host with its checks.
+/// An argument as How::make takes it: a tensor that is not there is undefined.
+template <typename T>
+decltype(auto) kernelArgument(T& argument) {
+  return plainArgument(argument);
+}
+inline Tensor kernelArgument(const c10::optional<Tensor>& tensor) {
+  return tensorOf(tensor);
+}
+
+/// An operator without a meta class. How::make makes the result on the device,
+/// which is current, or says whether it has written those that it was given.
+/// What is not plain it leaves to the host with its checks.
 template <class Op, class How, class Schema = typename Op::schema>
 struct Unstructured;
 
 template <class Op, class How, class Result, class... Args>
 struct Unstructured<Op, How, Result(Args...)> {
   static Result call(Args... args) {
-    auto result = How::make(plainArgument(args)...);
-    return isMade(result) ? result : OnHost<Op>::call(plainArgument(args)...);
+    auto made = make(args...);
+    if (isMade(made)) {
+      return resultOf(std::move(made), args...);
+    }
+    return OnHost<Op>::call(plainArgument(args)...);
   }
 
   template <class OutOp>
   static Tensor& out(Args... args, Tensor& out) {
     if (out.is_xpu()) {
-      const auto result = How::make(plainArgument(args)...);
+      const auto result = make(args...);
       if (isMade(result) && alike(result, out)) {
         at::native::resize_output(out, result.sizes());
         return out.copy_(result);
@@ -224,12 +237,52 @@ struct Unstructured<Op, How, Result(Args...)> {
   }
 
  private:
+  static auto make(Args&... args) {
+    using Made = decltype(How::make(kernelArgument(args)...));
+    const auto device = kernelDevice(plainArgument(args)...);
+    if (!device) {
+      return Made();
+    }
+    const c10::xpu::XPUGuard guard(*device);
+    return How::make(kernelArgument(args)...);
+  }
+
+  static bool isMade(bool written) {
+    return written;
+  }
   static bool isMade(const Tensor& result) {
     return result.defined();
   }
   template <class... Tensors>
   static bool isMade(const std::tuple<Tensors...>& results) {
     return std::get<1>(results).defined(); // the first may not be asked for
+  }
+
+  template <class Made>
+  static Result resultOf(Made made, Args&... args) {
+    if constexpr (!std::is_same_v<Made, bool>) {
+      return made;
+    } else if constexpr (std::is_same_v<Result, Tensor&>) {
+      return std::get<0>(std::tuple_cat(written(args)...));
+    } else if constexpr (!std::is_void_v<Result>) {
+      return std::tuple_cat(written(args)...);
+    }
+  }
+  static std::tuple<Tensor&> written(Tensor& result) {
+    return result;
+  }
+  template <typename T>
+  static std::tuple<> written(const T& /*argument*/) {
+    return {};
+  }
+};
+
+/// A function as How.
+template <auto function>
+struct By {
+  template <typename... Args>
+  static auto make(Args&&... args) {
+    return function(std::forward<Args>(args)...);
   }
 };
 
@@ -242,6 +295,11 @@ void addUnstructured(torch::Library& library) {
   } else {
     library.impl(nameOf<OutOp>().c_str(), &Operator::template out<OutOp>);
   }
+}
+
+template <class Op, auto function>
+void addFunction(torch::Library& library) {
+  addUnstructured<Op, By<function>>(library);
 }
 
 template <class Op, class Schema = typename Op::schema>

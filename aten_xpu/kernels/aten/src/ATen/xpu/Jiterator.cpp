@@ -78,8 +78,6 @@ std::string userSourceOf(const UserFunction& function, KernelType type) {
   return typedSource(type) + kUserBegin + "#line 1\n" + function.code +
       "\n} // namespace user\n"
       "namespace xpu {\n"
-      "using T = XPU_T;\n"
-      "using C = compute_t<T>;\n"
       "XPU_KERNEL xpu_user(" +
       parameters +
       ", u32 n) {\n"

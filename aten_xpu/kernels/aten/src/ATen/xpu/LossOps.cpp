@@ -4,9 +4,6 @@
 #include <ATen/xpu/detail/KernelErrors.h>
 #include <ATen/xpu/detail/Pointwise.h>
 #include <ATen/xpu/detail/StructuredCall.h>
-#include <c10/xpu/XPUGuard.h>
-
-#include <tuple>
 
 // Losses of single elements and their gradients, by kernels/Pointwise.def and a
 // reduction.
@@ -32,6 +29,31 @@ struct Huber : TensorIteratorBase {
     if (reduction != at::Reduction::None) {
       maybe_get_output(0).resize_({});
     }
+  }
+};
+
+/// Of three tensors, the first of which is `a` of the kernel.
+struct Gradient : TensorIteratorBase {
+  void meta(const Tensor& a, const Tensor& b, const Tensor& c) {
+    build(
+        TensorIteratorConfig()
+            .add_output(maybe_get_output(0))
+            .add_input(a)
+            .add_input(b)
+            .add_input(c));
+  }
+};
+
+/// Not by an iterator: a scalar that it made would keep the memory of all
+/// losses.
+struct CrossEntropy : at::impl::MetaBase {
+  void meta(const Tensor& self, bool each) {
+    const auto strides = at::infer_dense_strides(self.sizes(), self.strides());
+    set_output_raw_strided(
+        0,
+        each ? self.sizes() : IntArrayRef(),
+        each ? IntArrayRef(strides) : IntArrayRef(),
+        self.options());
   }
 };
 
@@ -66,84 +88,30 @@ struct Loss {
   }
 };
 
-/// Of a gradient. What comes first among the tensors is `a` of the kernel.
-bool runGradient(
-    const Tensor& result,
-    const Tensor& a,
-    const Tensor& b,
-    const Tensor& c,
-    Pointwise kernel,
-    const PointwiseNumbers& numbers) {
-  if (!kernelDevice(result, a) || !alike(result, a) || !alike(b, a) ||
-      !alike(c, a)) {
-    return false; // the host converts, or raises
-  }
-  const c10::xpu::XPUGuard guard(result.device());
-  auto iter = TensorIteratorConfig()
-                  .add_output(result)
-                  .add_input(a)
-                  .add_input(b)
-                  .add_input(c)
-                  .build();
-  return runPointwise(iter, kernel, numbers);
-}
-
 double partOf(const Tensor& self, int64_t reduction) {
   return reduction == at::Reduction::Mean ? 1. / double(self.numel()) : 1.;
 }
 
 /// The gradient of the loss of single elements: numbers are what it is
 /// multiplied by, and those of the operator.
-template <class OutOp, Pointwise kernel, class Schema = typename OutOp::schema>
-struct LossBackward;
-
-template <class OutOp, Pointwise kernel, class... Numbers>
-struct LossBackward<
-    OutOp,
-    kernel,
-    Tensor&(const Tensor&, const Tensor&, const Tensor&, int64_t, Numbers...)> {
-  static Tensor& out(
+template <Pointwise kernel>
+struct LossBackward {
+  template <typename... Numbers>
+  static bool run(
+      WithOutput<Gradient>& op,
+      DeviceIndex /*device*/,
       const Tensor& grad,
       const Tensor& self,
       const Tensor& target,
       int64_t reduction,
-      Numbers... rest) {
-    auto& result = std::get<sizeof...(Numbers) - 1>(std::tie(rest...));
-    return outWith(
-        grad,
-        self,
-        target,
-        reduction,
-        result,
-        std::tie(rest...),
-        std::make_index_sequence<sizeof...(Numbers) - 1>());
-  }
-
- private:
-  template <class Rest, size_t... numbers>
-  static Tensor& outWith(
-      const Tensor& grad,
-      const Tensor& self,
-      const Tensor& target,
-      int64_t reduction,
-      Tensor& result,
-      const Rest& rest,
-      std::index_sequence<numbers...> /*all but the result*/) {
-    return runGradient(
-               result,
-               self,
-               target,
-               grad,
-               kernel,
-               {partOf(self, reduction), Scalar(std::get<numbers>(rest))...})
-        ? result
-        : OnHost<OutOp>::call(
-              grad,
-              self,
-              target,
-              reduction,
-              std::get<numbers>(rest)...,
-              result);
+      const Numbers&... numbers) {
+    if (!alike(op.maybe_get_output(0), self) || !alike(target, self) ||
+        !alike(grad, self)) {
+      return false; // the host converts, or raises
+    }
+    op.meta(self, target, grad);
+    return runPointwise(
+        op, kernel, {partOf(self, reduction), Scalar(numbers)...});
   }
 };
 
@@ -159,109 +127,75 @@ Tensor mseLossBackward(
 // Binary cross entropy. A value outside [0, 1] makes NaN.
 
 bool isCrossEntropy(
+    const Tensor& result,
     const Tensor& self,
     const Tensor& target,
     const Tensor& weight) {
-  return kernelDevice(self) && alike(target, self) && alike(weight, self) &&
-      target.sizes() == self.sizes();
+  return kernelDevice(self) && alike(result, self) && alike(target, self) &&
+      alike(weight, self) && target.sizes() == self.sizes();
 }
 
-bool crossEntropyTo(
-    const Tensor& loss,
-    const Tensor& self,
-    const Tensor& target,
-    const Tensor& weight,
-    int64_t reduction) {
-  const c10::xpu::XPUGuard guard(self.device());
-  const bool each = reduction == at::Reduction::None;
-  const auto to = each ? loss : at::empty_like(self);
-  auto iter = TensorIterator::borrowing_binary_op(to, self, target);
-  if (!runPointwise(iter, Pointwise::binary_cross_entropy)) {
-    return false;
-  }
-  assertBetween(self, 0, 1, "all elements of input should be between 0 and 1");
-  if (weight.defined()) {
-    to.mul_(weight);
-  }
-  if (!each) {
-    reduceLoss(loss, to, reduction);
-  }
-  return true;
-}
-
-Tensor crossEntropy(
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction) {
-  const auto weight = tensorOf(given);
-  if (isCrossEntropy(self, target, weight)) {
-    const auto loss = reduction == at::Reduction::None
-        ? at::empty_like(self)
-        : at::empty({}, self.options());
-    if (crossEntropyTo(loss, self, target, weight, reduction)) {
-      return loss;
+struct CrossEntropyLoss {
+  static bool run(
+      WithOutput<CrossEntropy>& op,
+      DeviceIndex /*device*/,
+      const Tensor& self,
+      const Tensor& target,
+      const OptionalTensor& given,
+      int64_t reduction) {
+    const auto weight = tensorOf(given);
+    const auto& loss = op.maybe_get_output(0);
+    if (!isCrossEntropy(loss, self, target, weight)) {
+      return false;
     }
-  }
-  return OnHost<at::_ops::binary_cross_entropy>::call(
-      self, target, given, reduction);
-}
-
-Tensor& crossEntropyOut(
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction,
-    Tensor& out) {
-  const auto weight = tensorOf(given);
-  if (isCrossEntropy(self, target, weight) && alike(out, self)) {
     const bool each = reduction == at::Reduction::None;
-    at::native::resize_output(out, each ? self.sizes() : IntArrayRef{});
-    if (crossEntropyTo(out, self, target, weight, reduction)) {
-      return out;
+    op.meta(self, each);
+    const auto to = each ? loss : at::empty_like(self);
+    auto iter = TensorIterator::borrowing_binary_op(to, self, target);
+    if (!runPointwise(iter, Pointwise::binary_cross_entropy)) {
+      return false;
     }
+    assertBetween(
+        self, 0, 1, "all elements of input should be between 0 and 1");
+    if (weight.defined()) {
+      to.mul_(weight);
+    }
+    if (!each) {
+      reduceLoss(loss, to, reduction);
+    }
+    return true;
   }
-  return OnHost<at::_ops::binary_cross_entropy_out>::call(
-      self, target, given, reduction, out);
-}
+};
 
-Tensor& crossEntropyBackwardOut(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction,
-    Tensor& result) {
-  const auto weight = tensorOf(given);
-  if (isCrossEntropy(self, target, weight) && alike(result, self) &&
-      runGradient(
-          result,
-          grad,
-          self,
-          target,
-          Pointwise::binary_cross_entropy_backward,
-          {partOf(self, reduction)})) {
-    return weight.defined() ? result.mul_(weight) : result;
+struct CrossEntropyBackward {
+  static bool run(
+      WithOutput<CrossEntropy>& op,
+      DeviceIndex /*device*/,
+      const Tensor& grad,
+      const Tensor& self,
+      const Tensor& target,
+      const OptionalTensor& given,
+      int64_t reduction) {
+    const auto weight = tensorOf(given);
+    const auto& result = op.maybe_get_output(0);
+    if (!isCrossEntropy(result, self, target, weight) || !alike(grad, self)) {
+      return false;
+    }
+    op.meta(self, /*each=*/true);
+    WithOutput<Gradient> iter(Outputs::Kind::Out, result);
+    iter.meta(grad, self, target);
+    if (!runPointwise(
+            iter,
+            Pointwise::binary_cross_entropy_backward,
+            {partOf(self, reduction)})) {
+      return false;
+    }
+    if (weight.defined()) {
+      result.mul_(weight);
+    }
+    return true;
   }
-  return OnHost<at::_ops::binary_cross_entropy_backward_grad_input>::call(
-      grad, self, target, given, reduction, result);
-}
-
-Tensor crossEntropyBackward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& target,
-    const OptionalTensor& given,
-    int64_t reduction) {
-  auto result = at::empty_like(self);
-  return at::binary_cross_entropy_backward_out(
-      result, grad, self, target, given, reduction);
-}
-
-template <class OutOp, Pointwise kernel>
-void addLossBackward(torch::Library& library) {
-  library.impl(nameOf<OutOp>().c_str(), &LossBackward<OutOp, kernel>::out);
-}
+};
 
 void registerLosses(torch::Library& library) {
 #define XPU_ADD_LOSS(name, meta) \
@@ -274,21 +208,26 @@ void registerLosses(torch::Library& library) {
   XPU_ADD_LOSS(smooth_l1_loss, at::meta::structured_smooth_l1_loss)
   XPU_ADD_LOSS(huber_loss, Huber)
 #undef XPU_ADD_LOSS
-  addLossBackward<
-      at::_ops::mse_loss_backward_grad_input,
-      Pointwise::mse_loss_backward>(library);
-  addLossBackward<
-      at::_ops::smooth_l1_loss_backward_grad_input,
-      Pointwise::smooth_l1_loss_backward>(library);
-  addLossBackward<
-      at::_ops::huber_loss_backward_out,
-      Pointwise::huber_loss_backward>(library);
+#define XPU_ADD_BACKWARD(name, out)  \
+  addStructured<                     \
+      Gradient,                      \
+      LossBackward<Pointwise::name>, \
+      at::_ops::name##_##out>(library);
+  XPU_ADD_BACKWARD(mse_loss_backward, grad_input)
+  XPU_ADD_BACKWARD(smooth_l1_loss_backward, grad_input)
+  XPU_ADD_BACKWARD(huber_loss_backward, out)
+#undef XPU_ADD_BACKWARD
   library.impl("mse_loss_backward", &mseLossBackward);
-  library.impl("binary_cross_entropy", &crossEntropy);
-  library.impl("binary_cross_entropy.out", &crossEntropyOut);
-  library.impl("binary_cross_entropy_backward", &crossEntropyBackward);
-  library.impl(
-      "binary_cross_entropy_backward.grad_input", &crossEntropyBackwardOut);
+  addStructured<
+      CrossEntropy,
+      CrossEntropyLoss,
+      at::_ops::binary_cross_entropy,
+      at::_ops::binary_cross_entropy_out>(library);
+  addStructured<
+      CrossEntropy,
+      CrossEntropyBackward,
+      at::_ops::binary_cross_entropy_backward,
+      at::_ops::binary_cross_entropy_backward_grad_input>(library);
 }
 
 [[maybe_unused]] const bool kLossesAdded = addKernels(&registerLosses);

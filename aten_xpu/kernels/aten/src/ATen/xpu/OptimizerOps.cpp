@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
-#include <utility>
 
 // Optimizers that change all parameters at once, and the scale of gradients,
 // kernels/Foreach.sycl. Numbers that the device has stay there.
@@ -59,7 +59,6 @@ bool areSteps(TensorList steps, TensorList self) {
 
 /// Launches a kernel over the lists, the first of which are alike. False if
 /// none takes them.
-template <typename MakeNumbers>
 bool runOptimizer(
     const std::string& op,
     Foreach kernel,
@@ -68,7 +67,8 @@ bool runOptimizer(
     const Rate& rate,
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf,
-    const MakeNumbers& numbers) {
+    std::initializer_list<double> numbers,
+    std::initializer_list<bool> flags) {
   const auto self = lists[0];
   if (self.empty() || !(steps.empty() || areSteps(steps, self))) {
     return false;
@@ -91,24 +91,29 @@ bool runOptimizer(
   all.resize(5);
   all.push_back(steps);
   const TensorTable table(device, all);
-  const auto as = [&](double number) { return kernelNumber(number, *type); };
   c10::SmallVector<KernelArgument, 16> arguments{
-      scale.at, found.at, rate_at.at, as(rate.number)};
-  numbers(arguments, as);
+      scale.at, found.at, rate_at.at, kernelNumber(rate.number, *type)};
+  for (const auto number : numbers) {
+    arguments.push_back(kernelNumber(number, *type));
+  }
+  for (const bool flag : flags) {
+    arguments.push_back(uint32_t(flag));
+  }
   table.launch(op, found_kernel, arguments);
   return true;
 }
 
-template <class Op, bool decoupled, typename GivenRate>
+template <bool decoupled>
 struct Adam {
-  static void call(
+  static bool run(
+      const std::string& op,
       TensorList self,
       TensorList grads,
       TensorList exp_avgs,
       TensorList exp_avg_sqs,
       TensorList max_exp_avg_sqs,
       TensorList state_steps,
-      GivenRate lr,
+      const Rate& lr,
       double beta1,
       double beta2,
       double weight_decay,
@@ -117,158 +122,105 @@ struct Adam {
       bool maximize,
       const OptionalTensor& grad_scale,
       const OptionalTensor& found_inf) {
-    static const std::string name = Op::name;
     c10::SmallVector<TensorList, 6> lists{self, grads, exp_avgs, exp_avg_sqs};
     if (amsgrad) {
       lists.push_back(max_exp_avg_sqs);
     }
-    const bool done = !state_steps.empty() &&
+    return !state_steps.empty() &&
         runOptimizer(
-            name,
+            op,
             Foreach::adam,
             lists,
             state_steps,
             lr,
             grad_scale,
             found_inf,
-            [&](auto& arguments, const auto& as) {
-              for (const auto number :
-                   {weight_decay,
-                    eps,
-                    1 - beta1,
-                    std::log(beta1),
-                    beta2,
-                    1 - beta2,
-                    std::log(beta2)}) {
-                arguments.push_back(as(number));
-              }
-              for (const bool flag : {maximize, amsgrad, decoupled}) {
-                arguments.push_back(uint32_t(flag));
-              }
-            });
-    if (!done) {
-      OnHost<Op>::call(
-          self,
-          grads,
-          exp_avgs,
-          exp_avg_sqs,
-          max_exp_avg_sqs,
-          state_steps,
-          lr,
-          beta1,
-          beta2,
-          weight_decay,
-          eps,
-          amsgrad,
-          maximize,
-          grad_scale,
-          found_inf);
-    }
+            {weight_decay,
+             eps,
+             1 - beta1,
+             std::log(beta1),
+             beta2,
+             1 - beta2,
+             std::log(beta2)},
+            {maximize, amsgrad, decoupled});
   }
 };
 
 #ifdef XPU_LATER_OPERATORS
-template <class Op, typename GivenRate>
 struct Sgd {
-  static void call(
+  static bool run(
+      const std::string& op,
       TensorList self,
       TensorList grads,
       TensorList momentum_buffers,
       double weight_decay,
       double momentum,
-      GivenRate lr,
+      const Rate& lr,
       double dampening,
       bool nesterov,
       bool maximize,
       bool is_first_step,
       const OptionalTensor& grad_scale,
       const OptionalTensor& found_inf) {
-    static const std::string name = Op::name;
     c10::SmallVector<TensorList, 6> lists{self, grads};
     if (momentum != 0) {
       lists.push_back(momentum_buffers);
     }
-    const bool done = runOptimizer(
-        name,
+    return runOptimizer(
+        op,
         Foreach::sgd,
         lists,
         {},
         lr,
         grad_scale,
         found_inf,
-        [&](auto& arguments, const auto& as) {
-          for (const auto number : {weight_decay, momentum, 1 - dampening}) {
-            arguments.push_back(as(number));
-          }
-          for (const bool flag : {maximize, nesterov, is_first_step}) {
-            arguments.push_back(uint32_t(flag));
-          }
-        });
-    if (!done) {
-      OnHost<Op>::call(
-          self,
-          grads,
-          momentum_buffers,
-          weight_decay,
-          momentum,
-          lr,
-          dampening,
-          nesterov,
-          maximize,
-          is_first_step,
-          grad_scale,
-          found_inf);
-    }
+        {weight_decay, momentum, 1 - dampening},
+        {maximize, nesterov, is_first_step});
   }
 };
 
-template <class Op, typename GivenRate>
 struct Adagrad {
-  static void call(
+  static bool run(
+      const std::string& op,
       TensorList self,
       TensorList grads,
       TensorList state_sums,
       TensorList state_steps,
-      GivenRate lr,
+      const Rate& lr,
       double lr_decay,
       double weight_decay,
       double eps,
       bool maximize,
       const OptionalTensor& grad_scale,
       const OptionalTensor& found_inf) {
-    static const std::string name = Op::name;
-    const bool done = !state_steps.empty() &&
+    return !state_steps.empty() &&
         runOptimizer(
-            name,
+            op,
             Foreach::adagrad,
             {self, grads, state_sums},
             state_steps,
             lr,
             grad_scale,
             found_inf,
-            [&](auto& arguments, const auto& as) {
-              for (const auto number : {weight_decay, lr_decay, eps}) {
-                arguments.push_back(as(number));
-              }
-              arguments.push_back(uint32_t(maximize));
-            });
-    if (!done) {
-      OnHost<Op>::call(
-          self,
-          grads,
-          state_sums,
-          state_steps,
-          lr,
-          lr_decay,
-          weight_decay,
-          eps,
-          maximize,
-          grad_scale,
-          found_inf);
-    }
+            {weight_decay, lr_decay, eps},
+            {maximize});
   }
 };
 #endif
+
+/// What How cannot do is left to the host.
+template <class Op, class How, class Schema = typename Op::schema>
+struct OptimizerCall;
+
+template <class Op, class How, class... Args>
+struct OptimizerCall<Op, How, void(Args...)> {
+  static void call(Args... args) {
+    static const std::string name = Op::name;
+    if (!How::run(name, args...)) {
+      OnHost<Op>::call(args...);
+    }
+  }
+};
 
 // The scale of gradients.
 
@@ -332,25 +284,22 @@ Tensor& updateScale(
   return self;
 }
 
-template <class Op, class Call>
+template <class Op, class How>
 void addOptimizer(torch::Library& library) {
-  library.impl(nameOf<Op>().c_str(), &Call::call);
+  library.impl(nameOf<Op>().c_str(), &OptimizerCall<Op, How>::call);
 }
 
 void registerOptimizers(torch::Library& library) {
-#define XPU_ADD_OPTIMIZER(Kernel, op, ...) \
-  addOptimizer<at::_ops::op, Kernel<at::_ops::op, __VA_ARGS__>>(library);
-  XPU_ADD_OPTIMIZER(Adam, _fused_adam_, false, double)
+  addOptimizer<at::_ops::_fused_adam_, Adam<false>>(library);
 #ifdef XPU_LATER_OPERATORS
-  XPU_ADD_OPTIMIZER(Adam, _fused_adam__tensor_lr, false, const Tensor&)
-  XPU_ADD_OPTIMIZER(Adam, _fused_adamw_, true, double)
-  XPU_ADD_OPTIMIZER(Adam, _fused_adamw__tensor_lr, true, const Tensor&)
-  XPU_ADD_OPTIMIZER(Sgd, _fused_sgd_, double)
-  XPU_ADD_OPTIMIZER(Sgd, _fused_sgd__tensor_lr, const Tensor&)
-  XPU_ADD_OPTIMIZER(Adagrad, _fused_adagrad_, double)
-  XPU_ADD_OPTIMIZER(Adagrad, _fused_adagrad__tensor_lr, const Tensor&)
+  addOptimizer<at::_ops::_fused_adam__tensor_lr, Adam<false>>(library);
+  addOptimizer<at::_ops::_fused_adamw_, Adam<true>>(library);
+  addOptimizer<at::_ops::_fused_adamw__tensor_lr, Adam<true>>(library);
+  addOptimizer<at::_ops::_fused_sgd_, Sgd>(library);
+  addOptimizer<at::_ops::_fused_sgd__tensor_lr, Sgd>(library);
+  addOptimizer<at::_ops::_fused_adagrad_, Adagrad>(library);
+  addOptimizer<at::_ops::_fused_adagrad__tensor_lr, Adagrad>(library);
 #endif
-#undef XPU_ADD_OPTIMIZER
   library.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
   library.impl("_amp_update_scale_", &updateScale);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 // The operators of kernels/Foreach.def, and those beside them. What no kernel
@@ -133,30 +134,20 @@ std::vector<Tensor> emptyLikeEach(TensorList tensors) {
 template <class Op, Foreach kernel, int inputs, class Schema>
 struct ForeachCall;
 
-template <class Op, Foreach kernel, int inputs, class... Args>
-struct ForeachCall<Op, kernel, inputs, void(Args...)> {
-  static void call(Args... args) {
+template <class Op, Foreach kernel, int inputs, class Result, class... Args>
+struct ForeachCall<Op, kernel, inputs, Result(Args...)> {
+  static Result call(Args... args) {
     static const std::string name = Op::name;
     ForeachArguments given;
     (given.look(args), ...);
     if (const auto run = prepareForeach(name, kernel, inputs, given)) {
-      runTo(*run, given.lists[0], given.lists);
-    } else {
-      callComposed<Op>(args...);
-    }
-  }
-};
-
-template <class Op, Foreach kernel, int inputs, class... Args>
-struct ForeachCall<Op, kernel, inputs, std::vector<Tensor>(Args...)> {
-  static std::vector<Tensor> call(Args... args) {
-    static const std::string name = Op::name;
-    ForeachArguments given;
-    (given.look(args), ...);
-    if (const auto run = prepareForeach(name, kernel, inputs, given)) {
-      auto results = emptyLikeEach(given.lists[0]);
-      runTo(*run, results, given.lists);
-      return results;
+      if constexpr (std::is_void_v<Result>) {
+        return runTo(*run, given.lists[0], given.lists);
+      } else {
+        auto results = emptyLikeEach(given.lists[0]);
+        runTo(*run, results, given.lists);
+        return results;
+      }
     }
     return callComposed<Op>(args...);
   }
@@ -230,24 +221,18 @@ std::optional<std::vector<Tensor>> runNorm(
   return results.unbind(0);
 }
 
-#ifdef XPU_LATER_OPERATORS
+/// Later releases give it the type of the result.
+template <typename... Type>
 std::vector<Tensor> foreachNorm(
     TensorList self,
     const Scalar& order,
-    c10::optional<ScalarType> type) {
-  if (!type || (!self.empty() && *type == self[0].scalar_type())) {
-    if (auto results = runNorm(self, order)) {
-      return std::move(*results);
-    }
-  }
-  return callComposed<NormOp>(self, order, type);
+    Type... type) {
+  const bool same =
+      ((!type || (!self.empty() && *type == self[0].scalar_type())) && ...);
+  auto results = same ? runNorm(self, order) : std::nullopt;
+  return results ? std::move(*results)
+                 : callComposed<NormOp>(self, order, type...);
 }
-#else
-std::vector<Tensor> foreachNorm(TensorList self, const Scalar& order) {
-  auto results = runNorm(self, order);
-  return results ? std::move(*results) : callComposed<NormOp>(self, order);
-}
-#endif
 
 /// The operators that are registered, for the tests.
 std::vector<std::string>& foreachTable() {
@@ -305,7 +290,8 @@ void registerForeach(torch::Library& library) {
 #undef XPU_MANY_OVERLOAD
 #undef XPU_MANY_NUMBERS
 #undef XPU_MANY_ALL
-  library.impl("_foreach_norm.Scalar", &foreachNorm);
+  NormOp::schema* const norm = &foreachNorm;
+  library.impl("_foreach_norm.Scalar", norm);
 }
 
 [[maybe_unused]] const bool kForeachAdded = addKernels(&registerForeach);

@@ -271,15 +271,8 @@ void addComposed(torch::Library& library) {
         return at::pow_out(
             out, at::native::wrapped_scalar_tensor(self), exponent);
       });
-  library.impl(
-      "remainder.Scalar_Tensor", [](const Scalar& self, const Tensor& other) {
-        return at::remainder(at::native::wrapped_scalar_tensor(self), other);
-      });
-  library.impl(
-      "rsub.Tensor",
-      [](const Tensor& self, const Tensor& other, const Scalar& alpha) {
-        return at::sub(other, self, alpha);
-      });
+  addOfOther<at::_ops::remainder_Scalar_Tensor>(library);
+  addOfOther<at::_ops::rsub_Tensor>(library);
 }
 
 // Operators of other arguments or results.

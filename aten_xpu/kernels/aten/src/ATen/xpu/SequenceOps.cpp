@@ -66,33 +66,6 @@ Tensor flip(const Tensor& self, IntArrayRef dims) {
   return runCopy(iter) ? result : OnHost<at::_ops::flip>::call(self, dims);
 }
 
-Tensor rollOne(const Tensor& self, int64_t shift, int64_t dim) {
-  const auto size = self.size(dim);
-  const auto first = ((size - shift) % size + size) % size;
-  return at::cat(
-      {self.narrow(dim, first, size - first), self.narrow(dim, 0, first)}, dim);
-}
-
-Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
-  const bool whole = dims.empty() && shifts.size() == 1;
-  if (!kernelDevice(self) || shifts.empty() ||
-      (!whole && dims.size() != shifts.size())) {
-    return OnHost<at::_ops::roll>::call(self, shifts, dims);
-  }
-  if (self.numel() == 0) {
-    return self.clone(
-        whole ? MemoryFormat::Contiguous : MemoryFormat::Preserve);
-  }
-  if (whole) {
-    return rollOne(self.contiguous().view(-1), shifts[0], 0).view(self.sizes());
-  }
-  auto result = self;
-  for (const auto i : c10::irange(dims.size())) {
-    result = rollOne(result, shifts[i], dims[i]);
-  }
-  return result;
-}
-
 template <bool upper>
 struct Triangle {
   template <class Meta>
@@ -326,7 +299,7 @@ void registerSequences(torch::Library& library) {
   XPU_ADD_TRIANGLE(triu, true)
 #undef XPU_ADD_TRIANGLE
   library.impl("flip", &flip);
-  library.impl("roll", &roll);
+  addOfOther<at::_ops::roll>(library);
   library.impl("arange.start_out", &arangeOut);
   library.impl("range.out", &rangeOut);
   library.impl("linspace.out", &linspaceOut);

@@ -405,16 +405,10 @@ void registerPointwise(torch::Library& library) {
   XPU_UNSTRUCTURED(hardswish_backward, Plain, hardswish_backward)
   XPU_UNSTRUCTURED(hardtanh_backward, Plain, hardtanh_backward)
   XPU_UNSTRUCTURED(hardtanh_backward_grad_input, Plain, hardtanh_backward)
-  XPU_STRUCTURED(
-      round_decimals, round_decimals, Always<Pointwise::round_decimals>)
-  XPU_STRUCTURED(
-      round__decimals, round_decimals, Always<Pointwise::round_decimals>)
-  XPU_STRUCTURED(
-      round_decimals_out, round_decimals, Always<Pointwise::round_decimals>)
+  XPU_OVERLOAD(
+      round, decimals, round_decimals_out, Always<Pointwise::round_decimals>)
   XPU_UNSTRUCTURED(angle, PlainFloat, angle)
-  XPU_UNSTRUCTURED(logit, PlainFloat, logit)
-  XPU_UNSTRUCTURED(logit_, PlainFloat, logit)
-  XPU_UNSTRUCTURED(logit_out, PlainFloat, logit)
+  XPU_WITHOUT(logit, PlainFloat)
   XPU_UNSTRUCTURED(log_sigmoid_backward, Plain, log_sigmoid_backward)
   XPU_UNSTRUCTURED(log_sigmoid_backward_grad_input, Plain, log_sigmoid_backward)
   XPU_UNSTRUCTURED(mish_backward, Plain, mish_backward)

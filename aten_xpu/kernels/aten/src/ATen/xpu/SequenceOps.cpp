@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <type_traits>
 
 // Operators that move or make elements by their place: flip, roll, tril, triu,
 // arange, range, linspace, logspace, eye, diag.
@@ -141,28 +142,21 @@ double stepsTo(
   return (to - from) / by;
 }
 
+/// arange; or range, whose end is in it and which counts with double.
+template <class Op>
 Tensor& arangeOut(
     const Scalar& start,
     const Scalar& end,
     const Scalar& step,
     Tensor& out) {
-  static const std::string name = "aten::arange";
-  const auto size = std::ceil(stepsTo(start, end, step, out.scalar_type()));
+  static const std::string name = Op::name;
+  constexpr bool closed = std::is_same_v<Op, at::_ops::range_out>;
+  const auto type = closed ? kDouble : out.scalar_type();
+  const auto steps = stepsTo(start, end, step, type);
+  const auto size = closed ? std::floor(steps) + 1 : std::ceil(steps);
   return writeSequence(name, out, size, {start, step, 0, int64_t(size)})
       ? out
-      : OnHost<at::_ops::arange_start_out>::call(start, end, step, out);
-}
-
-Tensor& rangeOut(
-    const Scalar& start,
-    const Scalar& end,
-    const Scalar& step,
-    Tensor& out) {
-  static const std::string name = "aten::range";
-  const auto size = std::floor(stepsTo(start, end, step, kDouble)) + 1;
-  return writeSequence(name, out, size, {start, step, 0, int64_t(size)})
-      ? out
-      : OnHost<at::_ops::range_out>::call(start, end, step, out);
+      : OnHost<Op>::call(start, end, step, out);
 }
 
 bool writeLinspace(
@@ -300,8 +294,8 @@ void registerSequences(torch::Library& library) {
 #undef XPU_ADD_TRIANGLE
   library.impl("flip", &flip);
   addOfOther<at::_ops::roll>(library);
-  library.impl("arange.start_out", &arangeOut);
-  library.impl("range.out", &rangeOut);
+  library.impl("arange.start_out", &arangeOut<at::_ops::arange_start_out>);
+  library.impl("range.out", &arangeOut<at::_ops::range_out>);
   library.impl("linspace.out", &linspaceOut);
   library.impl("logspace.out", &logspaceOut);
 #if __has_include(<ATen/NamedTensorUtils.h>)

@@ -172,6 +172,9 @@ bool productsAllowTf32() {
 Matrices Matrices::of(const Tensor& tensor) {
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();
+  if (sizes.size() == 1) {
+    return {tensor, 1, sizes[0], 1, 0, strides[0], 1};
+  }
   const auto row = sizes.size() - 2;
   Matrices result{
       tensor, 1, sizes[row], sizes[row + 1], 0, strides[row], strides[row + 1]};
@@ -180,10 +183,6 @@ Matrices Matrices::of(const Tensor& tensor) {
     result.batch_stride = strides[0];
   }
   return result;
-}
-
-Matrices Matrices::column(const Tensor& vector) {
-  return {vector, 1, vector.size(0), 1, 0, vector.stride(0), 1};
 }
 
 Matrices Matrices::row(const Tensor& vector) {

@@ -31,24 +31,23 @@ Matrices expanded(const Tensor& self, IntArrayRef sizes, const char* op) {
   if (sizes.size() == 2 && self.dim() == 1 && self.size(0) == sizes[1]) {
     return {self, 1, sizes[0], sizes[1], 0, 0, self.stride(0)};
   }
-  const auto whole = expand_size(self, sizes, op);
-  return sizes.size() == 2 ? Matrices::of(*whole) : Matrices::column(*whole);
+  return Matrices::of(*expand_size(self, sizes, op));
 }
 
-/// mm, or with three dimensions bmm.
-template <int64_t dims>
-struct Mm {
+/// An operator for factors with so many dimensions.
+template <class Op, int64_t left_dims, int64_t right_dims>
+struct Multiply {
   template <class Meta>
   static bool run(
       WithOutput<Meta>& op,
       DeviceIndex /*device*/,
       const Tensor& left,
       const Tensor& right) {
-    if (!canMultiplyAll(dims, left, dims, right)) {
+    if (!canMultiplyAll(left_dims, left, right_dims, right)) {
       return false;
     }
     op.meta(left, right);
-    static const std::string name = dims == 2 ? "aten::mm" : "aten::bmm";
+    static const std::string name = Op::name;
     multiply(
         {name,
          Matrices::of(op.maybe_get_output(0)),
@@ -56,10 +55,8 @@ struct Mm {
          Matrices::of(right)});
     return true;
   }
-};
 
-struct Addmm {
-  /// use_gelu: of _addmm_activation
+  /// With what is added. use_gelu: of _addmm_activation
   template <class Meta, typename... UseGelu>
   static bool run(
       WithOutput<Meta>& op,
@@ -70,18 +67,21 @@ struct Addmm {
       const Scalar& beta,
       const Scalar& alpha,
       UseGelu... use_gelu) {
-    if (!canMultiplyAll(2, left, 2, right, self)) {
+    if (!canMultiplyAll(left_dims, left, right_dims, right, self)) {
       return false;
     }
     op.meta(self, left, right, beta, alpha, use_gelu...);
-    static const std::string name = "aten::addmm";
+    static const std::string name = Op::name;
     const auto& out = op.maybe_get_output(0);
+    const auto* const in_errors = right_dims == 1 ? "addmv" : "addmm_out";
     multiply(
         {name,
          Matrices::of(out),
          Matrices::of(left),
          Matrices::of(right),
-         expanded(self, out.sizes(), "addmm_out"),
+         left_dims == 3 // baddbmm, whose meta class copies self to the output
+             ? Matrices::of(out)
+             : expanded(self, out.sizes(), in_errors),
          beta,
          alpha,
          sizeof...(UseGelu) == 0 ? Activation::None
@@ -90,56 +90,7 @@ struct Addmm {
     return true;
   }
 };
-
-struct Baddbmm {
-  template <class Meta>
-  static bool run(
-      WithOutput<Meta>& op,
-      DeviceIndex /*device*/,
-      const Tensor& self,
-      const Tensor& left,
-      const Tensor& right,
-      const Scalar& beta,
-      const Scalar& alpha) {
-    if (!canMultiplyAll(3, left, 3, right, self)) {
-      return false;
-    }
-    op.meta(self, left, right, beta, alpha); // copies self to the output
-    const auto out = Matrices::of(op.maybe_get_output(0));
-    static const std::string name = "aten::baddbmm";
-    multiply(
-        {name, out, Matrices::of(left), Matrices::of(right), out, beta, alpha});
-    return true;
-  }
-};
-
-struct Addmv {
-  template <class Meta>
-  static bool run(
-      WithOutput<Meta>& op,
-      DeviceIndex /*device*/,
-      const Tensor& self,
-      const Tensor& matrix,
-      const Tensor& vector,
-      const Scalar& beta,
-      const Scalar& alpha) {
-    if (!canMultiplyAll(2, matrix, 1, vector, self)) {
-      return false;
-    }
-    op.meta(self, matrix, vector, beta, alpha);
-    static const std::string name = "aten::addmv";
-    const auto& out = op.maybe_get_output(0);
-    multiply(
-        {name,
-         Matrices::column(out),
-         Matrices::of(matrix),
-         Matrices::column(vector),
-         expanded(self, out.sizes(), "addmv"),
-         beta,
-         alpha});
-    return true;
-  }
-};
+using Addmm = Multiply<at::_ops::addmm, 2, 2>; // with activations too
 
 struct Dot {
   static Tensor make(const Tensor& self, const Tensor& other) {
@@ -160,7 +111,7 @@ struct Dot {
         {name,
          {result, 1, 1, 1, 0, 1, 1},
          Matrices::row(self),
-         Matrices::column(other)});
+         Matrices::of(other)});
     return result;
   }
 };
@@ -493,8 +444,11 @@ struct ScaledMmV2 {
 #endif
 
 void registerProducts(torch::Library& library) {
-  addStructured<at::meta::structured_mm, Mm<2>, at::_ops::mm, at::_ops::mm_out>(
-      library);
+  addStructured<
+      at::meta::structured_mm,
+      Multiply<at::_ops::mm, 2, 2>,
+      at::_ops::mm,
+      at::_ops::mm_out>(library);
   addStructured<
       at::meta::structured_addmm,
       Addmm,
@@ -508,18 +462,18 @@ void registerProducts(torch::Library& library) {
       at::_ops::_addmm_activation_out>(library);
   addStructured<
       at::meta::structured_bmm,
-      Mm<3>,
+      Multiply<at::_ops::bmm, 3, 3>,
       at::_ops::bmm,
       at::_ops::bmm_out>(library);
   addStructured<
       at::meta::structured_baddbmm,
-      Baddbmm,
+      Multiply<at::_ops::baddbmm, 3, 3>,
       at::_ops::baddbmm,
       at::_ops::baddbmm_,
       at::_ops::baddbmm_out>(library);
   addStructured<
       at::meta::structured_addmv,
-      Addmv,
+      Multiply<at::_ops::addmv, 2, 1>,
       at::_ops::addmv,
       at::_ops::addmv_,
       at::_ops::addmv_out>(library);

@@ -28,10 +28,8 @@ struct Matrices {
   int64_t row_stride = 0;
   int64_t col_stride = 0;
 
-  /// Of a tensor of two or three dimensions.
+  /// Of a tensor of one dimension, as a column, two or three.
   static Matrices of(const Tensor& tensor);
-  /// Of a tensor of one dimension.
-  static Matrices column(const Tensor& vector);
   static Matrices row(const Tensor& vector);
 
   void* data() const {

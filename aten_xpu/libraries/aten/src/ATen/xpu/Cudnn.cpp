@@ -1,7 +1,7 @@
 #include <ATen/xpu/detail/Cudnn.h>
 
 #include <ATen/xpu/detail/CudaLaunch.h>
-#include <ATen/xpu/detail/Kernel.h>
+#include <ATen/xpu/detail/KernelImage.h>
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
@@ -18,47 +18,19 @@ namespace {
 constexpr size_t kOldestCudnn = 8900; // 8.9.0
 constexpr size_t kCudnn9 = 90000; // from which on numbers have more digits
 
-Cudnn loadCudnn() {
-  Cudnn library{};
+void* openCudnn() {
   // cuDNN compiles some kernels at run time by NVRTC, and does not find that
   // where pip's packages for CUDA 13 have it. Without it, it uses others.
   openOfCuda({"libnvrtc.so.13", "libnvrtc.so.12"});
-  library.take(
-      openOfCuda({"libcudnn.so.9", "libcudnn.so.8"}),
-      missingOfCuda("libcudnn.so", "nvidia-cudnn-cu13"));
-  library.look("cudnnGetVersion", library.version);
-  if (library.problem.empty()) {
-    const auto version = library.version();
-    const size_t major = version < kCudnn9 ? 1000 : 10000;
-    library.setVersion(
-        c10::str(
-            version / major, ".", version % major / 100, ".", version % 100),
-        version >= kOldestCudnn);
-  }
-  const auto look = [&](const std::string& name, auto& function) {
-    library.look("cudnn" + name, function);
-  };
-  look("GetErrorString", library.words_of);
-  look("Create", library.create);
-  look("SetStream", library.set_stream);
-  look("BackendCreateDescriptor", library.create_object);
-  look("BackendDestroyDescriptor", library.destroy_object);
-  look("BackendSetAttribute", library.set_object);
-  look("BackendGetAttribute", library.get_object);
-  look("BackendFinalize", library.finalize_object);
-  look("BackendExecute", library.execute);
-  return library;
+  return openOfCuda({"libcudnn.so.9", "libcudnn.so.8"});
 }
 
-/// Those of a device. They are never destroyed: when a program ends, CUDA may
-/// have ended before.
+/// Those of a device; see VendorHandles.
 struct CudnnHandles {
-  std::once_flag once;
   std::mutex mutex;
   std::condition_variable returned;
   // With the CUstream that each has; the last one was used last.
   std::vector<std::pair<void*, void*>> unused;
-  bool are_there = false; // set once
 };
 
 CudnnHandles& cudnnHandles(DeviceIndex device) {
@@ -67,46 +39,56 @@ CudnnHandles& cudnnHandles(DeviceIndex device) {
 }
 
 /// Adds a handle; gives the status.
-int addCudnnHandle(CudnnHandles& handles, DeviceIndex device) {
+int addCudnnHandle(DeviceIndex device, void** made) {
   enterCuda(device);
-  void* handle = nullptr;
-  const int status = cudnn().create(&handle);
+  const int status = cudnn().create(made);
   if (status == 0) {
-    handles.unused.emplace_back(handle, nullptr);
+    cudnnHandles(device).unused.emplace_back(*made, nullptr);
   }
   return status;
 }
 
 } // namespace
 
+Cudnn::Cudnn()
+    : VendorLibrary(
+          openCudnn(),
+          "cudnn",
+          missingOfCuda("libcudnn.so", "nvidia-cudnn-cu13")) {
+  if (version) {
+    const auto number = version();
+    const size_t major = number < kCudnn9 ? 1000 : 10000;
+    setVersion(
+        c10::str(number / major, ".", number % major / 100, ".", number % 100),
+        number >= kOldestCudnn);
+  }
+}
+
 const Cudnn& cudnn() {
-  static const auto& opened = *new Cudnn(loadCudnn());
+  static const auto& opened = *new Cudnn();
   return opened;
 }
 
 bool hasCudnn(DeviceIndex device) {
-  auto& handles = cudnnHandles(device);
-  std::call_once(handles.once, [&] {
-    const auto make = [&]() -> std::string {
-      const auto& library = cudnn();
-      if (!library.problem.empty()) {
-        return library.problem;
-      }
-      const int status = addCudnnHandle(handles, device);
-      return status == 0
-          ? ""
-          : c10::str("cudnnCreate returned ", library.words_of(status));
-    };
-    handles.are_there = makeFirstHandle(device, "Convolutions", make);
-  });
-  return handles.are_there;
+  static auto& first = *new VendorHandles{
+      "Convolutions",
+      &takesPtx,
+      [](DeviceIndex index, void** made) -> std::string {
+        const auto& library = cudnn();
+        const int status =
+            library.problem.empty() ? addCudnnHandle(index, made) : 0;
+        return status == 0
+            ? library.problem
+            : c10::str("cudnnCreate returned ", library.words_of(status));
+      }};
+  return first.of(device) != nullptr;
 }
 
 CudnnHandle::CudnnHandle(DeviceIndex device, bool may_make) : device_(device) {
   auto& handles = cudnnHandles(device);
   std::unique_lock<std::mutex> lock(handles.mutex);
   if (handles.unused.empty() && may_make) {
-    addCudnnHandle(handles, device); // or wait, if it cannot be
+    addCudnnHandle(device, &handle_); // or wait, if it cannot be
   }
   handles.returned.wait(lock, [&] { return !handles.unused.empty(); });
   std::tie(handle_, stream_) = handles.unused.back();

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <ATen/xpu/detail/Kernel.h>
 #include <ATen/xpu/detail/Plans.h>
 #include <ATen/xpu/detail/RecordWork.h>
 #include <c10/util/StringUtil.h>
@@ -15,7 +14,6 @@
 #include <sycl/device.hpp>
 #include <sycl/queue.hpp>
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -51,16 +49,14 @@ Dl_info syclFunction() {
   return found;
 }
 
-OneDnn loadOneDnn() {
-  OneDnn library{};
-  const auto sycl = syclFunction();
+void* openOneDnn() {
   // Of a oneAPI toolkit whose variables are set, or beside the SYCL runtime.
   std::vector<std::string> folders;
   if (const char* const root = std::getenv("DNNLROOT")) {
     folders.push_back(std::string(root) + "/lib/");
   }
-  if (sycl.dli_fname) {
-    const std::filesystem::path path(sycl.dli_fname);
+  if (const char* const sycl = syclFunction().dli_fname) {
+    const std::filesystem::path path(sycl);
     folders.push_back(path.parent_path().string() + "/");
   }
   folders.emplace_back(); // where the loader looks
@@ -69,90 +65,28 @@ OneDnn loadOneDnn() {
        {"libintlc.so.5", "libimf.so", "libsvml.so", "libtbb.so.12"}) {
     openLibrary(folders, {needed});
   }
-  library.take(
-      openLibrary(folders, {"libdnnl.so.3"}),
-      "libdnnl.so is not found. Install the package onednn");
-  const auto look = [&](const std::string& name, auto& function) {
-    library.look("dnnl_" + name, function);
-  };
-  look("version", library.version);
-  if (library.problem.empty()) {
-    const auto& version = *library.version();
-    library.setVersion(
-        c10::str(version.major, ".", version.minor, ".", version.patch),
-        version.major >= kOldestOneDnn);
-  }
-  // Only the build with SYCL has the first ones.
-  look("sycl_interop_engine_create", library.create_engine);
-  look("sycl_interop_stream_create", library.create_stream);
-  look("sycl_interop_memory_create", library.create_memory);
-  look("sycl_interop_primitive_execute", library.execute);
-  look("memory_destroy", library.destroy_memory);
-  look("memory_desc_create_with_strides", library.describe);
-  look("memory_desc_create_with_tag", library.describe_by_tag);
-  look("memory_desc_destroy", library.destroy_description);
-  look("memory_desc_equal", library.equal);
-  look("memory_desc_get_size", library.size);
-  look("primitive_attr_create", library.create_attributes);
-  look("primitive_attr_destroy", library.destroy_attributes);
-  look("primitive_attr_set_scratchpad_mode", library.set_scratchpad);
-  look("primitive_attr_set_fpmath_mode", library.set_float);
-  look("primitive_attr_set_deterministic", library.set_deterministic);
-  look("post_ops_create", library.create_later);
-  look("post_ops_destroy", library.destroy_later);
-  look("post_ops_append_eltwise", library.add_factor);
-  look("post_ops_append_sum", library.add_sum);
-  look("primitive_attr_set_post_ops", library.set_later);
-  look("matmul_primitive_desc_create", library.describe_product);
-  look("convolution_forward_primitive_desc_create", library.describe_forward);
-  look(
-      "convolution_backward_data_primitive_desc_create",
-      library.describe_input);
-  look(
-      "convolution_backward_weights_primitive_desc_create",
-      library.describe_weight);
-  look("reorder_primitive_desc_create", library.describe_reorder);
-  look("primitive_desc_query_md", library.query);
-  look("primitive_desc_query", library.query_other);
-  look("primitive_desc_destroy", library.destroy_primitive_description);
-  look("primitive_create", library.create_primitive);
-  look("primitive_destroy", library.destroy_primitive);
-  // What is passed is of C++, so that one runtime has to have made it.
-  if (library.problem.empty() && sycl.dli_sname &&
-      dlsym(library.opened, sycl.dli_sname) != sycl.dli_saddr) {
-    library.problem = library.path + " is for another SYCL runtime";
-  }
-  return library;
+  return openLibrary(folders, {"libdnnl.so.3"});
 }
 
 /// The library's engine for a device; null if there is none.
-void* oneDnnEngine(DeviceIndex index) {
-  struct Engine {
-    std::once_flag once;
-    void* engine = nullptr;
-  };
-  static auto& engines = *new std::array<Engine, kMostDevices>();
-  auto& place = engines.at(index);
-  std::call_once(place.once, [&] {
-    const auto& device = c10::xpu::get_raw_device(index);
-    if (device.get_info<sycl::info::device::vendor_id>() != kIntel) {
-      return;
-    }
-    auto problem = oneDnn().problem;
-    if (problem.empty()) {
-      const auto* const context = &c10::xpu::get_device_context();
-      const int status =
-          oneDnn().create_engine(&place.engine, &device, context);
-      if (status != 0) {
-        place.engine = nullptr;
-        problem = c10::str("dnnl_sycl_interop_engine_create returned ", status);
-      }
-    }
-    if (!problem.empty() && device.is_gpu()) {
-      warnOfSlowness("Products and convolutions", problem);
-    }
-  });
-  return place.engine;
+void* oneDnnEngine(DeviceIndex device) {
+  static auto& engines = *new VendorHandles{
+      "Products and convolutions",
+      [](const sycl::device& device) {
+        return device.get_info<sycl::info::device::vendor_id>() == kIntel;
+      },
+      [](DeviceIndex index, void** made) -> std::string {
+        const auto& library = oneDnn();
+        const auto* const its = &c10::xpu::get_raw_device(index);
+        const auto* const context = &c10::xpu::get_device_context();
+        const int status = library.problem.empty()
+            ? library.create_engine(made, its, context)
+            : 0;
+        return status == 0
+            ? library.problem
+            : c10::str("dnnl_sycl_interop_engine_create returned ", status);
+      }};
+  return engines.of(device);
 }
 
 /// The library's stream for a queue. They are kept, as work that was launched
@@ -396,8 +330,25 @@ class OneDnnPlan {
 
 } // namespace
 
+OneDnn::OneDnn()
+    : VendorLibrary(
+          openOneDnn(),
+          "dnnl_",
+          "libdnnl.so is not found. Install the package onednn") {
+  if (version) {
+    const auto& [major, minor, patch] = *version();
+    setVersion(c10::str(major, ".", minor, ".", patch), major >= kOldestOneDnn);
+  }
+  // What is passed is of C++, so that one runtime has to have made it.
+  const auto sycl = syclFunction();
+  if (problem.empty() && sycl.dli_sname &&
+      dlsym(opened, sycl.dli_sname) != sycl.dli_saddr) {
+    problem = path + " is for another SYCL runtime";
+  }
+}
+
 const OneDnn& oneDnn() {
-  static const auto& opened = *new OneDnn(loadOneDnn());
+  static const auto& opened = *new OneDnn();
   return opened;
 }
 

@@ -1,6 +1,5 @@
 #include <ATen/xpu/detail/VendorLibrary.h>
 
-#include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/KernelImage.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -46,51 +45,55 @@ std::string missingOfCuda(const std::string& name, const std::string& package) {
       ", or set CUDA_PATH to a CUDA toolkit that has it");
 }
 
-void VendorLibrary::take(void* handle, const std::string& missing) {
-  opened = handle;
+VendorLibrary::VendorLibrary(
+    void* opened,
+    const char* prefix,
+    const std::string& missing)
+    : opened(opened), prefix(prefix) {
+  const link_map* map = nullptr;
   if (!opened) {
     problem = missing;
-    return;
-  }
-  const link_map* map = nullptr;
-  if (dlinfo(opened, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) {
+  } else if (dlinfo(opened, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) {
     path = map->l_name;
   }
 }
 
-void* VendorLibrary::find(const std::string& function_name) {
-  void* const found = opened ? dlsym(opened, function_name.c_str()) : nullptr;
+VendorLibrary::Found VendorLibrary::find(const std::string& function_name) {
+  const auto name = prefix + function_name;
+  void* const found = opened ? dlsym(opened, name.c_str()) : nullptr;
   if (!found && problem.empty()) {
-    problem = c10::str(path, " has no function ", function_name);
+    problem = c10::str(path, " has no function ", name);
   }
-  return found;
+  return {found};
 }
 
 void VendorLibrary::setVersion(const std::string& version, bool can_be_used) {
   version_name = version;
-  if (!can_be_used && problem.empty()) {
+  if (!can_be_used) {
     problem = c10::str(path, " has version ", version, ", which is too old");
   }
 }
 
-bool makeFirstHandle(
-    DeviceIndex device,
-    const char* what,
-    c10::function_ref<std::string()> make) {
-  if (!takesPtx(c10::xpu::get_raw_device(device))) {
-    return false;
-  }
-  enterCuda(device);
-  const auto problem = make();
-  if (!problem.empty()) {
-    warnOfSlowness(what, problem);
-  }
-  return problem.empty();
-}
-
-void warnOfSlowness(const char* what, const std::string& problem) {
-  TORCH_WARN(
-      what, " are slower on this device than they could be: ", problem, ".");
+void* VendorHandles::of(DeviceIndex index) {
+  auto& place = places.at(index);
+  std::call_once(place.once, [&] {
+    const auto& device = c10::xpu::get_raw_device(index);
+    if (!takes(device)) {
+      return;
+    }
+    void* made = nullptr;
+    const auto problem = make(index, &made);
+    if (problem.empty()) {
+      place.handle = made;
+    } else if (device.is_gpu()) {
+      TORCH_WARN(
+          what,
+          " are slower on this device than they could be: ",
+          problem,
+          ".");
+    }
+  });
+  return place.handle;
 }
 
 } // namespace at::xpu::detail

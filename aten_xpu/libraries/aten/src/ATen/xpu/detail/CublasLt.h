@@ -47,25 +47,28 @@ struct CublasLtHeuristic {
   std::array<int, 4> reserved;
 };
 struct CublasLt : VendorLibrary {
-  int (*create)(void** handle) = nullptr;
-  size_t (*version)() = nullptr;
-  int (*create_desc)(void** desc, int compute, int scale) = nullptr;
+  CublasLt();
+
+  size_t (*version)() = find("GetVersion");
+  int (*create)(void** handle) = find("Create");
+  int (*create_desc)(void** desc, int compute, int scale) =
+      find("MatmulDescCreate");
   int (*set_desc)(void* desc, int attribute, const void* value, size_t size) =
-      nullptr;
-  int (*destroy_desc)(void* desc) = nullptr;
+      find("MatmulDescSetAttribute");
+  int (*destroy_desc)(void* desc) = find("MatmulDescDestroy");
   int (*create_layout)(
       void** layout,
       int type,
       uint64_t rows,
       uint64_t cols,
-      int64_t leading) = nullptr;
+      int64_t leading) = find("MatrixLayoutCreate");
   int (*set_layout)(void* layout, int attribute, const void* value, size_t) =
-      nullptr;
-  int (*destroy_layout)(void* layout) = nullptr;
-  int (*create_preference)(void** preference) = nullptr;
+      find("MatrixLayoutSetAttribute");
+  int (*destroy_layout)(void* layout) = find("MatrixLayoutDestroy");
+  int (*create_preference)(void** preference) = find("MatmulPreferenceCreate");
   int (*set_preference)(void*, int attribute, const void* value, size_t size) =
-      nullptr;
-  int (*destroy_preference)(void* preference) = nullptr;
+      find("MatmulPreferenceSetAttribute");
+  int (*destroy_preference)(void* preference) = find("MatmulPreferenceDestroy");
   int (*heuristic)(
       void* handle,
       void* desc,
@@ -76,7 +79,7 @@ struct CublasLt : VendorLibrary {
       void* preference,
       int wanted,
       CublasLtHeuristic* results,
-      int* found) = nullptr;
+      int* found) = find("MatmulAlgoGetHeuristic");
   int (*matmul)(
       void* handle,
       void* desc,
@@ -93,7 +96,7 @@ struct CublasLt : VendorLibrary {
       const CublasLtAlgorithm* algorithm,
       void* workspace,
       size_t workspace_size,
-      void* stream) = nullptr;
+      void* stream) = find("Matmul");
 };
 
 /// The library, opened if it was not.

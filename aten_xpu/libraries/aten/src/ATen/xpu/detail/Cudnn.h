@@ -25,27 +25,29 @@ bool convolveByCudnn(const ConvolutionCall& call);
 // Its functions, as cudnn.h declares them; handles and descriptors are
 // pointers, and enumerations are int.
 struct Cudnn : VendorLibrary {
-  size_t (*version)() = nullptr;
-  const char* (*words_of)(int status) = nullptr;
-  int (*create)(void** handle) = nullptr;
-  int (*set_stream)(void* handle, void* stream) = nullptr;
-  int (*create_object)(int kind, void** made) = nullptr;
-  int (*destroy_object)(void* made) = nullptr;
+  Cudnn();
+
+  size_t (*version)() = find("GetVersion");
+  const char* (*words_of)(int status) = find("GetErrorString");
+  int (*create)(void** handle) = find("Create");
+  int (*set_stream)(void* handle, void* stream) = find("SetStream");
+  int (*create_object)(int kind, void** made) = find("BackendCreateDescriptor");
+  int (*destroy_object)(void* made) = find("BackendDestroyDescriptor");
   int (*set_object)(
       void* object,
       int attribute,
       int type,
       int64_t count,
-      const void* values) = nullptr;
+      const void* values) = find("BackendSetAttribute");
   int (*get_object)(
       void* object,
       int attribute,
       int type,
       int64_t wanted,
       int64_t* count,
-      void* values) = nullptr;
-  int (*finalize_object)(void* object) = nullptr;
-  int (*execute)(void* handle, void* plan, void* pack) = nullptr;
+      void* values) = find("BackendGetAttribute");
+  int (*finalize_object)(void* object) = find("BackendFinalize");
+  int (*execute)(void* handle, void* plan, void* pack) = find("BackendExecute");
 };
 
 /// The library, opened if it was not.

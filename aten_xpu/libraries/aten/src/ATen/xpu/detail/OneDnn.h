@@ -45,43 +45,60 @@ struct OneDnnVersion {
   int major, minor, patch;
 };
 struct OneDnn : VendorLibrary {
-  const OneDnnVersion* (*version)() = nullptr;
+  OneDnn();
+
+  const OneDnnVersion* (*version)() = find("version");
+  // Only the build with SYCL has these four.
   int (*create_engine)(void**, const void* device, const void* context) =
-      nullptr;
-  int (*create_stream)(void**, void* engine, void* queue) = nullptr;
+      find("sycl_interop_engine_create");
+  int (*create_stream)(void**, void* engine, void* queue) =
+      find("sycl_interop_stream_create");
   int (*create_memory)(
       void**,
       const void* description,
       void* engine,
       int kind,
-      void* data) = nullptr;
-  int (*destroy_memory)(void*) = nullptr;
+      void* data) = find("sycl_interop_memory_create");
+  int (*execute)(
+      const void* primitive,
+      void* stream,
+      int count,
+      const OneDnnArgument* arguments,
+      const void* after, // std::vector<sycl::event>
+      void* event) = find("sycl_interop_primitive_execute");
+  // All have these.
+  int (*destroy_memory)(void*) = find("memory_destroy");
   int (*describe)(
       void**,
       int dims,
       const int64_t* sizes,
       int type,
-      const int64_t* strides) = nullptr;
+      const int64_t* strides) = find("memory_desc_create_with_strides");
   int (*describe_by_tag)(
       void**,
       int dims,
       const int64_t* sizes,
       int type,
-      int tag) = nullptr;
-  int (*destroy_description)(void*) = nullptr;
-  int (*equal)(const void* left, const void* right) = nullptr;
-  size_t (*size)(const void* description) = nullptr;
-  int (*create_attributes)(void**) = nullptr;
-  int (*destroy_attributes)(void*) = nullptr;
-  int (*set_scratchpad)(void* attributes, int mode) = nullptr;
-  int (*set_float)(void* attributes, int mode) = nullptr;
-  int (*set_deterministic)(void* attributes, int value) = nullptr;
-  int (*create_later)(void**) = nullptr;
-  int (*destroy_later)(void*) = nullptr;
+      int tag) = find("memory_desc_create_with_tag");
+  int (*destroy_description)(void*) = find("memory_desc_destroy");
+  int (*equal)(const void* left, const void* right) = find("memory_desc_equal");
+  size_t (*size)(const void* description) = find("memory_desc_get_size");
+  int (*create_attributes)(void**) = find("primitive_attr_create");
+  int (*destroy_attributes)(void*) = find("primitive_attr_destroy");
+  int (*set_scratchpad)(void* attributes, int mode) =
+      find("primitive_attr_set_scratchpad_mode");
+  int (*set_float)(void* attributes, int mode) =
+      find("primitive_attr_set_fpmath_mode");
+  int (*set_deterministic)(void* attributes, int value) =
+      find("primitive_attr_set_deterministic");
+  int (*create_later)(void**) = find("post_ops_create");
+  int (*destroy_later)(void*) = find("post_ops_destroy");
   int (*add_factor)(void* later, int kind, float factor, float summand) =
-      nullptr;
-  int (*add_sum)(void* later, float factor, int32_t zero, int type) = nullptr;
-  int (*set_later)(void* attributes, const void* later) = nullptr;
+      find("post_ops_append_eltwise");
+  int (*add_sum)(void* later, float factor, int32_t zero, int type) =
+      find("post_ops_append_sum");
+  int (*set_later)(void* attributes, const void* later) =
+      find("primitive_attr_set_post_ops");
   int (*describe_product)(
       void**,
       void* engine,
@@ -89,7 +106,7 @@ struct OneDnn : VendorLibrary {
       const void* right,
       const void* bias,
       const void* out,
-      const void* attributes) = nullptr;
+      const void* attributes) = find("matmul_primitive_desc_create");
   int (*describe_forward)(
       void**,
       void* engine,
@@ -103,7 +120,8 @@ struct OneDnn : VendorLibrary {
       const int64_t* dilation,
       const int64_t* padding,
       const int64_t* padding_after,
-      const void* attributes) = nullptr;
+      const void* attributes) =
+      find("convolution_forward_primitive_desc_create");
   int (*describe_input)(
       void**,
       void* engine,
@@ -116,7 +134,8 @@ struct OneDnn : VendorLibrary {
       const int64_t* padding,
       const int64_t* padding_after,
       const void* forward,
-      const void* attributes) = nullptr;
+      const void* attributes) =
+      find("convolution_backward_data_primitive_desc_create");
   int (*describe_weight)(
       void**,
       void* engine,
@@ -130,27 +149,23 @@ struct OneDnn : VendorLibrary {
       const int64_t* padding,
       const int64_t* padding_after,
       const void* forward,
-      const void* attributes) = nullptr;
+      const void* attributes) =
+      find("convolution_backward_weights_primitive_desc_create");
   int (*describe_reorder)(
       void**,
       const void* from,
       void* from_engine,
       const void* to,
       void* to_engine,
-      const void* attributes) = nullptr;
-  const void* (*query)(const void* primitive, int what, int index) = nullptr;
+      const void* attributes) = find("reorder_primitive_desc_create");
+  const void* (*query)(const void* primitive, int what, int index) =
+      find("primitive_desc_query_md");
   int (*query_other)(const void* primitive, int what, int index, void*) =
-      nullptr;
-  int (*destroy_primitive_description)(void*) = nullptr;
-  int (*create_primitive)(void**, const void* description) = nullptr;
-  int (*destroy_primitive)(void*) = nullptr;
-  int (*execute)(
-      const void* primitive,
-      void* stream,
-      int count,
-      const OneDnnArgument* arguments,
-      const void* after, // std::vector<sycl::event>
-      void* event) = nullptr;
+      find("primitive_desc_query");
+  int (*destroy_primitive_description)(void*) = find("primitive_desc_destroy");
+  int (*create_primitive)(void**, const void* description) =
+      find("primitive_create");
+  int (*destroy_primitive)(void*) = find("primitive_destroy");
 };
 
 /// The library, opened if it was not.

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <ATen/xpu/detail/Kernel.h>
 #include <c10/core/Device.h>
 #include <c10/util/ArrayRef.h>
-#include <c10/util/FunctionRef.h>
 
-#include <cstddef>
+#include <sycl/device.hpp>
+
+#include <array>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 
@@ -27,23 +30,27 @@ void* openOfCuda(c10::ArrayRef<const char*> files);
 std::string missingOfCuda(const std::string& name, const std::string& package);
 
 /// A library of a vendor that is not linked but opened when it is first needed.
-/// What is derived from it has the functions.
+/// What is derived from it has the functions, the version's first.
 struct VendorLibrary {
-  std::string path;
-  std::string version_name; // such as 13.1.0
-  std::string problem; // why it cannot be used; else empty
+  /// A function, or null, for what knows its type.
+  struct Found {
+    template <typename Function>
+    // NOLINTNEXTLINE(google-explicit-constructor): it is told once
+    operator Function*() const {
+      return reinterpret_cast<Function*>(at);
+    }
+    void* at;
+  };
 
-  /// Takes what a function above gave. If that is null, the problem is what is
-  /// `missing`.
-  void take(void* handle, const std::string& missing);
+  /// Of what a function above gave. If that is null, the problem is what is
+  /// `missing`. Names of functions begin with `prefix`.
+  VendorLibrary(void* opened, const char* prefix, const std::string& missing);
 
   /// Finds a function in what was opened. A problem that there was stays.
-  template <typename Function>
-  void look(const std::string& function_name, Function& function) {
-    function = reinterpret_cast<Function>(find(function_name));
-  }
+  Found find(const std::string& function_name);
 
-  /// Says what version it has, which can be used or not.
+  /// Says what version it has. If it cannot be used, that is the problem,
+  /// before functions that it lacks.
   void setVersion(const std::string& version, bool can_be_used);
 
   /// For torch/xpu/_libraries.py.
@@ -51,21 +58,30 @@ struct VendorLibrary {
     return {version_name, path, problem};
   }
 
-  void* find(const std::string& function_name);
-
-  void* opened = nullptr; // as dlopen gives it
+  void* opened; // as dlopen gives it
+  const char* prefix;
+  std::string path;
+  std::string version_name; // such as 13.1.0
+  std::string problem; // why it cannot be used; else empty
 };
 
-/// Calls `make` for an NVIDIA device, in its context: it makes a handle of a
-/// library, or says why it cannot. Returns whether there is one; if not, it
-/// warns that `what` is slower. False on other devices.
-bool makeFirstHandle(
-    DeviceIndex device,
-    const char* what,
-    c10::function_ref<std::string()> make);
+/// A library's handle for each device of a vendor. Such ones are never
+/// destroyed: when a program ends, the vendor's runtime may have ended before.
+struct VendorHandles {
+  const char* what; // is slower without
+  bool (*takes)(const sycl::device& device);
+  /// Makes one, or says why it cannot.
+  std::string (*make)(DeviceIndex device, void** made);
 
-/// Warns that `what` is slower on a device, and of what keeps it from a
-/// library.
-void warnOfSlowness(const char* what, const std::string& problem);
+  /// Null on other devices, and where it cannot be had. A GPU for which it
+  /// cannot is warned of, once.
+  void* of(DeviceIndex device);
+
+  struct Place {
+    std::once_flag once;
+    void* handle = nullptr;
+  };
+  std::array<Place, kMostDevices> places{};
+};
 
 } // namespace at::xpu::detail

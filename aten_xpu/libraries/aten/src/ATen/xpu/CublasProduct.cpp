@@ -4,6 +4,7 @@
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/Kernel.h>
 #include <ATen/xpu/detail/KernelOps.h>
+#include <ATen/xpu/detail/KernelTypes.h>
 #include <ATen/xpu/detail/Plans.h>
 #include <c10/util/Exception.h>
 #include <c10/util/hash.h>
@@ -85,9 +86,6 @@ std::optional<DataType> dataTypeOf(ScalarType type) {
 }
 
 struct Types {
-  DataType a;
-  DataType b;
-  DataType result;
   ComputeType compute = kCompute32;
   DataType scale = kReal32;
 };
@@ -100,7 +98,7 @@ std::optional<Types> typesOf(const Product& product) {
       (*left == kInteger8) != (*result == kInteger32)) {
     return std::nullopt;
   }
-  Types types{*left, *right, *result};
+  Types types;
   if (*left == kReal64) {
     types.compute = kCompute64;
     types.scale = kReal64;
@@ -140,6 +138,9 @@ struct Columns {
   int64_t leading = 0;
   int64_t batch_stride = 0;
   bool transposed = false;
+  DataType type = kReal32;
+  const void* scale = nullptr; // of float8, numbers of float
+  ScaleOf scale_is = ScaleOf::Matrix;
 };
 
 /// Of the matrices, or their transposes. Nothing if neither is so in memory.
@@ -154,7 +155,8 @@ std::optional<Columns> columnsOf(const Matrices& matrices, bool transpose) {
                          m.cols,
                          m.cols == 1 ? m.rows : m.col_stride,
                          m.batch == 1 ? 0 : m.batch_stride,
-                         transposed})
+                         transposed,
+                         *dataTypeOf(m.tensor.scalar_type())})
                : std::nullopt;
   };
   // A row is a column's transpose too: its numbers are side by side then.
@@ -192,10 +194,6 @@ struct Call {
   int64_t batches = 1;
   const void* bias = nullptr; // of each row
   uint32_t activation = 0; // an Epilogue
-  const void* scale_a = nullptr; // numbers of float, of both or none
-  const void* scale_b = nullptr;
-  ScaleOf scale_a_is = ScaleOf::Matrix;
-  ScaleOf scale_b_is = ScaleOf::Matrix;
   bool fast_sums = false; // of float8
   Types types{};
   bool reduces = true; // in half or bfloat16
@@ -206,23 +204,20 @@ struct Call {
         device,
         batches,
         bias ? alignmentOf(bias) : 0,
-        types.a,
-        types.b,
-        types.result,
         types.compute,
         fast_sums,
         reduces,
         static_cast<int64_t>(most_workspace),
-        activation,
-        static_cast<int64_t>(scale_a_is) << 32 |
-            static_cast<int64_t>(scale_b_is)};
-    size_t at = 12;
+        activation};
+    size_t at = 8;
     for (const auto* matrix : {&a, &b, &c, &d}) {
       key.at(at++) = matrix->rows * (matrix->transposed ? -1 : 1);
       key.at(at++) = matrix->cols;
       key.at(at++) = matrix->leading;
       key.at(at++) = matrix->batch_stride;
       key.at(at++) = alignmentOf(matrix->data);
+      key.at(at++) = static_cast<int64_t>(matrix->type) << 32 |
+          static_cast<int64_t>(matrix->scale_is);
     }
     return key;
   }
@@ -253,13 +248,13 @@ void set(
   check(setter(object.get(), attribute, place, sizeof(T)), "cuBLASLt's setter");
 }
 
-VendorObject makeLayout(const Columns& matrix, int64_t batches, DataType type) {
+VendorObject makeLayout(const Columns& matrix, int64_t batches) {
   const auto& lt = cublasLt();
   auto layout = make(
       lt.create_layout,
       lt.destroy_layout,
       "cublasLtMatrixLayoutCreate",
-      type,
+      matrix.type,
       matrix.rows,
       matrix.cols,
       matrix.leading);
@@ -279,19 +274,19 @@ struct Plan {
             "cublasLtMatmulDescCreate",
             call.types.compute,
             call.types.scale)),
-        a(makeLayout(call.a, call.batches, call.types.a)),
-        b(makeLayout(call.b, call.batches, call.types.b)),
-        c(makeLayout(call.c, call.batches, call.types.result)),
-        d(makeLayout(call.d, call.batches, call.types.result)) {
+        a(makeLayout(call.a, call.batches)),
+        b(makeLayout(call.b, call.batches)),
+        c(makeLayout(call.c, call.batches)),
+        d(makeLayout(call.d, call.batches)) {
     const auto& lt = cublasLt();
     set(lt.set_desc, desc, kTransposeA, int32_t(call.a.transposed));
     set(lt.set_desc, desc, kTransposeB, int32_t(call.b.transposed));
     if (const auto epilogue = call.activation | (call.bias ? kBias : 0U)) {
       set(lt.set_desc, desc, kEpilogue, epilogue);
     }
-    if (call.scale_a_is != ScaleOf::Matrix) {
-      set(lt.set_desc, desc, kScaleAMode, call.scale_a_is);
-      set(lt.set_desc, desc, kScaleBMode, call.scale_b_is);
+    if (call.a.scale_is != ScaleOf::Matrix) {
+      set(lt.set_desc, desc, kScaleAMode, call.a.scale_is);
+      set(lt.set_desc, desc, kScaleBMode, call.b.scale_is);
     }
     if (call.fast_sums) {
       set(lt.set_desc, desc, kFastSums, int8_t(1));
@@ -305,9 +300,9 @@ struct Plan {
     if (call.bias) {
       set(lt.set_desc, desc, kBiasPointer, call.bias);
     }
-    if (call.scale_a) {
-      set(lt.set_desc, desc, kScaleAPointer, call.scale_a);
-      set(lt.set_desc, desc, kScaleBPointer, call.scale_b);
+    if (call.a.scale) {
+      set(lt.set_desc, desc, kScaleAPointer, call.a.scale);
+      set(lt.set_desc, desc, kScaleBPointer, call.b.scale);
     }
   }
 
@@ -408,29 +403,11 @@ Columns readColumns(Matrices& matrices, bool transpose) {
   return *columns;
 }
 
-/// A number of the scale's type.
-struct Number {
-  Number(double number, DataType type) {
-    if (type == kReal64) {
-      wide = number;
-    } else if (type == kInteger32) {
-      whole = static_cast<int32_t>(number);
-    } else {
-      narrow = static_cast<float>(number);
-    }
-  }
-  union {
-    double wide;
-    float narrow;
-    int32_t whole;
-  };
-};
-
 } // namespace
 
 bool multiplyByCublas(const Product& product, const Scales& scales) {
   const auto device = product.out.tensor.device().index();
-  auto types = typesOf(product);
+  const auto types = typesOf(product);
   if (!types || product.left.cols == 0) {
     return false;
   }
@@ -458,38 +435,32 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
     left = rowsTogether(left);
     right = rowsTogether(right.transposed()).transposed();
   }
-  if (by_rows) {
-    std::swap(left, right);
-  }
+  const auto read = [&](Matrices& factor, const Tensor& scale, ScaleOf is) {
+    auto result = readColumns(factor, by_rows);
+    result.scale = scale.defined() ? scale.data_ptr() : nullptr;
+    result.scale_is = is;
+    return result;
+  };
   Call call;
-  if (scales.left.defined()) {
-    call.scale_a = scales.left.data_ptr();
-    call.scale_b = scales.right.data_ptr();
-    call.fast_sums = scales.fast_sums;
-    call.scale_a_is = scales.left_is;
-    call.scale_b_is = scales.right_is;
+  call.a = read(left, scales.left, scales.left_is);
+  call.b = read(right, scales.right, scales.right_is);
+  if (by_rows) {
+    std::swap(call.a, call.b);
   }
+  call.fast_sums = scales.fast_sums;
   call.activation = product.activation == Activation::Relu ? kRelu
       : product.activation == Activation::Gelu             ? kGelu
                                                            : 0U;
-  if (by_rows) {
-    std::swap(types->a, types->b);
-    std::swap(call.scale_a, call.scale_b);
-    std::swap(call.scale_a_is, call.scale_b_is);
-  }
   call.d = *columns;
   call.batches = out.batch;
   call.types = *types;
   call.reduces = mayReduceIn(out.tensor.scalar_type());
-  call.a = readColumns(left, by_rows);
-  call.b = readColumns(right, by_rows);
   call.c = call.d;
   const auto& self = product.self;
   double beta = product.beta.to<double>();
   if (beta != 0) {
     const bool is_bias = by_rows && beta == 1 && out.batch == 1 &&
-        self.row_stride == 0 && self.col_stride == 1 &&
-        types->result != kReal64;
+        self.row_stride == 0 && self.col_stride == 1 && call.d.type != kReal64;
     const auto given = columnsOf(self, /*transpose=*/false);
     if (is_bias) {
       call.bias = self.data();
@@ -501,8 +472,12 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
       out.view().copy_(self.view());
     }
   }
-  const Number scale_of_c(beta, types->scale);
-  const Number scale(product.alpha.to<double>(), types->scale);
+  // An alpha that float has not got becomes infinite.
+  const auto type = types->scale == kReal64 ? f64
+      : types->scale == kInteger32          ? i32
+                                            : f32;
+  const auto scale_of_c = kernelNumber(beta, type, /*checked=*/false);
+  const auto scale = kernelNumber(product.alpha, type, /*checked=*/false);
   const auto stream = c10::xpu::getCurrentXPUStream(device);
   Tensor workspace;
   const auto plan = planWithWorkspace(handle, call, out.tensor, workspace);
@@ -516,12 +491,12 @@ bool multiplyByCublas(const Product& product, const Scales& scales) {
     status = cublasLt().matmul(
         handle,
         plan->desc.get(),
-        &scale,
+        &scale.bits,
         call.a.data,
         plan->a.get(),
         call.b.data,
         plan->b.get(),
-        &scale_of_c,
+        &scale_of_c.bits,
         call.c.data,
         plan->c.get(),
         call.d.data,

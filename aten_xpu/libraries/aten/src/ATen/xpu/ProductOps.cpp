@@ -107,11 +107,8 @@ struct Dot {
     const c10::xpu::XPUGuard guard(self.device());
     static const std::string name = "aten::dot";
     auto result = at::empty({}, self.options());
-    multiply(
-        {name,
-         {result, 1, 1, 1, 0, 1, 1},
-         Matrices::row(self),
-         Matrices::of(other)});
+    const Matrices out{result, 1, 1, 1, 0, 1, 1};
+    multiply({name, out, Matrices::row(self), Matrices::of(other)});
     return result;
   }
 };

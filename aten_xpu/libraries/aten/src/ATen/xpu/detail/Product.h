@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 // Products of matrices, by the vendor's library or by kernels/Product.sycl.
 
@@ -55,32 +54,14 @@ enum class Activation : uint8_t { None, Relu, Gelu };
 /// multiplyByCublas(). Of half and bfloat16 `out` may be float; then alpha is
 /// 1, beta 0 or 1, and self is out.
 struct Product {
-  Product(
-      const std::string& op,
-      Matrices out,
-      Matrices left,
-      Matrices right,
-      Matrices self = {},
-      Scalar beta = 0,
-      Scalar alpha = 1,
-      Activation activation = Activation::None)
-      : op(op),
-        out(std::move(out)),
-        left(std::move(left)),
-        right(std::move(right)),
-        self(std::move(self)),
-        beta(std::move(beta)),
-        alpha(std::move(alpha)),
-        activation(activation) {}
-
   const std::string& op; // for the profiler
   Matrices out; // [batch, rows, cols], which left and right do not overlap
   Matrices left; // [batch, rows, inner]
   Matrices right; // [batch, inner, cols]
-  Matrices self; // like out, or out itself; not read where beta is 0
-  Scalar beta;
-  Scalar alpha;
-  Activation activation;
+  Matrices self{}; // like out, or out itself; not read where beta is 0
+  Scalar beta = 0;
+  Scalar alpha = 1;
+  Activation activation = Activation::None;
 };
 
 /// Whether matrices of the type can be multiplied on the device, with sizes

@@ -65,13 +65,6 @@ bool hasSmallOffsets(const Tensor& tensor) {
   return tensor.numel() > 0 && last < kMostNumber;
 }
 
-/// channels_last if one of them is, as for PyTorch's other devices.
-MemoryFormat formatOf(const Tensor& input, const Tensor& weight) {
-  const auto format = input.suggest_memory_format();
-  return format == MemoryFormat::Contiguous ? weight.suggest_memory_format()
-                                            : format;
-}
-
 /// One of three axes: a convolution with less has them at the end.
 int64_t onAxis(IntArrayRef list, int64_t axis, int64_t otherwise) {
   const auto at = axis + int64_t(list.size()) - kAxes;
@@ -88,6 +81,7 @@ bool allowsTf32(bool (Context::*allows)(std::optional<Op>) const) {
 }
 
 struct Convolution {
+  const std::string& op; // for the profiler
   IntArrayRef stride, padding, dilation;
   bool transposed;
   IntArrayRef output_padding;
@@ -95,6 +89,8 @@ struct Convolution {
   KernelType type{};
   DeviceIndex device = -1;
   DimVector sizes{}; // of the result
+  // channels_last if input or weight is, as for PyTorch's other devices
+  MemoryFormat format{};
 
   /// Whether kernels take it; the host has the checks.
   bool prepare(const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -121,6 +117,10 @@ struct Convolution {
     }
     type = *found;
     device = input.device().index();
+    format = input.suggest_memory_format();
+    if (format == MemoryFormat::Contiguous) {
+      format = weight.suggest_memory_format();
+    }
     sizes = {input.size(0), rows};
     for (const auto d : c10::irange(dims)) {
       const auto from = input.size(d + 2);
@@ -148,45 +148,39 @@ struct Convolution {
   /// Makes what the convolution, or the transposed one, makes of `in`. As all
   /// of these, gives an undefined tensor if numbers are too large.
   Tensor convolve(
-      const std::string& op,
       bool is_transposed,
       IntArrayRef out_sizes,
       const Tensor& in,
       const Tensor& weight,
-      const Tensor& bias,
-      MemoryFormat format) const {
+      const Tensor& bias) const {
     const auto out = at::empty(out_sizes, in.options().memory_format(format));
-    return convolveTo(op, is_transposed, out, in, weight, bias, format)
-        ? out
-        : Tensor();
+    return convolveTo(is_transposed, out, in, weight, bias) ? out : Tensor();
   }
 
   Tensor weightGradient(
-      const std::string& op,
       const Tensor& grad,
       const Tensor& input,
       const Tensor& weight) const {
     auto result = at::empty_like(weight);
     const auto& in = transposed ? grad : input;
     const auto& out = transposed ? input : grad;
-    const auto format = formatOf(input, weight);
     if (isProduct(weight) &&
         (format != MemoryFormat::Contiguous || grad.size(0) == 1)) {
-      const auto rows = pixelsOf(grad, format);
-      const auto columns = pixelsOf(input, format);
+      const auto rows = pixelsOf(grad);
+      const auto columns = pixelsOf(input);
       multiply({op, channelsOf(result), rows.transposed(), columns});
       return result;
     }
-    if (byLibrary(op, ConvolutionWay::Weight, in, result, out, format)) {
+    if (byLibrary(ConvolutionWay::Weight, in, result, out)) {
       return result;
     }
-    if (launch(op, kConvolveWeight, false, out, in, result, Tensor())) {
+    if (launch(kConvolveWeight, false, out, in, result, Tensor())) {
       return result;
     }
     Tensor sum;
     const bool by_halves = inHalves(
         [&](const Tensor& some_grad, const Tensor& some) {
-          const auto half = weightGradient(op, some_grad, some, weight);
+          const auto half = weightGradient(some_grad, some, weight);
           sum = sum.defined() && half.defined() ? sum.add_(half) : half;
           return half.defined();
         },
@@ -198,22 +192,28 @@ struct Convolution {
  private:
   /// Returns false if numbers are too large, even for one image.
   bool convolveTo(
-      const std::string& op,
       bool is_transposed,
       const Tensor& out,
       const Tensor& in,
       const Tensor& weight,
-      const Tensor& bias,
-      MemoryFormat format) const {
+      const Tensor& bias) const {
     if (isProduct(weight)) {
-      const bool back = is_transposed != transposed;
-      multiplyPixels(
-          op, out, in, back ? weight.transpose(0, 1) : weight, bias, format);
+      const auto to = pixelsOf(out);
+      auto matrix = channelsOf(weight);
+      if (is_transposed == transposed) {
+        matrix = matrix.transposed();
+      }
+      matrix.batch = to.batch;
+      Matrices added;
+      if (bias.defined()) {
+        added = {bias, to.batch, to.rows, to.cols, 0, 0, bias.stride(0)};
+      }
+      multiply({op, to, pixelsOf(in), matrix, added, bias.defined() ? 1 : 0});
       return true;
     }
     const bool by_library = is_transposed
-        ? byLibrary(op, ConvolutionWay::Input, out, weight, in, format)
-        : byLibrary(op, ConvolutionWay::Output, in, weight, out, format);
+        ? byLibrary(ConvolutionWay::Input, out, weight, in)
+        : byLibrary(ConvolutionWay::Output, in, weight, out);
     if (by_library) {
       if (bias.defined()) {
         DimVector sizes(out.dim(), 1);
@@ -224,12 +224,12 @@ struct Convolution {
     }
     const auto kernel =
         out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
-    if (launch(op, kernel, is_transposed, out, in, weight, bias)) {
+    if (launch(kernel, is_transposed, out, in, weight, bias)) {
       return true;
     }
     return inHalves(
         [&](const Tensor& to, const Tensor& from) {
-          return convolveTo(op, is_transposed, to, from, weight, bias, format);
+          return convolveTo(is_transposed, to, from, weight, bias);
         },
         out,
         in);
@@ -261,7 +261,7 @@ struct Convolution {
 
   /// A row for each pixel, and a column for each channel. Without channels_last
   /// images are a batch.
-  static Matrices pixelsOf(const Tensor& tensor, MemoryFormat format) {
+  Matrices pixelsOf(const Tensor& tensor) const {
     const auto pixels = tensor.numel() / tensor.size(1);
     const auto channels = tensor.size(1);
     const auto images = tensor.size(0);
@@ -271,31 +271,11 @@ struct Convolution {
         : Matrices{plain, 1, pixels, channels, 0, channels, 1};
   }
 
-  void multiplyPixels(
-      const std::string& op,
-      const Tensor& out,
-      const Tensor& in,
-      const Tensor& weight,
-      const Tensor& bias,
-      MemoryFormat format) const {
-    const auto to = pixelsOf(out, format);
-    const auto from = pixelsOf(in, format);
-    auto matrix = channelsOf(weight).transposed();
-    matrix.batch = to.batch;
-    Matrices added;
-    if (bias.defined()) {
-      added = {bias, to.batch, to.rows, to.cols, 0, 0, bias.stride(0)};
-    }
-    multiply({op, to, from, matrix, added, bias.defined() ? 1 : 0});
-  }
-
   bool byLibrary(
-      const std::string& op,
       ConvolutionWay way,
       const Tensor& in,
       const Tensor& weight,
-      const Tensor& out,
-      MemoryFormat format) const {
+      const Tensor& out) const {
     if (!libraryTakes(in, weight, out)) {
       return false;
     }
@@ -303,19 +283,18 @@ struct Convolution {
     if (!by_cudnn && !convolvesByOneDnn(in)) {
       return false;
     }
-    if (type == f64) {
-      format = MemoryFormat::Contiguous; // cuDNN does not take it otherwise
-    }
+    // cuDNN does not take double otherwise.
+    const auto packing = type == f64 ? MemoryFormat::Contiguous : format;
     std::array<Tensor, 3> packed{in, weight, out}; // alive until it is launched
     const size_t result_at = way == ConvolutionWay::Output ? 2
         : way == ConvolutionWay::Weight                    ? 1
                                                            : 0;
     const auto result = packed.at(result_at);
     for (auto& tensor : packed) {
-      if (!tensor.is_contiguous(format)) {
+      if (!tensor.is_contiguous(packing)) {
         tensor = tensor.is_same(result)
-            ? at::empty(tensor.sizes(), tensor.options().memory_format(format))
-            : tensor.contiguous(format);
+            ? at::empty(tensor.sizes(), tensor.options().memory_format(packing))
+            : tensor.contiguous(packing);
       }
     }
     const ConvolutionCall call{
@@ -328,7 +307,7 @@ struct Convolution {
         padding,
         dilation,
         groups,
-        format,
+        packing,
         type == f32 && allowsTf32(&Context::allowTF32CuDNN)};
     if (!(by_cudnn ? convolveByCudnn(call) : convolveByOneDnn(call))) {
       return false;
@@ -365,7 +344,6 @@ struct Convolution {
   }
 
   bool launch(
-      const std::string& op,
       ConvolutionKernel kernel,
       bool is_transposed,
       const Tensor& out,
@@ -502,18 +480,16 @@ Tensor convolveOnDevice(
   static const std::string name = "aten::convolution_overrideable";
   const auto added = tensorOf(bias);
   Convolution convolution{
-      stride, padding, dilation, transposed, output_padding, groups};
+      name, stride, padding, dilation, transposed, output_padding, groups};
   Tensor result;
   if (convolution.prepare(input, weight, added)) {
     const c10::xpu::XPUGuard guard(input.device());
     result = convolution.convolve(
-        name,
         transposed,
         convolution.sizes,
         input,
         weight,
-        added.defined() ? added.contiguous() : added,
-        formatOf(input, weight));
+        added.defined() ? added.contiguous() : added);
   }
   return result.defined() ? result
                           : hostConvolution(
@@ -541,7 +517,7 @@ std::tuple<Tensor, Tensor, Tensor> convolveBack(
     std::array<bool, 3> mask) {
   static const std::string name = "aten::convolution_backward_overrideable";
   Convolution convolution{
-      stride, padding, dilation, transposed, output_padding, groups};
+      name, stride, padding, dilation, transposed, output_padding, groups};
   if (convolution.prepare(input, weight, Tensor()) && alike(grad, input) &&
       grad.layout() == kStrided &&
       grad.sizes() == IntArrayRef(convolution.sizes)) {
@@ -551,16 +527,10 @@ std::tuple<Tensor, Tensor, Tensor> convolveBack(
     Tensor of_bias;
     if (mask[0]) {
       of_input = convolution.convolve(
-          name,
-          !transposed,
-          input.sizes(),
-          grad,
-          weight,
-          Tensor(),
-          formatOf(input, weight));
+          !transposed, input.sizes(), grad, weight, Tensor());
     }
     if (mask[1]) {
-      of_weight = convolution.weightGradient(name, grad, input, weight);
+      of_weight = convolution.weightGradient(grad, input, weight);
     }
     if (mask[2]) {
       of_bias = grad.sum(IntArrayRef(kAllButChannels).slice(0, grad.dim() - 1));

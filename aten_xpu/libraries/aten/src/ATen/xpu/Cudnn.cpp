@@ -3,6 +3,7 @@
 #include <ATen/xpu/detail/CudaLaunch.h>
 #include <ATen/xpu/detail/KernelImage.h>
 #include <c10/util/StringUtil.h>
+#include <c10/xpu/XPUFunctions.h>
 #include <torch/library.h>
 
 #include <condition_variable>
@@ -31,6 +32,7 @@ struct CudnnHandles {
   std::condition_variable returned;
   // With the CUstream that each has; the last one was used last.
   std::vector<std::pair<void*, void*>> unused;
+  bool are_of_recent_card = false; // set once
 };
 
 CudnnHandles& cudnnHandles(DeviceIndex device) {
@@ -74,6 +76,8 @@ bool hasCudnn(DeviceIndex device) {
       "Convolutions",
       &takesPtx,
       [](DeviceIndex index, void** made) -> std::string {
+        cudnnHandles(index).are_of_recent_card =
+            imageForm(c10::xpu::get_raw_device(index)) == ImageForm::Ptx;
         const auto& library = cudnn();
         const int status =
             library.problem.empty() ? addCudnnHandle(index, made) : 0;
@@ -82,6 +86,10 @@ bool hasCudnn(DeviceIndex device) {
             : c10::str("cudnnCreate returned ", library.words_of(status));
       }};
   return first.of(device) != nullptr;
+}
+
+bool isRecentCard(DeviceIndex device) {
+  return cudnnHandles(device).are_of_recent_card;
 }
 
 CudnnHandle::CudnnHandle(DeviceIndex device, bool may_make) : device_(device) {

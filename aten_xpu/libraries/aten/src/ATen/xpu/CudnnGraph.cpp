@@ -79,7 +79,9 @@ CudnnObject makeCudnnObject(
     int& status) {
   const auto& library = cudnn();
   void* made = nullptr;
-  status = library.create_object(kind, &made);
+  if (status == 0) {
+    status = library.create_object(kind, &made);
+  }
   CudnnObject object(made, library.destroy_object);
   for (const auto& one : attributes) {
     if (status == 0 && one.count > 0) {
@@ -114,21 +116,17 @@ std::optional<CudnnType> cudnnTypeOf(ScalarType type) {
   }
 }
 
-CudnnObject CudnnGraph::make(
+void* CudnnGraph::describe(
     int kind,
     std::initializer_list<CudnnAttribute> attributes) {
-  int status = 0;
-  auto made = makeCudnnObject(kind, attributes, status);
-  if (status_ == 0) {
-    status_ = status;
-  }
-  return made;
+  objects_.push_back(makeCudnnObject(kind, attributes, status_));
+  return objects_.back().get();
 }
 
 void CudnnGraph::addOperation(
     int kind,
     std::initializer_list<CudnnAttribute> attributes) {
-  operations_.push_back(make(kind, attributes));
+  operations_.push_back(makeCudnnObject(kind, attributes, status_));
 }
 
 CudnnGraph::Tensor CudnnGraph::addTensor(
@@ -140,7 +138,7 @@ CudnnGraph::Tensor CudnnGraph::addTensor(
     bool is_number) {
   const auto dims = static_cast<int64_t>(sizes.size());
   const auto id = ++tensors_;
-  objects_.push_back(make(
+  return describe(
       kTensorKind,
       {{kTensorId, kIntValue, 1, &id},
        {kTensorType, kTypeValue, 1, &type},
@@ -148,8 +146,7 @@ CudnnGraph::Tensor CudnnGraph::addTensor(
        {kTensorSizes, kIntValue, dims, sizes.data()},
        {kTensorStrides, kIntValue, dims, strides.data()},
        {kTensorVirtual, kBoolValue, 1, &is_virtual},
-       {kTensorNumber, kBoolValue, 1, &is_number}}));
-  return objects_.back().get();
+       {kTensorNumber, kBoolValue, 1, &is_number}});
 }
 
 CudnnGraph::Tensor CudnnGraph::add(const CudnnData& data) {
@@ -199,7 +196,7 @@ void CudnnGraph::convolve(
     IntArrayRef stride,
     IntArrayRef dilation) {
   const auto axes = static_cast<int64_t>(stride.size());
-  objects_.push_back(make(
+  void* const convolution = describe(
       kConvolutionKind,
       {{kConvolutionType, kTypeValue, 1, &computed},
        {kConvolutionMode, kModeValue, 1, &kCrossCorrelation},
@@ -207,8 +204,7 @@ void CudnnGraph::convolve(
        {kConvolutionDilation, kIntValue, axes, dilation.data()},
        {kConvolutionStride, kIntValue, axes, stride.data()},
        {kConvolutionBefore, kIntValue, axes, padding.data()},
-       {kConvolutionAfter, kIntValue, axes, padding.data()}}));
-  void* const convolution = objects_.back().get();
+       {kConvolutionAfter, kIntValue, axes, padding.data()}});
   // For each way: alpha, beta and the convolution, and then weight, input and
   // output, or else for the gradient of weights these by its own order.
   const int first = kConvolveFirst + 6 * static_cast<int>(way);
@@ -235,8 +231,8 @@ void CudnnGraph::convolve(
 
 void CudnnGraph::multiply(Tensor left, Tensor right, Tensor out) {
   const auto type = CudnnType::Float;
-  objects_.push_back(make(kMatmulKind, {{kMatmulType, kTypeValue, 1, &type}}));
-  void* const matmul = objects_.back().get();
+  void* const matmul =
+      describe(kMatmulKind, {{kMatmulType, kTypeValue, 1, &type}});
   addOperation(
       kMultiplyKind,
       {{kMultiplyLeft, kDescriptorValue, 1, &left},
@@ -251,12 +247,11 @@ void CudnnGraph::point(
     Tensor out,
     CudnnType computed,
     int64_t axis) {
-  objects_.push_back(make(
+  void* const point = describe(
       kPointKind,
       {{kPointMode, kPointValue, 1, &what},
        {kPointType, kTypeValue, 1, &computed},
-       {kPointAxis, kIntValue, axis < 0 ? 0 : 1, &axis}}));
-  void* const point = objects_.back().get();
+       {kPointAxis, kIntValue, axis < 0 ? 0 : 1, &axis}});
   const auto* const given = from.begin();
   const auto attribute = [&](int name, size_t i) {
     return CudnnAttribute{
@@ -273,11 +268,10 @@ void CudnnGraph::point(
 
 void CudnnGraph::reduce(CudnnReduce what, Tensor in, Tensor out) {
   const auto type = CudnnType::Float;
-  objects_.push_back(make(
+  void* const reduction = describe(
       kReductionKind,
       {{kReductionOperator, kReduceValue, 1, &what},
-       {kReductionType, kTypeValue, 1, &type}}));
-  void* const reduction = objects_.back().get();
+       {kReductionType, kTypeValue, 1, &type}});
   addOperation(
       kReduceKind,
       {{kReduceIn, kDescriptorValue, 1, &in},
@@ -286,11 +280,10 @@ void CudnnGraph::reduce(CudnnReduce what, Tensor in, Tensor out) {
 }
 
 void CudnnGraph::draw(Tensor seed, Tensor offset, double keep, Tensor out) {
-  objects_.push_back(make(
+  void* const random = describe(
       kRandomKind,
       {{kRandomDistribution, kDistributionValue, 1, &kBernoulli},
-       {kRandomProbability, kDoubleValue, 1, &keep}}));
-  void* const random = objects_.back().get();
+       {kRandomProbability, kDoubleValue, 1, &keep}});
   addOperation(
       kDrawKind,
       {{kDrawSeed, kDescriptorValue, 1, &seed},

@@ -126,18 +126,17 @@ class CudnnPlan {
       operations.push_back(one.get());
     }
     void* const used = handle.get();
-    graph_.objects_.push_back(graph_.make(
+    void* const graph = graph_.describe(
         kGraphKind,
         {{kGraphHandle, kHandleValue, 1, &used},
          {kGraphOperations,
           kDescriptorValue,
           static_cast<int64_t>(operations.size()),
-          operations.data()}}));
+          operations.data()}});
     if (graph_.status_ != 0) {
       warnOfCudnn(graph_.status_);
       return;
     }
-    void* const graph = graph_.objects_.back().get();
     for (const int mode : {kInstant, kFallback}) {
       int status = 0;
       const auto heuristic = makeCudnnObject(

@@ -57,6 +57,9 @@ const Cudnn& cudnn();
 /// cannot, that was said when it was first asked.
 bool hasCudnn(DeviceIndex device);
 
+/// Whether a device that has it is of sm_80 or later.
+bool isRecentCard(DeviceIndex device);
+
 /// A handle of the library for a device that has it, for one thread while this
 /// lives.
 class CudnnHandle {

@@ -91,7 +91,7 @@ enum CudnnValue {
 };
 
 /// Makes a descriptor and finalizes it, with the attributes that are given at
-/// least once; or says why not.
+/// least once; or says why not. Makes none if something failed before.
 CudnnObject makeCudnnObject(
     int kind,
     std::initializer_list<CudnnAttribute> attributes,
@@ -139,8 +139,8 @@ class CudnnGraph {
  private:
   friend class CudnnPlan;
 
-  /// A descriptor with these. The status of the first that failed is kept.
-  CudnnObject make(int kind, std::initializer_list<CudnnAttribute> attributes);
+  /// Adds what is no operation.
+  void* describe(int kind, std::initializer_list<CudnnAttribute> attributes);
   Tensor addTensor(
       CudnnType type,
       IntArrayRef sizes,
@@ -156,7 +156,7 @@ class CudnnGraph {
   std::vector<int64_t> in_memory_; // ids
   std::vector<int64_t> numbers_; // ids
   std::deque<float> values_; // of the numbers
-  int status_ = 0;
+  int status_ = 0; // of the first that failed
 };
 
 /// What the graph depends on, beside its tensors in memory.

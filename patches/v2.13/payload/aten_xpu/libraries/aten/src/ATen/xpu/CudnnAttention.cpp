@@ -3,11 +3,8 @@
 #include <ATen/ceil_div.h>
 #include <ATen/xpu/detail/Attention.h>
 #include <ATen/xpu/detail/CudnnGraph.h>
-#include <ATen/xpu/detail/KernelImage.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/bit_cast.h>
-#include <c10/util/irange.h>
-#include <c10/xpu/XPUFunctions.h>
 
 #include <array>
 #include <limits>
@@ -211,20 +208,6 @@ struct AttentionGraph {
     return seed ? pointwise(CudnnPoint::Multiply, {of, factor()}) : of;
   }
 };
-
-/// Which devices the library attends on.
-bool isRecentCard(DeviceIndex device) {
-  static const auto& all = *new std::vector<bool>([] { // never destroyed
-    std::vector<bool> recent;
-    const auto count = c10::xpu::device_count();
-    for (const auto i : c10::irange(count)) {
-      recent.push_back(
-          imageForm(c10::xpu::get_raw_device(i)) == ImageForm::Ptx);
-    }
-    return recent;
-  }());
-  return all[device];
-}
 
 } // namespace
 

@@ -7,7 +7,6 @@
 #include <c10/util/irange.h>
 
 #include <array>
-#include <limits>
 
 // Sampling at places of a grid, windows as columns, and bags of rows;
 // kernels/Grid.sycl.
@@ -16,15 +15,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max(); // elements
-
-enum GridKernel { kGridSample, kGridSampleBack, kColumns, kBags };
-constexpr std::array<const char*, 4> kGridNames{
-    "grid_sample",
-    "grid_sample_back",
-    "columns",
-    "bags"};
-
 std::string gridSourceOf(int type) {
   constexpr const char* kGrid =
 #include <ATen/xpu/kernels/Grid.sycl>
@@ -32,55 +22,46 @@ std::string gridSourceOf(int type) {
   return typedSource(type) + atomicSource() + kGrid;
 }
 
-const NamedKernels kGridKernels("grid", &gridSourceOf, kGridNames, FLOATING);
+const KernelFamily kGridFamily("grid", &gridSourceOf, FLOATING);
+const NamedKernel kGridSample(kGridFamily, "grid_sample");
+const NamedKernel kGridSampleBack(kGridFamily, "grid_sample_back");
+const NamedKernel kColumns(kGridFamily, "columns");
+const NamedKernel kBags(kGridFamily, "bags");
 
 /// The type for a kernel and these tensors, if there is one.
 template <typename... Tensors>
 std::optional<KernelType> gridType(
-    GridKernel kernel,
+    const NamedKernel& kernel,
     const Tensor& first,
     const Tensors&... others) {
-  const auto device = kernelDevice(first);
-  if (!device || first.is_quantized() || !(alike(others, first) && ...)) {
-    return std::nullopt;
-  }
-  const auto type = kernelType(first.scalar_type(), *device);
   const auto fits = [](const Tensor& tensor) {
     return !tensor.defined() ||
-        (tensor.layout() == kStrided && tensor.numel() <= kMost);
+        (tensor.layout() == kStrided && tensor.numel() <= kMostElements);
   };
-  return type && (FLOATING & (1 << *type)) && fits(first) &&
-          (fits(others) && ...) && kGridKernels.find(kernel, *type, *device)
-      ? type
+  return !first.is_quantized() && (alike(others, first) && ...) &&
+          fits(first) && (fits(others) && ...)
+      ? kernel.typeFor(first)
       : std::nullopt;
 }
 
 /// An item for each of `items`. Numbers are of 32 bits.
 void launchGrid(
     const std::string& op,
-    GridKernel kernel,
+    const NamedKernel& kernel,
     KernelType type,
     DeviceIndex device,
     std::initializer_list<KernelArgument> tensors,
-    std::initializer_list<int64_t> numbers,
+    IntArrayRef numbers,
     int64_t items) {
-  if (items == 0) {
-    return;
-  }
   c10::SmallVector<KernelArgument, 32> arguments;
-  for (const auto& tensor : tensors) {
+  for (const auto& tensor : tensors) { // of append() GCC warns
     arguments.push_back(tensor);
   }
   for (const auto number : numbers) {
     arguments.emplace_back(uint32_t(number));
   }
   arguments.emplace_back(uint32_t(items));
-  launchKernel(
-      requireKernel(kGridKernels.find(kernel, type, device), op),
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      items,
-      arguments);
+  kernel.launch(op, type, device, items, arguments);
 }
 
 /// For images of `dims` dimensions, and PyTorch's numbers of modes.
@@ -101,14 +82,13 @@ struct GridSample {
     const auto result = at::empty(sizesOf(input, grid), input.options());
     const auto from = input.contiguous();
     const auto places = grid.contiguous();
-    launch(
+    launchGrid(
         name,
         kGridSample,
         *type,
+        input.device().index(),
         {result.data_ptr(), from.data_ptr(), places.data_ptr()},
-        input,
-        grid,
-        {mode, padding, corners},
+        numbersOf(input, grid, mode, padding, corners),
         result.numel());
     return result;
   }
@@ -138,18 +118,17 @@ struct GridSample {
     const auto from = input.contiguous();
     const auto places = grid.contiguous();
     const auto of_result = grad.contiguous();
-    launch(
+    launchGrid(
         name,
         kGridSampleBack,
         *type,
+        input.device().index(),
         {pointerOf(grad_input),
          grad_grid.data_ptr(),
          of_result.data_ptr(),
          from.data_ptr(),
          places.data_ptr()},
-        input,
-        grid,
-        {mode, padding, corners},
+        numbersOf(input, grid, mode, padding, corners),
         grid.numel() / dims);
     return {
         mask[0] ? grad_input.to(input.scalar_type()) : grad_input, grad_grid};
@@ -170,31 +149,22 @@ struct GridSample {
     return sizes;
   }
 
-  static void launch(
-      const std::string& op,
-      GridKernel kernel,
-      KernelType type,
-      std::initializer_list<KernelArgument> tensors,
+  static std::array<int64_t, 9> numbersOf(
       const Tensor& input,
       const Tensor& grid,
-      std::array<int64_t, 3> how,
-      int64_t items) {
-    launchGrid(
-        op,
-        kernel,
-        type,
-        input.device().index(),
-        tensors,
-        {input.size(1),
-         grid.numel() / dims / grid.size(0),
-         dims,
-         dims == 3 ? input.size(2) : 1,
-         input.size(-2),
-         input.size(-1),
-         how[0],
-         how[1],
-         how[2]},
-        items);
+      int64_t mode,
+      int64_t padding,
+      bool corners) {
+    return {
+        input.size(1),
+        grid.numel() / dims / grid.size(0),
+        dims,
+        dims == 3 ? input.size(2) : 1,
+        input.size(-2),
+        input.size(-1),
+        mode,
+        padding,
+        corners};
   }
 };
 
@@ -332,103 +302,84 @@ struct FromColumns {
   }
 };
 
-using Bags = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 constexpr int64_t kMeanOfBag = 1; // PyTorch's numbers of modes
 constexpr int64_t kMaxOfBag = 2;
 
 /// The sums, the bag of each index, how many indices of a bag count, and the
 /// rows of the largest elements. Undefined if no kernel fits.
-Bags bagsOf(
-    const Tensor& table,
-    const Tensor& given_indices,
-    const Tensor& given_offsets,
-    int64_t mode,
-    const c10::optional<Tensor>& given_weights,
-    bool include_last_offset,
-    int64_t padding) {
-  static const IndexOp name("embedding_bag", IndexWords::Self, true);
-  static const IndexOp of_offsets(
-      "embedding_bag",
-      IndexWords::Given,
-      false,
-      "offsets[0] has to be 0, and no other may be below it or above the "
-      "length of input");
-  const auto weights = tensorOf(given_weights);
-  const auto type = gridType(kBags, table, weights);
-  const auto is_index = [](const Tensor& tensor) {
-    const auto type = tensor.scalar_type();
-    return tensor.dim() == 1 && (type == kLong || type == kInt);
-  };
-  if (!type || table.dim() != 2 || table.numel() == 0 ||
-      !areOn(table.device().index(), given_indices, given_offsets) ||
-      !is_index(given_indices) || !is_index(given_offsets) ||
-      given_offsets.numel() == 0 || given_indices.numel() > kMost ||
-      given_offsets.numel() > kMost / table.size(1) ||
-      (weights.defined() &&
-       (mode != 0 || weights.sizes() != given_indices.sizes()))) {
-    return {};
-  }
-  const c10::xpu::XPUGuard guard(table.device());
-  const auto device = table.device().index();
-  const auto wide =
-      promoteTypes(given_indices.scalar_type(), given_offsets.scalar_type());
-  const auto indices = given_indices.to(kLong).contiguous();
-  const auto offsets = given_offsets.to(kLong).contiguous();
-  const auto of = table.contiguous();
-  const auto scale = weights.defined() ? weights.contiguous() : weights;
-  const auto bags = offsets.numel() - (include_last_offset ? 1 : 0);
-  const auto columns = table.size(1);
-  const auto result = at::empty({bags, columns}, table.options());
-  const auto bag_of = at::zeros(indices.sizes(), indices.options());
-  const auto counts = at::empty({bags}, indices.options());
-  const auto rows = mode == kMaxOfBag
-      ? at::empty({bags, columns}, indices.options())
-      : at::empty({0}, indices.options());
-  launchGrid(
-      name.name,
-      kBags,
-      *type,
-      device,
-      {result.data_ptr(),
-       rows.data_ptr(),
-       counts.data_ptr(),
-       bag_of.data_ptr(),
-       of.data_ptr(),
-       indices.data_ptr(),
-       offsets.data_ptr(),
-       pointerOf(scale),
-       kernelErrors(device),
-       padding},
-      {name.code,
-       of_offsets.code,
-       table.size(0),
-       columns,
-       indices.numel(),
-       offsets.numel(),
-       mode},
-      result.numel());
-  return {result, bag_of.to(wide), counts.to(wide), rows.to(wide)};
-}
-
 struct EmbeddingBag {
-  static Bags make(
-      const Tensor& weight,
-      const Tensor& indices,
-      const Tensor& offsets,
+  static std::tuple<Tensor, Tensor, Tensor, Tensor> make(
+      const Tensor& table,
+      const Tensor& given_indices,
+      const Tensor& given_offsets,
       bool /*scale_grad_by_freq*/,
       int64_t mode,
       bool /*sparse*/,
-      const c10::optional<Tensor>& per_sample_weights,
+      const c10::optional<Tensor>& given_weights,
       bool include_last_offset,
-      int64_t padding_idx) {
-    return bagsOf(
-        weight,
-        indices,
-        offsets,
-        mode,
-        per_sample_weights,
-        include_last_offset,
-        padding_idx);
+      int64_t padding) {
+    static const IndexOp name("embedding_bag", IndexWords::Self, true);
+    static const IndexOp of_offsets(
+        "embedding_bag",
+        IndexWords::Given,
+        false,
+        "offsets[0] has to be 0, and no other may be below it or above the "
+        "length of input");
+    const auto weights = tensorOf(given_weights);
+    const auto type = gridType(kBags, table, weights);
+    const auto is_index = [](const Tensor& tensor) {
+      const auto type = tensor.scalar_type();
+      return tensor.dim() == 1 && (type == kLong || type == kInt);
+    };
+    if (!type || table.dim() != 2 || table.numel() == 0 ||
+        !areOn(table.device().index(), given_indices, given_offsets) ||
+        !is_index(given_indices) || !is_index(given_offsets) ||
+        given_offsets.numel() == 0 || given_indices.numel() > kMostElements ||
+        given_offsets.numel() > kMostElements / table.size(1) ||
+        (weights.defined() &&
+         (mode != 0 || weights.sizes() != given_indices.sizes()))) {
+      return {};
+    }
+    const c10::xpu::XPUGuard guard(table.device());
+    const auto device = table.device().index();
+    const auto wide =
+        promoteTypes(given_indices.scalar_type(), given_offsets.scalar_type());
+    const auto indices = given_indices.to(kLong).contiguous();
+    const auto offsets = given_offsets.to(kLong).contiguous();
+    const auto of = table.contiguous();
+    const auto scale = weights.defined() ? weights.contiguous() : weights;
+    const auto bags = offsets.numel() - (include_last_offset ? 1 : 0);
+    const auto columns = table.size(1);
+    const auto result = at::empty({bags, columns}, table.options());
+    const auto bag_of = at::zeros(indices.sizes(), indices.options());
+    const auto counts = at::empty({bags}, indices.options());
+    const auto rows = mode == kMaxOfBag
+        ? at::empty({bags, columns}, indices.options())
+        : at::empty({0}, indices.options());
+    launchGrid(
+        name.name,
+        kBags,
+        *type,
+        device,
+        {result.data_ptr(),
+         rows.data_ptr(),
+         counts.data_ptr(),
+         bag_of.data_ptr(),
+         of.data_ptr(),
+         indices.data_ptr(),
+         offsets.data_ptr(),
+         pointerOf(scale),
+         kernelErrors(device),
+         padding},
+        {name.code,
+         of_offsets.code,
+         table.size(0),
+         columns,
+         indices.numel(),
+         offsets.numel(),
+         mode},
+        result.numel());
+    return {result, bag_of.to(wide), counts.to(wide), rows.to(wide)};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/xpu/detail/KernelSources.h>
 #include <ATen/xpu/detail/Strides.h>
+#include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
@@ -17,28 +18,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-enum IndexKernels {
-  kTake,
-  kPut,
-  kAdd,
-  kCombine,
-  kSums,
-  kPlaces,
-  kNonzero,
-  kTriangle,
-  kSequence
-};
-constexpr std::array<const char*, kSequence + 1> kIndexNames{
-    "index_take",
-    "index_put",
-    "index_add",
-    "index_combine",
-    "index_sums",
-    "index_places",
-    "nonzero",
-    "triangle",
-    "sequence"};
-
 std::string indexSourceOf(int type) {
   constexpr const char* kIndex =
 #include <ATen/xpu/kernels/Index.sycl>
@@ -50,9 +29,18 @@ std::string indexSourceOf(int type) {
   return source + kIndex;
 }
 
-const NamedKernels kIndexKernels("index", &indexSourceOf, kIndexNames);
+const KernelFamily kIndexFamily("index", &indexSourceOf);
+const NamedKernel kTake(kIndexFamily, "index_take");
+const NamedKernel kPut(kIndexFamily, "index_put");
+const NamedKernel kAdd(kIndexFamily, "index_add");
+const NamedKernel kCombine(kIndexFamily, "index_combine");
+const NamedKernel kIndexSums(kIndexFamily, "index_sums");
+const NamedKernel kPlaces(kIndexFamily, "index_places");
+const NamedKernel kNonzero(kIndexFamily, "nonzero");
+const NamedKernel kTriangle(kIndexFamily, "triangle");
+const NamedKernel kSequence(kIndexFamily, "sequence");
 
-IndexKernels kernelOf(IndexKernel kernel) {
+const NamedKernel& kernelOf(IndexKernel kernel) {
   return kernel == IndexKernel::Take ? kTake
       : kernel == IndexKernel::Put   ? kPut
       : kernel == IndexKernel::Add   ? kAdd
@@ -60,10 +48,11 @@ IndexKernels kernelOf(IndexKernel kernel) {
 }
 
 std::optional<KernelType> typeFor(
-    IndexKernels kernel,
+    const NamedKernel& kernel,
     ScalarType type,
     DeviceIndex device) {
-  const bool moves = kernel == kTake || kernel == kPut || kernel == kTriangle;
+  const bool moves =
+      &kernel == &kTake || &kernel == &kPut || &kernel == &kTriangle;
   return moves && !c10::isQIntType(type) ? typeOfSize(c10::elementSize(type))
                                          : kernelType(type, device);
 }
@@ -77,7 +66,7 @@ KernelType needed(std::optional<KernelType> type) {
 /// One launch for each part of the loop.
 struct IndexCall {
   const IndexOp& op;
-  IndexKernels kernel;
+  const NamedKernel* kernel;
   KernelType type;
   DeviceIndex device;
   IndexRange range;
@@ -95,7 +84,7 @@ bool widen(
     std::array<DimVector, kOperands>& strides) {
   const auto size = int64_t(c10::elementSize(kKernelTypes[call.type].type));
   const auto whole = [&](int64_t bytes) { return bytes % (2 * size) == 0; };
-  bool wide = (call.kernel == kTake || call.kernel == kPut) && size < 8 &&
+  bool wide = (call.kernel == &kTake || call.kernel == &kPut) && size < 8 &&
       !shape.empty() && shape[0] % 2 == 0 && strides[2][0] == 0 &&
       whole(call.stride);
   for (size_t k = 0; wide && k < 2; ++k) {
@@ -127,8 +116,6 @@ void launchPart(IndexCall call, const TensorIteratorBase& iter) {
     strides[k] = moves[k];
   }
   const auto& range = call.range;
-  const auto& kernel = requireKernel(
-      kIndexKernels.find(call.kernel, call.type, call.device), call.op.name);
   eachStrided(
       pointers,
       shape,
@@ -149,12 +136,8 @@ void launchPart(IndexCall call, const TensorIteratorBase& iter) {
             call.alpha,
             count};
         arguments.append(given.begin(), given.end());
-        launchKernel(
-            kernel,
-            c10::xpu::getCurrentXPUStream(call.device),
-            call.op.name,
-            count,
-            arguments);
+        call.kernel->launch(
+            call.op.name, call.type, call.device, count, arguments);
       });
 }
 
@@ -186,8 +169,8 @@ void launchIndex(
 
 /// By atomics what is added to one element has no order, and is rounded to the
 /// type each time: sums of half and bfloat16 soon do not grow any more.
-bool addsInOrder(IndexKernels kernel, ScalarType type) {
-  return kernel == kAdd && isFloatingType(type) &&
+bool addsInOrder(IndexKernel kernel, ScalarType type) {
+  return kernel == IndexKernel::Add && isFloatingType(type) &&
       (at::toOpMathType(type) != type ||
        at::globalContext().deterministicAlgorithms());
 }
@@ -238,7 +221,7 @@ void addInOrder(
   pairs.select(1, 0).copy_(std::get<0>(sorted));
   pairs.select(1, 1).copy_(std::get<1>(sorted));
   auto sums = call;
-  sums.kernel = kSums;
+  sums.kernel = &kIndexSums;
   sums.stride = rows.stride(0) * int64_t(rows.element_size());
   launchIndex(
       sums,
@@ -279,9 +262,9 @@ bool hasIndexKernel(IndexKernel kernel, ScalarType type, DeviceIndex device) {
   if (isByParts(kernel, type)) {
     return hasIndexKernel(kernel, toRealValueType(type), device);
   }
-  const auto which = kernelOf(kernel);
+  const auto& which = kernelOf(kernel);
   const auto known = typeFor(which, type, device);
-  return known && kIndexKernels.find(which, *known, device);
+  return known && which.find(*known, device);
 }
 
 void runIndex(
@@ -305,14 +288,14 @@ void runIndex(
     }
     return;
   }
-  const auto which = kernelOf(kernel);
+  const auto& which = kernelOf(kernel);
   const auto device = to.device().index();
   const auto type = needed(typeFor(which, to.scalar_type(), device));
   const auto launch =
-      addsInOrder(which, to.scalar_type()) ? &addInOrder : &launchIndex;
+      addsInOrder(kernel, to.scalar_type()) ? &addInOrder : &launchIndex;
   launch(
       {op,
-       which,
+       &which,
        type,
        device,
        range,
@@ -336,7 +319,7 @@ Tensor indexPlaces(
   for (const auto i : c10::irange(indices.size())) {
     launchIndex(
         {op,
-         kPlaces,
+         &kPlaces,
          i64,
          result.device().index(),
          ranges[i],
@@ -381,11 +364,10 @@ void runNonzero(
     const Tensor& counts,
     int64_t inner,
     int64_t size) {
-  const auto device = counts.device().index();
-  launchKernel(
-      requireKernel(kIndexKernels.find(kNonzero, i64, device), op),
-      c10::xpu::getCurrentXPUStream(device),
+  kNonzero.launch(
       op,
+      i64,
+      counts.device().index(),
       counts.numel(),
       {column.data_ptr(),
        counts.data_ptr(),
@@ -404,32 +386,26 @@ bool runTriangle(
     bool upper) {
   const auto device = to.device().index();
   const auto type = typeFor(kTriangle, to.scalar_type(), device);
-  const auto* const kernel =
-      type ? kIndexKernels.find(kTriangle, *type, device) : nullptr;
-  if (!kernel || to.numel() > std::numeric_limits<int32_t>::max()) {
+  if (!type || to.numel() > kMostElements || !kTriangle.find(*type, device)) {
     return false;
   }
-  if (to.numel() > 0) {
-    launchKernel(
-        *kernel,
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        to.numel(),
-        {to.data_ptr(),
-         from.data_ptr(),
-         uint32_t(to.size(-2)),
-         uint32_t(to.size(-1)),
-         diagonal,
-         uint32_t(upper),
-         uint32_t(to.numel())});
-  }
+  kTriangle.launch(
+      op,
+      *type,
+      device,
+      to.numel(),
+      {to.data_ptr(),
+       from.data_ptr(),
+       uint32_t(to.size(-2)),
+       uint32_t(to.size(-1)),
+       diagonal,
+       uint32_t(upper),
+       uint32_t(to.numel())});
   return true;
 }
 
 bool hasSequences(const Tensor& tensor) {
-  const auto device = tensor.device().index();
-  const auto type = kernelType(tensor.scalar_type(), device);
-  return type && kIndexKernels.find(kSequence, *type, device);
+  return kSequence.typeFor(tensor).has_value();
 }
 
 void runSequence(
@@ -439,19 +415,17 @@ void runSequence(
   const auto device = to.device().index();
   const auto type = needed(kernelType(to.scalar_type(), device));
   const auto exact = type == f64 ? f64 : FLOATING & (1 << type) ? f32 : i64;
-  if (to.numel() > 0) {
-    launchKernel(
-        *kIndexKernels.find(kSequence, type, device),
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        to.numel(),
-        {to.data_ptr(),
-         kernelNumber(numbers.start, exact),
-         kernelNumber(numbers.step, exact),
-         kernelNumber(numbers.last, exact),
-         uint32_t(numbers.middle),
-         uint32_t(to.numel())});
-  }
+  kSequence.launch(
+      op,
+      type,
+      device,
+      to.numel(),
+      {to.data_ptr(),
+       kernelNumber(numbers.start, exact),
+       kernelNumber(numbers.step, exact),
+       kernelNumber(numbers.last, exact),
+       uint32_t(numbers.middle),
+       uint32_t(to.numel())});
 }
 
 } // namespace at::xpu::detail

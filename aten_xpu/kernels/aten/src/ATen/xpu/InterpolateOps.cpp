@@ -16,10 +16,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-constexpr std::array<const char*, 2> kInterpolateNames{
-    "interpolate",
-    "interpolate_rows"};
-
 const char* interpolateSource() {
   return
 #include <ATen/xpu/kernels/Interpolate.sycl>
@@ -30,11 +26,12 @@ std::string interpolateSourceOf(int type) {
   return typedSource(type) + interpolateSource();
 }
 
-const NamedKernels kInterpolateKernels(
+const KernelFamily kInterpolateFamily(
     "interpolate",
     &interpolateSourceOf,
-    kInterpolateNames,
     FLOATING);
+const NamedKernel kInterpolateEach(kInterpolateFamily, "interpolate");
+const NamedKernel kInterpolateSome(kInterpolateFamily, "interpolate_rows");
 
 // As in the source.
 constexpr uint32_t kInterpolateCubic = 1;
@@ -72,16 +69,13 @@ bool interpolateAlong(
     bool back) {
   static const std::string name = "aten::interpolate";
   static const std::string name_back = "aten::interpolate_backward";
-  const auto device = result.device().index();
-  const auto type = kernelType(result.scalar_type(), device);
+  const auto type = kInterpolateEach.typeFor(result);
   const auto end = axes.begin() + dims;
   const bool long_axes =
       std::any_of(axes.begin(), end, [](const InterpolateAxis& axis) {
         return std::max(axis.in, axis.out) > kInterpolateLongest;
       });
-  if (!areFloating(given, result) || !type || long_axes ||
-      !kInterpolateKernels.find(0, *type, device) ||
-      !kInterpolateKernels.find(1, *type, device)) {
+  if (!areFloating(given, result) || !type || long_axes) {
     return false;
   }
   if (std::max(result.numel(), given.numel()) > kMostElements) {
@@ -131,10 +125,11 @@ bool interpolateAlong(
     const auto row = sizes[axis->dim] * inner;
     const auto count = to.numel() / row;
     const bool rows = count >= kInterpolateEnough;
-    launchKernel(
-        *kInterpolateKernels.find(rows, *type, device),
-        c10::xpu::getCurrentXPUStream(device),
+    const auto& kernel = rows ? kInterpolateSome : kInterpolateEach;
+    kernel.launch(
         back ? name_back : name,
+        *type,
+        result.device().index(),
         (rows ? (count + kInterpolateRows - 1) / kInterpolateRows : count) *
             row,
         {to.data_ptr(),

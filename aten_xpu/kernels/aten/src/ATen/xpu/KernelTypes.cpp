@@ -17,7 +17,8 @@ std::vector<const KernelUnit*>& units() {
 KernelFamily::KernelFamily(
     const char* name,
     std::string (*source)(int type),
-    uint32_t types) {
+    uint32_t types)
+    : types_(types) {
   for (const auto i : c10::irange(units_.size())) {
     if (!(types & (1 << i))) {
       continue;
@@ -25,6 +26,29 @@ KernelFamily::KernelFamily(
     units_[i] = {
         std::string(name) + "-" + kKernelTypes[i].name, source, int(i)};
     units().push_back(&units_[i]);
+  }
+}
+
+std::optional<KernelType> NamedKernel::typeFor(const Tensor& tensor) const {
+  const auto type = kernelTypeOf(tensor, family_.types());
+  return type && find(*type, tensor.device().index()) ? type : std::nullopt;
+}
+
+void NamedKernel::launch(
+    const std::string& op,
+    KernelType type,
+    DeviceIndex device,
+    int64_t items,
+    c10::ArrayRef<KernelArgument> arguments,
+    uint32_t group_size) const {
+  if (items > 0) {
+    launchKernel(
+        requireKernel(find(type, device), op),
+        c10::xpu::getCurrentXPUStream(device),
+        op,
+        items,
+        arguments,
+        group_size);
   }
 }
 

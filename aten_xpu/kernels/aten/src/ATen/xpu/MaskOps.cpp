@@ -11,7 +11,6 @@
 #include <c10/util/irange.h>
 #include <c10/xpu/XPUGuard.h>
 
-#include <limits>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -38,7 +37,7 @@ bool canCount(const Tensor& self) {
   const auto device = kernelDevice(self);
   return device && areOn(*device, self) &&
       kernelType(self.scalar_type(), *device) &&
-      self.numel() <= std::numeric_limits<int32_t>::max() &&
+      self.numel() <= kMostElements &&
       hasIndexKernel(IndexKernel::Take, kLong, *device);
 }
 
@@ -124,8 +123,7 @@ Tensor triangleIndices(
   static const std::string name = nameOf<Op>();
   const c10::xpu::OptionalXPUGuard guard(device);
   const auto found = c10::xpu::current_device();
-  constexpr auto kMost = std::numeric_limits<int32_t>::max();
-  if (row < 0 || col < 0 || double(row) * double(col) > kMost ||
+  if (row < 0 || col < 0 || double(row) * double(col) > kMostElements ||
       pin_memory.value_or(false) || layout.value_or(kStrided) != kStrided ||
       !hasIndexKernel(IndexKernel::Take, kLong, found)) {
     return OnHost<Op>::call(
@@ -152,7 +150,7 @@ bool canSelect(const Tensor& self, const Tensor& mask) {
       at::are_expandable(self.sizes(), mask.sizes()) &&
       c10::multiply_integers(
           at::infer_size_dimvector(self.sizes(), mask.sizes())) <=
-      std::numeric_limits<int32_t>::max() &&
+      kMostElements &&
       hasIndexKernel(
              IndexKernel::Take, self.scalar_type(), mask.device().index());
 }

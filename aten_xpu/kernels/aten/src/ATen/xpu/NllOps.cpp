@@ -10,7 +10,6 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 // The negative log likelihood, kernels/Nll.sycl.
@@ -21,20 +20,16 @@ namespace {
 
 using OptionalTensor = c10::optional<Tensor>;
 
-enum NllKernel { kNllElements, kNllStates, kNllEach, kNllGrad };
-constexpr std::array<const char*, 4> kNllNames{
-    "nll_elements",
-    "nll_states",
-    "nll_each",
-    "nll_grad"};
-
 std::string nllSourceOf(int type) {
   return typedSource(type) + reduceSource() +
 #include <ATen/xpu/kernels/Nll.sycl>
       ;
 }
 
-const NamedKernels kNllKernels("nll", &nllSourceOf, kNllNames, FLOATING);
+const KernelFamily kNllFamily("nll", &nllSourceOf, FLOATING);
+const ReduceKernels kNllReduced(kNllFamily, "nll");
+const NamedKernel kNllEach(kNllFamily, "nll_each");
+const NamedKernel kNllGrad(kNllFamily, "nll_grad");
 
 /// Whose classes are `inner` apart; if there are kernels for all.
 struct Likelihood {
@@ -42,6 +37,8 @@ struct Likelihood {
   DeviceIndex device = 0;
   Tensor target;
   Tensor weight;
+  bool each = false; // no sum
+  bool mean = false;
   int64_t ignore = 0;
   int64_t classes = 1;
   int64_t inner = 1;
@@ -50,21 +47,22 @@ struct Likelihood {
       const Tensor& self,
       const Tensor& target,
       const Tensor& weight,
+      int64_t reduction,
       int64_t ignore) {
-    const auto type = kernelTypeOf(self, FLOATING);
-    const auto device = self.device().index();
+    const auto type = kNllEach.typeFor(self);
     if (!type || target.scalar_type() != kLong ||
         target.device() != self.device() || !alike(weight, self) ||
         target.numel() > kMostElements ||
-        self.numel() / std::max<int64_t>(images(self), 1) > kMostElements ||
-        !kNllKernels.find(kNllEach, *type, device)) {
+        self.numel() / std::max<int64_t>(images(self), 1) > kMostElements) {
       return std::nullopt;
     }
     Likelihood result;
     result.type = *type;
-    result.device = device;
+    result.device = self.device().index();
     result.target = target.contiguous();
     result.weight = weight.defined() ? weight.contiguous() : weight;
+    result.each = reduction == at::Reduction::None && self.dim() > 1;
+    result.mean = reduction == at::Reduction::Mean;
     result.ignore = ignore;
     const auto dim = self.dim() > 1 ? 1 : 0;
     result.classes = self.size(dim);
@@ -79,35 +77,18 @@ struct Likelihood {
     return self.dim() > 1 ? self.size(0) : 1;
   }
 
-  void launch(
-      const std::string& op,
-      NllKernel kernel,
-      int64_t count,
-      std::initializer_list<KernelArgument> arguments) const {
-    const auto& found =
-        requireKernel(kNllKernels.find(kernel, type, device), op);
-    if (count > 0) {
-      launchKernel(
-          found, c10::xpu::getCurrentXPUStream(device), op, count, arguments);
-    }
-  }
-
-  void forward(
-      const std::string& op,
-      const Tensor& output,
-      const Tensor& total,
-      const Tensor& self,
-      bool each,
-      bool mean) const {
-    static const IndexOp error("nll_loss_forward", IndexWords::Target, true);
+  void forward(const Tensor& output, const Tensor& total, const Tensor& self)
+      const {
+    static const IndexOp op("nll_loss_forward", IndexWords::Target, true);
     const auto in = self.contiguous();
     const auto kind = self.scalar_type();
     const auto to = writable(output, kind);
     const auto count = target.numel();
     if (each) {
-      launch(
-          op,
-          kNllEach,
+      kNllEach.launch(
+          op.name,
+          type,
+          device,
           count,
           {to.data_ptr(),
            in.data_ptr(),
@@ -117,14 +98,14 @@ struct Likelihood {
            uint32_t(classes),
            uint32_t(inner),
            kernelErrors(device),
-           error.code,
+           op.code,
            uint32_t(count)});
       total.zero_();
     } else {
       launchReduce(
-          {op,
-           kNllKernels.find(kNllElements, type, device),
-           kNllKernels.find(kNllStates, type, device),
+          {op.name,
+           kNllReduced,
+           type,
            device,
            to.data_ptr(),
            total.data_ptr(),
@@ -135,7 +116,7 @@ struct Likelihood {
             uint32_t(classes),
             uint32_t(inner),
             kernelErrors(device),
-            error.code},
+            op.code},
            /*state_bytes=*/16,
            sumNumber(count, type),
            sumNumber(mean ? 1 : 0, type),
@@ -146,12 +127,10 @@ struct Likelihood {
   }
 
   void backward(
-      const std::string& op,
       const Tensor& result,
       const Tensor& grad_given,
-      const Tensor& total,
-      bool each,
-      bool mean) const {
+      const Tensor& total) const {
+    static const std::string op = "aten::nll_loss_backward";
     const auto grad = grad_given.contiguous();
     const auto to = writable(result, result.scalar_type());
     const auto all = images(to);
@@ -163,15 +142,16 @@ struct Likelihood {
         return all > at_once ? given.narrow(0, begin, count) : given;
       };
       const auto some = of(to);
-      launch(
+      kNllGrad.launch(
           op,
-          kNllGrad,
+          type,
+          device,
           some.numel(),
           {some.data_ptr(),
            (each ? of(grad) : grad).data_ptr(),
            of(target).data_ptr(),
            pointerOf(weight),
-           mean && !each ? total.data_ptr() : nullptr,
+           mean ? total.data_ptr() : nullptr,
            ignore,
            uint32_t(classes),
            uint32_t(inner),
@@ -181,12 +161,6 @@ struct Likelihood {
     copyUnlessSame(result, to);
   }
 };
-
-const std::string& nameOfNll(bool backward) {
-  static const std::array<std::string, 2> names{
-      "aten::nll_loss_forward", "aten::nll_loss_backward"};
-  return names[backward];
-}
 
 struct Nll {
   template <class Meta>
@@ -198,18 +172,13 @@ struct Nll {
       const OptionalTensor& weight,
       int64_t reduction,
       int64_t ignore) {
-    const auto nll = Likelihood::of(self, target, tensorOf(weight), ignore);
+    const auto nll =
+        Likelihood::of(self, target, tensorOf(weight), reduction, ignore);
     if (!nll) {
       return false;
     }
     op.meta(self, target, metaArgument(weight), reduction, ignore);
-    nll->forward(
-        nameOfNll(false),
-        op.maybe_get_output(0),
-        op.maybe_get_output(1),
-        self,
-        reduction == at::Reduction::None && self.dim() == 2,
-        reduction == at::Reduction::Mean);
+    nll->forward(op.maybe_get_output(0), op.maybe_get_output(1), self);
     return true;
   }
 
@@ -224,18 +193,13 @@ struct Nll {
       int64_t reduction,
       int64_t ignore,
       const Tensor& total) {
-    const auto nll = Likelihood::of(self, target, tensorOf(weight), ignore);
+    const auto nll =
+        Likelihood::of(self, target, tensorOf(weight), reduction, ignore);
     if (!nll || !alike(grad, self) || !alike(total, self)) {
       return false;
     }
     op.meta(grad, self, target, metaArgument(weight), reduction, ignore, total);
-    nll->backward(
-        nameOfNll(true),
-        op.maybe_get_output(0),
-        grad,
-        total,
-        reduction == at::Reduction::None && self.dim() == 2,
-        reduction == at::Reduction::Mean);
+    nll->backward(op.maybe_get_output(0), grad, total);
     return true;
   }
 };
@@ -246,13 +210,15 @@ std::optional<Likelihood> likelihoodOfImages(
     const Tensor& self,
     const Tensor& target,
     const OptionalTensor& given,
+    int64_t reduction,
     int64_t ignore) {
   const auto weight = tensorOf(given);
   const bool fits = self.dim() == 4 && target.dim() == 3 &&
       self.size(0) == target.size(0) && self.size(2) == target.size(1) &&
       self.size(3) == target.size(2) &&
       (!weight.defined() || weight.numel() == self.size(1));
-  return fits ? Likelihood::of(self, target, weight, ignore) : std::nullopt;
+  return fits ? Likelihood::of(self, target, weight, reduction, ignore)
+              : std::nullopt;
 }
 
 std::tuple<Tensor, Tensor> nllLoss2d(
@@ -261,19 +227,13 @@ std::tuple<Tensor, Tensor> nllLoss2d(
     const OptionalTensor& weight,
     int64_t reduction,
     int64_t ignore) {
-  if (const auto nll = likelihoodOfImages(self, target, weight, ignore)) {
+  if (const auto nll =
+          likelihoodOfImages(self, target, weight, reduction, ignore)) {
     const c10::xpu::XPUGuard guard(nll->device);
-    const bool each = reduction == at::Reduction::None;
     const auto output =
-        at::empty(each ? target.sizes() : IntArrayRef{}, self.options());
+        at::empty(nll->each ? target.sizes() : IntArrayRef{}, self.options());
     const auto total = at::empty({}, self.options());
-    nll->forward(
-        nameOfNll(false),
-        output,
-        total,
-        self,
-        each,
-        reduction == at::Reduction::Mean);
+    nll->forward(output, total, self);
     return {output, total};
   }
   return OnHost<at::_ops::nll_loss2d_forward>::call(
@@ -288,19 +248,12 @@ Tensor nllLoss2dBackward(
     int64_t reduction,
     int64_t ignore,
     const Tensor& total) {
-  const auto nll = likelihoodOfImages(self, target, weight, ignore);
-  const bool each = reduction == at::Reduction::None;
+  const auto nll = likelihoodOfImages(self, target, weight, reduction, ignore);
   if (nll && alike(grad, self) && alike(total, self) &&
-      (each ? grad.sizes() == target.sizes() : grad.numel() == 1)) {
+      (nll->each ? grad.sizes() == target.sizes() : grad.numel() == 1)) {
     const c10::xpu::XPUGuard guard(nll->device);
     auto result = at::empty(self.sizes(), self.options());
-    nll->backward(
-        nameOfNll(true),
-        result,
-        grad,
-        total,
-        each,
-        reduction == at::Reduction::Mean);
+    nll->backward(result, grad, total);
     return result;
   }
   return OnHost<at::_ops::nll_loss2d_backward>::call(

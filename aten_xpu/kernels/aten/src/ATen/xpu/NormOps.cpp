@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <tuple>
 
 // Group and batch norm, kernels/Norms.sycl.
@@ -22,33 +21,25 @@ namespace {
 using OptionalTensor = c10::optional<Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-enum NormKernel {
-  kStats, // and behind it that of states
-  kSums = kStats + 4, // with those of channels side by side, as here
-  kEach = kSums + 4, // and behind it that for some channels
-  kGradEach = kEach + 2,
-};
-constexpr std::array<const char*, kGradEach + 2> kNormNames{
-    "norm_stats_elements",
-    "norm_stats_states",
-    "norm_stats_of_some_elements",
-    "norm_stats_of_some_states",
-    "norm_sums_elements",
-    "norm_sums_states",
-    "norm_sums_of_some_elements",
-    "norm_sums_of_some_states",
-    "norm_each",
-    "norm_each_of_some",
-    "norm_grad_each",
-    "norm_grad_each_of_some"};
-
 std::string normSourceOf(int type) {
   return typedSource(type) + reduceSource() +
 #include <ATen/xpu/kernels/Norms.sycl>
       ;
 }
 
-const NamedKernels kNormKernels("norms", &normSourceOf, kNormNames, FLOATING);
+const KernelFamily kNormFamily("norms", &normSourceOf, FLOATING);
+
+// Kernels, and behind each that for some channels side by side.
+using NormReduction = std::array<ReduceKernels, 2>;
+using NormKernel = std::array<NamedKernel, 2>;
+const NormReduction kStats{
+    {{kNormFamily, "norm_stats"}, {kNormFamily, "norm_stats_of_some"}}};
+const NormReduction kSums{
+    {{kNormFamily, "norm_sums"}, {kNormFamily, "norm_sums_of_some"}}};
+const NormKernel kEach{
+    {{kNormFamily, "norm_each"}, {kNormFamily, "norm_each_of_some"}}};
+const NormKernel kGradEach{
+    {{kNormFamily, "norm_grad_each"}, {kNormFamily, "norm_grad_each_of_some"}}};
 
 constexpr int64_t kSideBySide = 4; // elements of an item, as in the source
 
@@ -78,14 +69,15 @@ struct Norm {
       int64_t channels,
       int64_t inner,
       int64_t group = 0) {
-    const auto type = kernelTypeOf(input, FLOATING);
+    if (input.numel() == 0 || input.numel() > kMostElements) {
+      return std::nullopt;
+    }
+    const auto type = kEach[0].typeFor(input);
+    if (!type) {
+      return std::nullopt;
+    }
     const auto device = input.device().index();
-    const bool has = type && input.numel() > 0 &&
-        input.numel() <= std::numeric_limits<int32_t>::max() &&
-        kNormKernels.find(kEach, *type, device);
-    return has ? std::make_optional(
-                     Norm{op, *type, device, images, channels, inner, group})
-               : std::nullopt;
+    return Norm{op, *type, device, images, channels, inner, group};
   }
 
   int64_t count() const {
@@ -123,13 +115,9 @@ struct Norm {
     return group == 0 && inner == 1 && channels % kSideBySide == 0;
   }
 
-  const Kernel& get(int kernel) const {
-    return requireKernel(kNormKernels.find(kernel, type, device), op);
-  }
-
   /// Over what is known together, or over channels.
   void reduce(
-      int kernel,
+      const NormReduction& kernels,
       bool by_channel,
       const Tensor& first,
       const Tensor& second,
@@ -145,11 +133,10 @@ struct Norm {
     const auto of_results = some
         ? ReduceDims{channels / kSideBySide, kSideBySide}
         : ReduceDims{channels, inner};
-    const auto first_kernel = kernel + (some ? 2 : 0);
     launchReduce(
         {op,
-         &get(first_kernel),
-         &get(first_kernel + 1),
+         kernels[some],
+         type,
          device,
          pointerOf(first),
          pointerOf(second),
@@ -182,15 +169,18 @@ struct Norm {
         eps);
   }
 
-  void sums(
+  /// For each mean, or over channels, where the weight has no part: the
+  /// gradients of bias and weight, as they are computed.
+  std::pair<Tensor, Tensor> sums(
       const Tensor& grad,
       const Tensor& in,
       const Tensor& weight,
       const Tensor& mean,
       const Tensor& factor,
-      bool by_channel,
-      const Tensor& one,
-      const Tensor& other) const {
+      bool by_channel) const {
+    const auto size = by_channel ? channels : means();
+    const auto one = numbers({size}, in);
+    const auto other = numbers({size}, in);
     reduce(
         kSums,
         by_channel,
@@ -206,33 +196,20 @@ struct Norm {
          uint32_t(group)},
         {},
         0);
-  }
-
-  /// Over channels: the gradients of bias and weight, as they are computed.
-  std::pair<Tensor, Tensor> channelSums(
-      const Tensor& grad,
-      const Tensor& in,
-      const Tensor& mean,
-      const Tensor& factor) const {
-    const auto one = numbers({channels}, in);
-    const auto other = numbers({channels}, in);
-    sums(grad, in, Tensor(), mean, factor, /*by_channel=*/true, one, other);
     return {one, other};
   }
 
   /// The kernel's own arguments, and then those that both have.
   template <typename... Own>
-  void each(int kernel, const Own&... own) const {
-    const auto stream = c10::xpu::getCurrentXPUStream(device);
+  void each(const NormKernel& kernel, const Own&... own) const {
     c10::SmallVector<KernelArgument, 16> arguments{own...};
     if (hasSome() && areAligned(arguments)) {
       const auto width = channels / kSideBySide;
       const auto slices =
           std::clamp<int64_t>(2 * itemsWanted(device) / width, 1, images);
-      for (const auto number : {images, channels, slices}) {
-        arguments.emplace_back(uint32_t(number));
-      }
-      launchKernel(get(kernel + 1), stream, op, width * slices, arguments);
+      arguments.append(
+          {uint32_t(images), uint32_t(channels), uint32_t(slices)});
+      kernel[1].launch(op, type, device, width * slices, arguments);
       return;
     }
     arguments.append(
@@ -241,8 +218,8 @@ struct Norm {
          uint32_t(group),
          uint32_t(count())});
     arguments.emplace_back(uint32_t(areAligned(arguments)));
-    launchKernel(
-        get(kernel), stream, op, at::ceil_div(count(), kSideBySide), arguments);
+    kernel[0].launch(
+        op, type, device, at::ceil_div(count(), kSideBySide), arguments);
   }
 
   /// (in - mean) * factor * weight + bias, or with `eps` 1 / sqrt(factor + eps)
@@ -376,9 +353,8 @@ Three groupNormBackward(
     Tensor of_weight;
     Tensor of_bias;
     if (mask[0]) {
-      const auto one = norm->numbers({norm->means()}, input);
-      const auto other = norm->numbers({norm->means()}, input);
-      norm->sums(a, b, by, mean, factor, /*by_channel=*/false, one, other);
+      const auto [one, other] =
+          norm->sums(a, b, by, mean, factor, /*by_channel=*/false);
       result = at::empty(input.sizes(), input.options());
       norm->each(
           kGradEach,
@@ -393,7 +369,8 @@ Three groupNormBackward(
           sumNumber(norm->size(), norm->type));
     }
     if (mask[1] || mask[2]) {
-      std::tie(of_bias, of_weight) = norm->channelSums(a, b, mean, factor);
+      std::tie(of_bias, of_weight) =
+          norm->sums(a, b, Tensor(), mean, factor, /*by_channel=*/true);
     }
     return gradients(result, of_weight, of_bias, weight, input, mask);
   }
@@ -515,7 +492,8 @@ Three batchNormBackward(
     Tensor of_weight;
     Tensor of_bias;
     if (mask[1] || mask[2] || (mask[0] && training)) {
-      std::tie(of_bias, of_weight) = norm->channelSums(a, b, mean, factor);
+      std::tie(of_bias, of_weight) =
+          norm->sums(a, b, Tensor(), mean, factor, /*by_channel=*/true);
     }
     Tensor result;
     if (mask[0]) {

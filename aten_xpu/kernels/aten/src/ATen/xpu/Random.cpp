@@ -63,13 +63,6 @@ static_assert(uint32_t(Sampler::LogGamma) == philox::kLogGamma);
 
 // Kernels
 
-enum RandomKernel { kNumbers, kIntegers, kDropout, kSamples };
-constexpr std::array<const char*, 4> kRandomNames{
-    "numbers",
-    "integers",
-    "dropout",
-    "samples"};
-
 std::string randomSourceOf(int type) {
 #define XPU_CODE(...) #__VA_ARGS__
   static constexpr const char* kMaking =
@@ -84,16 +77,18 @@ std::string randomSourceOf(int type) {
   return typedSource(type) + replaced(kSource, "XPU_MAKING", kMaking);
 }
 
-const NamedKernels kRandomKernels("random", &randomSourceOf, kRandomNames);
+const KernelFamily kRandomFamily("random", &randomSourceOf);
+const NamedKernel kNumbers(kRandomFamily, "numbers");
+const NamedKernel kIntegers(kRandomFamily, "integers");
+const NamedKernel kDropout(kRandomFamily, "dropout");
+const NamedKernel kSamples(kRandomFamily, "samples");
 
 /// The kernel for a tensor, if it has one.
-const Kernel* findRandom(RandomKernel kernel, const Tensor& tensor) {
+const Kernel* findRandom(const NamedKernel& kernel, const Tensor& tensor) {
   constexpr int64_t kMost = int64_t(1) << 33; // four for each item
-  const auto device = kernelDevice(tensor);
-  const auto type =
-      device ? kernelType(tensor.scalar_type(), *device) : std::nullopt;
+  const auto type = kernelTypeOf(tensor, ALL);
   return type && tensor.numel() < kMost
-      ? kRandomKernels.find(kernel, *type, *device)
+      ? kernel.find(*type, tensor.device().index())
       : nullptr;
 }
 
@@ -126,7 +121,8 @@ void writeOnHost(
   }
 }
 
-/// Calls `write` with a tensor without gaps on the host in place of this one.
+/// Calls `write` with the memory of a tensor without gaps on the host in place
+/// of this one.
 template <typename Write>
 void onHost(const std::string& op, const Tensor& out, const Write& write) {
   c10::xpu::warn_or_error_on_sync();
@@ -138,7 +134,10 @@ void onHost(const std::string& op, const Tensor& out, const Write& write) {
         RecordWork::By::Host,
         op,
         c10::xpu::getCurrentXPUStream(out.device().index()));
-    write(to);
+    AT_DISPATCH_ALL_TYPES_AND3(
+        kHalf, kBFloat16, kBool, to.scalar_type(), "random", [&] {
+          write(to.data_ptr<scalar_t>());
+        });
     copyUnlessSame(host, to);
   }
   call.finish();
@@ -150,14 +149,8 @@ c10::SmallVector<KernelArgument, 12> argumentsOf(
     const PhiloxState& state,
     int64_t n) {
   c10::SmallVector<KernelArgument, 12> arguments(pointers);
-  for (const auto& argument : std::initializer_list<KernelArgument>{
-           state.seed,
-           state.offset,
-           state.seed_at,
-           state.offset_at,
-           uint64_t(n)}) {
-    arguments.push_back(argument);
-  }
+  arguments.append(
+      {state.seed, state.offset, state.seed_at, state.offset_at, uint64_t(n)});
   return arguments;
 }
 
@@ -187,6 +180,8 @@ void launchRandom(
 bool inDouble(const Tensor& out) {
   return out.scalar_type() == kDouble;
 }
+template <typename T>
+using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// As a kernel stores it.
 template <typename T, typename From>
@@ -200,28 +195,6 @@ T converted(From number) {
   } else {
     return static_cast<T>(static_cast<float>(number));
   }
-}
-
-template <typename T, typename V>
-void writeNumbers(
-    const Tensor& to,
-    const PhiloxState& state,
-    Distribution distribution,
-    const std::array<double, 3>& given) {
-  const auto a = static_cast<V>(given[0]);
-  const auto b = static_cast<V>(given[1]);
-  const auto c = static_cast<V>(given[2]);
-  writeOnHost<philox::kInGroup<V>>(
-      to.data_ptr<T>(),
-      state,
-      to.numel(),
-      [=](const philox::Words& words, uint32_t k) {
-        const auto x = converted<T>(
-            philox::number<V>(uint32_t(distribution), words, k, a, b, c));
-        return distribution == Distribution::Uniform && !(static_cast<V>(x) < b)
-            ? converted<T>(a)
-            : x;
-      });
 }
 
 } // namespace
@@ -277,13 +250,20 @@ void drawNumbers(
          number(given[2])});
     return;
   }
-  onHost(op, out, [&](const Tensor& to) {
-    AT_DISPATCH_ALL_TYPES_AND3(
-        kHalf, kBFloat16, kBool, to.scalar_type(), "random", [&] {
-          using V = std::
-              conditional_t<std::is_same_v<scalar_t, double>, double, float>;
-          writeNumbers<scalar_t, V>(to, state, distribution, given);
-        });
+  onHost(op, out, [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    using V = Computed<T>;
+    const auto a = static_cast<V>(given[0]);
+    const auto b = static_cast<V>(given[1]);
+    const auto c = static_cast<V>(given[2]);
+    const auto make = [=](const philox::Words& words, uint32_t k) {
+      const auto x = converted<T>(
+          philox::number<V>(uint32_t(distribution), words, k, a, b, c));
+      return distribution == Distribution::Uniform && !(static_cast<V>(x) < b)
+          ? converted<T>(a)
+          : x;
+    };
+    writeOnHost<philox::kInGroup<V>>(to, state, n, make);
   });
 }
 
@@ -308,20 +288,16 @@ void drawIntegers(
         *kernel, op, out, state, in_group, {uint32_t(is_long), range, base});
     return;
   }
-  onHost(op, out, [&](const Tensor& to) {
-    AT_DISPATCH_ALL_TYPES_AND3(
-        kHalf, kBFloat16, kBool, to.scalar_type(), "random_", [&] {
-          const auto make = [=](const philox::Words& words, uint32_t k) {
-            return converted<scalar_t>(
-                philox::integer(words, k, is_long, range, base));
-          };
-          auto* const data = to.data_ptr<scalar_t>();
-          if (is_long) {
-            writeOnHost<philox::kInGroup<uint64_t>>(data, state, n, make);
-          } else {
-            writeOnHost<philox::kInGroup<uint32_t>>(data, state, n, make);
-          }
-        });
+  onHost(op, out, [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    const auto make = [=](const philox::Words& words, uint32_t k) {
+      return converted<T>(philox::integer(words, k, is_long, range, base));
+    };
+    if (is_long) {
+      writeOnHost<philox::kInGroup<uint64_t>>(to, state, n, make);
+    } else {
+      writeOnHost<philox::kInGroup<uint32_t>>(to, state, n, make);
+    }
   });
 }
 
@@ -362,25 +338,21 @@ Tensor drawSamples(
   }
   const auto of_first = first.cpu();
   const auto of_second = second.cpu();
-  onHost(op, out, [&](const Tensor& to) {
-    AT_DISPATCH_FLOATING_TYPES_AND2(
-        kHalf, kBFloat16, to.scalar_type(), "random", [&] {
-          using V = std::
-              conditional_t<std::is_same_v<scalar_t, double>, double, float>;
-          const auto* const x = of_first.data_ptr<scalar_t>();
-          const auto* const y = of_second.data_ptr<scalar_t>();
-          auto* const data = to.data_ptr<scalar_t>();
-          for (const auto i : c10::irange(n)) {
-            data[i] = converted<scalar_t>(philox::sample<V>(
-                uint32_t(sampler),
-                state.seed,
-                state.offset,
-                i,
-                static_cast<V>(x[i]),
-                static_cast<V>(y[i]),
-                static_cast<V>(least)));
-          }
-        });
+  onHost(op, out, [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    using V = Computed<T>;
+    const auto* const x = of_first.data_ptr<T>();
+    const auto* const y = of_second.data_ptr<T>();
+    for (const auto i : c10::irange(n)) {
+      to[i] = converted<T>(philox::sample<V>(
+          uint32_t(sampler),
+          state.seed,
+          state.offset,
+          i,
+          static_cast<V>(x[i]),
+          static_cast<V>(y[i]),
+          static_cast<V>(least)));
+    }
   });
   return out;
 }

@@ -8,15 +8,18 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
-#include <limits>
-#include <vector>
+#include <array>
 
 namespace at::xpu::detail {
 
 namespace {
 
+std::string reductionSourceOf(int type);
+
+const KernelFamily kReduceFamily("reduce", &reductionSourceOf);
+
 struct ReductionRow {
-  std::string name;
+  ReduceKernels kernels;
   std::string op; // for the profiler
   uint32_t types;
   std::string state; // types, in the source
@@ -25,12 +28,14 @@ struct ReductionRow {
   std::string source;
 };
 
+constexpr size_t kReductions = size_t(Reduction::norm_p) + 1;
+
 const auto& reductionRows() {
-  static const auto& all = *new std::vector<ReductionRow>{
+  static const auto& all = *new std::array<ReductionRow, kReductions>{{
   // never destroyed
 #define XPU_REDUCTION(                                                       \
     name, types, State, Result, identity, take, combine, result)             \
-  {#name,                                                                    \
+  {{kReduceFamily, #name},                                                   \
    "aten::" #name,                                                           \
    types,                                                                    \
    #State,                                                                   \
@@ -40,7 +45,7 @@ const auto& reductionRows() {
    ", " #combine ", " #result ")\n"},
 #define XPU_REDUCTION_PAIR(                                                    \
     name, types, State, First, Second, identity, take, combine, first, second) \
-  {#name,                                                                      \
+  {{kReduceFamily, #name},                                                     \
    "aten::" #name,                                                             \
    types,                                                                      \
    #State,                                                                     \
@@ -49,11 +54,9 @@ const auto& reductionRows() {
    "XPU_REDUCTION_PAIR(" #name ", " #State ", " #First ", " #Second            \
    ", " #identity ", " #take ", " #combine ", " #first ", " #second ")\n"},
 #include <ATen/xpu/kernels/Reduce.def>
-  };
+  }};
   return all;
 }
-
-constexpr size_t kReductions = size_t(Reduction::norm_p) + 1;
 
 std::string reductionSourceOf(int type) {
   auto source = typedSource(type) + reduceSource();
@@ -63,26 +66,6 @@ std::string reductionSourceOf(int type) {
     }
   }
   return source;
-}
-
-enum class From { Elements, States };
-
-const KernelFamily kReduceFamily("reduce", &reductionSourceOf);
-
-const Kernel* findReduction(
-    Reduction reduction,
-    KernelType type,
-    From from,
-    DeviceIndex device) {
-  static std::array<
-      std::array<std::array<KernelSlot, 2>, kKernelTypes.size()>,
-      kReductions>
-      slots;
-  auto& slot = slots[size_t(reduction)][type][size_t(from)];
-  return findKernel(slot, device, kReduceFamily[type], [&] {
-    return reductionRows()[size_t(reduction)].name +
-        (from == From::Elements ? "_elements" : "_states");
-  });
 }
 
 /// The dimensions as two, from the outermost to the innermost, if they are no
@@ -172,7 +155,6 @@ void launchReduce(const ReduceCall& call) {
   constexpr int64_t kUsual = 512;
   constexpr int64_t kMost = 1024;
   const auto results = call.kept.inner * call.kept.outer;
-  const auto stream = c10::xpu::getCurrentXPUStream(call.device);
   const auto wanted = itemsWanted(call.device);
   const auto options =
       at::TensorOptions(Device(DeviceType::XPU, call.device)).dtype(kByte);
@@ -212,25 +194,25 @@ void launchReduce(const ReduceCall& call) {
       arguments.append(call.inputs.begin(), call.inputs.end());
     }
     arguments.append(call.both.begin(), call.both.end());
-    for (const auto& argument : std::initializer_list<KernelArgument>{
-             call.n,
-             call.p,
-             uint32_t(results),
-             uint64_t(elements),
-             uint32_t(slices),
-             uint32_t(together),
-             uint32_t(kept.inner),
-             uint64_t(kept.stride),
-             uint64_t(kept.outer_stride),
-             uint64_t(reduced.inner),
-             uint64_t(reduced.stride),
-             uint64_t(reduced.outer_stride)}) {
-      arguments.push_back(argument);
-    }
-    launchKernel(
-        requireKernel(states.defined() ? call.states : call.elements, call.op),
-        stream,
+    arguments.append(
+        {call.n,
+         call.p,
+         uint32_t(results),
+         uint64_t(elements),
+         uint32_t(slices),
+         uint32_t(together),
+         uint32_t(kept.inner),
+         uint64_t(kept.stride),
+         uint64_t(kept.outer_stride),
+         uint64_t(reduced.inner),
+         uint64_t(reduced.stride),
+         uint64_t(reduced.outer_stride)});
+    const auto& kernel =
+        states.defined() ? call.kernels.states : call.kernels.elements;
+    kernel.launch(
         call.op,
+        call.type,
+        call.device,
         results * slices * group,
         arguments,
         together ? uint32_t(group) : 0);
@@ -251,9 +233,8 @@ bool runReduction(
   const auto& some = first.defined() ? first : second;
   const auto device = self.device().index();
   const auto type = kernelType(self.scalar_type(), device);
-  if (!type || !(row.types & (1 << *type)) ||
-      some.numel() > std::numeric_limits<int32_t>::max() ||
-      !findReduction(reduction, *type, From::Elements, device)) {
+  if (!type || !(row.types & (1 << *type)) || some.numel() > kMostElements ||
+      !row.kernels.elements.find(*type, device)) {
     return false;
   }
   if (some.numel() == 0) {
@@ -275,8 +256,8 @@ bool runReduction(
   auto kept = collapse(from, kept_dims);
   auto reduced = collapse(from, reduced_dims);
   const auto elements = self.numel() / some.numel();
-  const bool long_pair = reduced && reduced->outer > 1 &&
-      elements > std::numeric_limits<int32_t>::max();
+  const bool long_pair =
+      reduced && reduced->outer > 1 && elements > kMostElements;
   if (!kept || !reduced || long_pair) {
     DimVector order(kept_dims);
     order.append(reduced_dims.begin(), reduced_dims.end());
@@ -290,8 +271,8 @@ bool runReduction(
       writable(second, writtenType(row.second, self.scalar_type()));
   launchReduce(
       {row.op,
-       findReduction(reduction, *type, From::Elements, device),
-       findReduction(reduction, *type, From::States, device),
+       row.kernels,
+       *type,
        device,
        pointerOf(to_first),
        pointerOf(to_second),

@@ -19,39 +19,6 @@ namespace at::xpu::detail {
 
 namespace {
 
-enum RowsKernel {
-  kSoftmaxRow,
-  kSoftmaxGradRow,
-  kLayerNormRow,
-  kLayerNormGradRow,
-  kSoftmaxEach,
-  kLogSoftmaxEach,
-  kSoftmaxGradEach,
-  kLogSoftmaxGradEach,
-  // Of these the kernel of elements, and behind it that of states.
-  kSoftmaxRows,
-  kSoftmaxGradRows = kSoftmaxRows + 2,
-  kLogSoftmaxGradRows = kSoftmaxGradRows + 2,
-  kLayerNormColumns = kLogSoftmaxGradRows + 2,
-};
-constexpr std::array<const char*, kLayerNormColumns + 2> kRowsNames{
-    "softmax_row",
-    "softmax_grad_row",
-    "layer_norm_row",
-    "layer_norm_grad_row",
-    "softmax_each",
-    "log_softmax_each",
-    "softmax_grad_each",
-    "log_softmax_grad_each",
-    "softmax_elements",
-    "softmax_states",
-    "softmax_grad_elements",
-    "softmax_grad_states",
-    "log_softmax_grad_elements",
-    "log_softmax_grad_states",
-    "layer_norm_weight_elements",
-    "layer_norm_weight_states"};
-
 const char* rowsSource() {
   return
 #include <ATen/xpu/kernels/Rows.sycl>
@@ -62,7 +29,19 @@ std::string rowsSourceOf(int type) {
   return typedSource(type) + reduceSource() + rowsSource();
 }
 
-const NamedKernels kRowsKernels("rows", &rowsSourceOf, kRowsNames, FLOATING);
+const KernelFamily kRowsFamily("rows", &rowsSourceOf, FLOATING);
+const NamedKernel kSoftmaxRow(kRowsFamily, "softmax_row");
+const NamedKernel kSoftmaxGradRow(kRowsFamily, "softmax_grad_row");
+const NamedKernel kLayerNormRow(kRowsFamily, "layer_norm_row");
+const NamedKernel kLayerNormGradRow(kRowsFamily, "layer_norm_grad_row");
+const NamedKernel kSoftmaxEach(kRowsFamily, "softmax_each");
+const NamedKernel kLogSoftmaxEach(kRowsFamily, "log_softmax_each");
+const NamedKernel kSoftmaxGradEach(kRowsFamily, "softmax_grad_each");
+const NamedKernel kLogSoftmaxGradEach(kRowsFamily, "log_softmax_grad_each");
+const ReduceKernels kSoftmaxRows(kRowsFamily, "softmax");
+const ReduceKernels kSoftmaxGradRows(kRowsFamily, "softmax_grad");
+const ReduceKernels kLogSoftmaxGradRows(kRowsFamily, "log_softmax_grad");
+const ReduceKernels kLayerNormColumns(kRowsFamily, "layer_norm_weight");
 
 /// Rows in a tensor without gaps. The elements of one are `inner` apart.
 struct Rows {
@@ -84,25 +63,19 @@ Tensor numbersOf(const Rows& rows, const Tensor& like) {
       {2, rows.count()}, like.options().dtype(computedType(rows.type)));
 }
 
-/// A kernel that is there where others of the type are.
-const Kernel& kernelOf(const Rows& rows, int kernel) {
-  return requireKernel(
-      kRowsKernels.find(kernel, rows.type, rows.device), rows.op);
-}
-
 /// A reduction of rows or columns of `a` and `b`.
 void launchRows(
     const Rows& rows,
-    int kernel,
+    const ReduceKernels& kernels,
     std::initializer_list<KernelArgument> inputs,
     void* first,
     void* second,
     const Scalar& p = 0) {
-  const bool columns = kernel == kLayerNormColumns;
+  const bool columns = &kernels == &kLayerNormColumns;
   launchReduce(
       {rows.op,
-       &kernelOf(rows, kernel),
-       &kernelOf(rows, kernel + 1),
+       kernels,
+       rows.type,
        rows.device,
        first,
        second,
@@ -119,16 +92,16 @@ void launchRows(
 /// Launches a kernel that makes the elements of `to` one by one.
 void launchEach(
     const Rows& rows,
-    int kernel,
+    const NamedKernel& kernel,
     const Tensor& to,
     const void* a,
     const void* b,
     const Tensor& numbers) {
   constexpr int64_t kElements = 4; // as in the source
-  launchKernel(
-      kernelOf(rows, kernel),
-      c10::xpu::getCurrentXPUStream(rows.device),
+  kernel.launch(
       rows.op,
+      rows.type,
+      rows.device,
       (to.numel() + kElements - 1) / kElements,
       {to.data_ptr(),
        a,
@@ -144,7 +117,7 @@ void launchEach(
 /// sub-group: that takes no barriers, and groups of several keep more busy.
 void launchRow(
     const Rows& rows,
-    int kernel,
+    const NamedKernel& kernel,
     std::initializer_list<KernelArgument> own) {
   constexpr int64_t kVectorBytes = 16;
   constexpr int64_t kHeldBytes = 64; // of an item, as in the source
@@ -175,7 +148,8 @@ void launchRow(
                 groupOf(kVectorBytes), wanted / rows.outer / lanes * lanes));
   // Softmax takes rows with edges. They must have more items than edges.
   bool in_vectors = bytes % kVectorBytes == 0 ||
-      (bytes > kHeldBytes * lanes && kernel <= kSoftmaxGradRow);
+      (bytes > kHeldBytes * lanes &&
+       (&kernel == &kSoftmaxRow || &kernel == &kSoftmaxGradRow));
   for (const auto& argument : own) {
     in_vectors &= argument.size != KernelArgument::kPointer ||
         argument.bits % kVectorBytes == 0;
@@ -183,23 +157,13 @@ void launchRow(
   c10::SmallVector<KernelArgument, 12> arguments(own);
   const uint32_t flags = (alone ? kAlone : 0u) | (in_vectors ? kInVectors : 0u);
   arguments.append({uint32_t(rows.outer), uint32_t(rows.size), flags});
-  launchKernel(
-      kernelOf(rows, kernel),
-      c10::xpu::getCurrentXPUStream(rows.device),
+  kernel.launch(
       rows.op,
+      rows.type,
+      rows.device,
       rows.outer * group,
       arguments,
       alone ? kRowsOfGroup * lanes : group);
-}
-
-/// The type of the kernels for a tensor; nothing if there are none.
-std::optional<KernelType> rowsType(const Tensor& self) {
-  const auto device = self.device().index();
-  const auto type = kernelType(self.scalar_type(), device);
-  return type && (FLOATING & (1 << *type)) &&
-          kRowsKernels.find(kSoftmaxEach, *type, device)
-      ? type
-      : std::nullopt;
 }
 
 Rows rowsAlong(
@@ -225,7 +189,7 @@ template <bool log>
 bool runSoftmax(const Tensor& result, const Tensor& self, int64_t dim) {
   static const std::string name = log ? "aten::_log_softmax" : "aten::_softmax";
   const auto input = self.to(result.scalar_type()).contiguous();
-  const auto type = rowsType(input);
+  const auto type = kSoftmaxEach.typeFor(input);
   if (!type) {
     return false;
   }
@@ -268,7 +232,7 @@ bool runSoftmaxBackward(
     int64_t dim) {
   static const std::string name =
       log ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data";
-  const auto type = rowsType(grad);
+  const auto type = kSoftmaxEach.typeFor(grad);
   if (!type || !alike(output, grad) || output.sizes() != grad.sizes()) {
     return false;
   }
@@ -377,7 +341,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNorm(
     const auto bias = definedOr(bias_given);
     const auto [count, size] =
         at::native::_check_layer_norm_inputs(input, shape, weight, bias);
-    const auto type = rowsType(input);
+    const auto type = kSoftmaxEach.typeFor(input);
     if (type && size > 0 && std::max(count, size) <= kMostElements &&
         alike(weight, input) && alike(bias, input)) {
       const Rows rows{name, *type, *device, count, size};
@@ -418,7 +382,7 @@ std::tuple<Tensor, Tensor, Tensor> layerNormBackward(
   if (const auto device = kernelDevice(grad, input)) {
     const c10::xpu::XPUGuard guard(*device);
     const auto weight = definedOr(weight_given);
-    const auto type = rowsType(input);
+    const auto type = kSoftmaxEach.typeFor(input);
     const auto size = c10::multiply_integers(shape);
     if (type && size > 0 &&
         std::max(size, input.numel() / size) <= kMostElements &&

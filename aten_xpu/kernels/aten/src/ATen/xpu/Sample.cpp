@@ -5,18 +5,12 @@
 #include <ATen/xpu/detail/KernelTypes.h>
 #include <ATen/xpu/detail/Structured.h>
 #include <c10/util/irange.h>
-#include <c10/xpu/XPUStream.h>
 
 #include <algorithm>
 
 namespace at::xpu::detail {
 
 namespace {
-
-constexpr std::array<const char*, 3> kSampleNames{
-    "sample",
-    "max_pool",
-    "max_pool_back"};
 
 const char* sampleSource() {
   return
@@ -28,11 +22,13 @@ std::string sampleSourceOf(int type) {
   return typedSource(type) + sampleSource();
 }
 
-const NamedKernels kSampleKernels(
-    "sample",
-    &sampleSourceOf,
-    kSampleNames,
-    FLOATING);
+const KernelFamily kSampleFamily("sample", &sampleSourceOf, FLOATING);
+
+/// By their numbers.
+const std::array<NamedKernel, kMaxPoolBack + 1> kSampleKernels{
+    {{kSampleFamily, "sample"},
+     {kSampleFamily, "max_pool"},
+     {kSampleFamily, "max_pool_back"}}};
 
 } // namespace
 
@@ -72,13 +68,10 @@ bool runSampling(
     const Sampling& sampling,
     bool back,
     const Tensor& indices) {
-  const auto device = result.device().index();
-  const auto type = kernelType(result.scalar_type(), device);
+  const auto type = kSampleKernels[kernel].typeFor(result);
   const auto dims = result.dim();
-  if (!type || !(FLOATING & (1 << *type)) ||
-      given.scalar_type() != result.scalar_type() ||
-      given.device() != result.device() || given.dim() != dims ||
-      dims < sampling.dims || !kSampleKernels.find(kernel, *type, device)) {
+  if (!type || !alike(given, result) || given.dim() != dims ||
+      dims < sampling.dims) {
     return false;
   }
   if (std::max(result.numel(), given.numel()) > kMostElements) {
@@ -112,16 +105,13 @@ bool runSampling(
   if (indices.defined()) {
     arguments.emplace_back(places.data_ptr());
   }
-  for (const auto& argument : std::initializer_list<KernelArgument>{
-           from.data_ptr(), uint32_t(to.numel()), uint32_t(inner)}) {
-    arguments.push_back(argument);
-  }
+  arguments.append({from.data_ptr(), uint32_t(to.numel()), uint32_t(inner)});
   if (kernel == kSample) {
-    for (const auto number :
-         {uint32_t(sampling.mode), sampling.flags, uint32_t(back)}) {
-      arguments.emplace_back(number);
-    }
-    arguments.push_back(kernelNumber(sampling.factor, *type));
+    arguments.append(
+        {uint32_t(sampling.mode),
+         sampling.flags,
+         uint32_t(back),
+         kernelNumber(sampling.factor, *type)});
   }
   for (const auto& axis : sampling.axes) {
     for (const auto number : {axis.in, axis.out, axis.a, axis.b, axis.c}) {
@@ -133,12 +123,8 @@ bool runSampling(
         kernel == kSample ? kernelNumber(axis.scale, *type)
                           : KernelArgument(int32_t(axis.d)));
   }
-  launchKernel(
-      *kSampleKernels.find(kernel, *type, device),
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      to.numel(),
-      arguments);
+  kSampleKernels[kernel].launch(
+      op, *type, result.device().index(), to.numel(), arguments);
   copyUnlessSame(result, to);
   if (!back && indices.defined()) {
     copyUnlessSame(indices, places);

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 // cumsum and others, kernels/Scan.sycl, and cat, which copies.
 
@@ -24,17 +23,6 @@ namespace {
 enum class ScanKind { Numbers, Places, Exponentials };
 enum ScanStep { kStates, kChunks, kScan, kSteps };
 
-constexpr std::array<const char*, size_t(3) * kSteps> kScanNames{
-    "numbers_states",
-    "numbers_chunks",
-    "numbers_scan",
-    "places_states",
-    "places_chunks",
-    "places_scan",
-    "exponentials_states",
-    "exponentials_chunks",
-    "exponentials_scan"};
-
 std::string scanSourceOf(int type) {
   constexpr const char* kSource =
 #include <ATen/xpu/kernels/Scan.sycl>
@@ -44,7 +32,17 @@ std::string scanSourceOf(int type) {
       reduceSource() + kSource;
 }
 
-const NamedKernels kScanKernels("scan", &scanSourceOf, kScanNames);
+const KernelFamily kScanFamily("scan", &scanSourceOf);
+const std::array<NamedKernel, size_t(3) * kSteps> kScanKernels{
+    {{kScanFamily, "numbers_states"},
+     {kScanFamily, "numbers_chunks"},
+     {kScanFamily, "numbers_scan"},
+     {kScanFamily, "places_states"},
+     {kScanFamily, "places_chunks"},
+     {kScanFamily, "places_scan"},
+     {kScanFamily, "exponentials_states"},
+     {kScanFamily, "exponentials_chunks"},
+     {kScanFamily, "exponentials_scan"}}};
 
 struct Scan {
   const std::string op;
@@ -71,7 +69,6 @@ void launchScan(
   constexpr int64_t kGroup = 32;
   constexpr int64_t kTogether = 64; // elements of a row, from which on
   constexpr int64_t kMostOfState = 16; // bytes
-  const auto stream = c10::xpu::getCurrentXPUStream(of.device);
   const bool together = of.inner == 1 && of.size >= kTogether;
   const auto group = together ? kGroup : 1;
   const auto enough = itemsWanted(of.device) / group;
@@ -85,19 +82,18 @@ void launchScan(
                           int64_t in_group,
                           std::initializer_list<KernelArgument> first,
                           std::initializer_list<int64_t> numbers) {
-    const auto& kernel = requireKernel(
-        kScanKernels.find(
-            size_t(scan.kind) * kSteps + step, of.type, of.device),
-        scan.op);
-    c10::SmallVector<KernelArgument, 11> arguments(first);
+    c10::SmallVector<KernelArgument, 11> arguments;
+    for (const auto& argument : first) { // of append() GCC warns
+      arguments.push_back(argument);
+    }
     arguments.emplace_back(scan.how);
     for (const auto number : numbers) {
       arguments.emplace_back(uint32_t(number));
     }
-    launchKernel(
-        kernel,
-        stream,
+    kScanKernels[size_t(scan.kind) * kSteps + step].launch(
         scan.op,
+        of.type,
+        of.device,
         groups * in_group,
         arguments,
         in_group > 1 ? uint32_t(in_group) : 0);
@@ -142,14 +138,14 @@ bool runScan(
       : self.scalar_type();
   const auto asked = result.scalar_type();
   if (result.device() != self.device() || (!numbers && asked != natural) ||
-      self.numel() > std::numeric_limits<int32_t>::max()) {
+      self.numel() > kMostElements) {
     return false;
   }
   const auto input = (asked == natural ? self : self.to(asked)).contiguous();
   const auto type = kernelType(input.scalar_type(), device);
   if (!type ||
       (scan.kind == ScanKind::Exponentials && !(FLOATING & (1 << *type))) ||
-      !kScanKernels.find(size_t(scan.kind) * kSteps, *type, device)) {
+      !kScanKernels[size_t(scan.kind) * kSteps].find(*type, device)) {
     return false;
   }
   dim = maybe_wrap_dim(dim, self.dim());

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 // searchsorted and bucketize, which find places in rows that are in order, and
@@ -32,7 +31,7 @@ bool searchsortedOut(
   const auto type = at::result_type(rows, values);
   if (!canSort(rows) || !areOn(rows.device().index(), values, out) ||
       rows.is_complex() || type == kBool || isComplexType(type) ||
-      values.numel() > std::numeric_limits<int32_t>::max()) {
+      values.numel() > kMostElements) {
     return false;
   }
   at::native::searchsorted_pre_check(

@@ -100,7 +100,7 @@ bool writeSequence(
     Tensor& out,
     double size,
     const Sequence& numbers) {
-  if (!(size >= 0) || size > double(std::numeric_limits<int32_t>::max()) ||
+  if (!(size >= 0) || size > double(kMostElements) ||
       (out.numel() != int64_t(size) && out.numel() != 0) ||
       !kernelDevice(out) || !hasSequences(out)) {
     return false;

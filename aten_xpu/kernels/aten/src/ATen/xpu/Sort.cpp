@@ -11,34 +11,10 @@
 #include <c10/xpu/XPUGuard.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 namespace at::xpu::detail {
 
 namespace {
-
-enum SortKernel {
-  kRows,
-  kDigitCounts,
-  kDigitSums,
-  kDigitMove,
-  kSelectCounts,
-  kSelectDigit,
-  kSelectTally,
-  kSelectTake,
-  kSearch
-};
-constexpr std::array<const char*, kSearch + 1> kSortNames{
-    "sort_rows",
-    "sort_counts",
-    "sort_sums",
-    "sort_move",
-    "select_counts",
-    "select_digit",
-    "select_tally",
-    "select_take",
-    "search"};
 
 std::string sortSourceOf(int type) {
   constexpr const char* kSort =
@@ -47,7 +23,16 @@ std::string sortSourceOf(int type) {
   return typedSource(type) + kSort;
 }
 
-const NamedKernels kSortKernels("sort", &sortSourceOf, kSortNames, MOVED);
+const KernelFamily kSortFamily("sort", &sortSourceOf, MOVED);
+const NamedKernel kSortRows(kSortFamily, "sort_rows");
+const NamedKernel kDigitCounts(kSortFamily, "sort_counts");
+const NamedKernel kDigitSums(kSortFamily, "sort_sums");
+const NamedKernel kDigitMove(kSortFamily, "sort_move");
+const NamedKernel kSelectCounts(kSortFamily, "select_counts");
+const NamedKernel kSelectDigit(kSortFamily, "select_digit");
+const NamedKernel kSelectTally(kSortFamily, "select_tally");
+const NamedKernel kSelectTake(kSortFamily, "select_take");
+const NamedKernel kSearch(kSortFamily, "search");
 
 // As in the source.
 constexpr int64_t kDigits = 256;
@@ -120,25 +105,18 @@ struct SortedRows {
 
   /// Kernels get the order last, if at all.
   void launch(
-      SortKernel kernel,
+      const NamedKernel& kernel,
       int64_t groups,
       std::initializer_list<KernelArgument> arguments,
       bool with_order = true) const {
     c10::SmallVector<KernelArgument, 16> all;
-    for (const auto& argument : arguments) {
+    for (const auto& argument : arguments) { // of append() GCC warns
       all.push_back(argument);
     }
     if (with_order) {
-      all.emplace_back(order.form);
-      all.emplace_back(order.infinity);
+      all.append({order.form, order.infinity});
     }
-    launchKernel(
-        requireKernel(kSortKernels.find(kernel, order.type, device), op),
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        groups * group,
-        all,
-        uint32_t(group));
+    kernel.launch(op, order.type, device, groups * group, all, uint32_t(group));
   }
 
   /// Makes of each list of `parts` counts what is before each.
@@ -163,7 +141,7 @@ struct SortedRows {
 void sortShort(const SortedRows& of) {
   const auto in_tile = std::min(of.tile / of.size, kDigits);
   of.launch(
-      kRows,
+      kSortRows,
       (of.rows + in_tile - 1) / in_tile,
       {of.values.data_ptr(),
        of.indices.data_ptr(),
@@ -355,9 +333,8 @@ bool canSort(const Tensor& self) {
   const auto longest = self.dim() == 0
       ? 1
       : *std::max_element(self.sizes().begin(), self.sizes().end());
-  return device && order && !self.is_quantized() &&
-      longest <= std::numeric_limits<int32_t>::max() &&
-      kSortKernels.find(kRows, order->type, *device);
+  return device && order && !self.is_quantized() && longest <= kMostElements &&
+      kSortRows.find(order->type, *device);
 }
 
 void sortTo(
@@ -398,10 +375,10 @@ void runSearch(
   const auto device = out.device().index();
   const auto order = orderOf(values.scalar_type(), /*descending=*/false);
   const bool is_int = out.scalar_type() == kInt;
-  launchKernel(
-      requireKernel(kSortKernels.find(kSearch, order.type, device), op),
-      c10::xpu::getCurrentXPUStream(device),
+  kSearch.launch(
       op,
+      order.type,
+      device,
       out.numel(),
       {is_int ? nullptr : out.data_ptr(),
        is_int ? out.data_ptr() : nullptr,

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -28,29 +27,21 @@ namespace at::xpu::detail {
 
 namespace {
 
-enum ConvolutionKernel { kConvolve, kConvolveFew, kConvolveWeight };
-constexpr std::array<const char*, 3> kConvolutionNames{
-    "convolve",
-    "convolve_few",
-    "convolve_weight"};
-
 std::string convolutionSourceOf(int type) {
   return tileSource(type) +
 #include <ATen/xpu/kernels/Convolution.sycl>
       ;
 }
 
-const NamedKernels kConvolutionKernels(
-    "convolution",
-    &convolutionSourceOf,
-    kConvolutionNames,
-    FLOATING);
+const KernelFamily kConvolutions("convolution", &convolutionSourceOf, FLOATING);
+const NamedKernel kConvolve(kConvolutions, "convolve");
+const NamedKernel kConvolveFew(kConvolutions, "convolve_few");
+const NamedKernel kConvolveWeight(kConvolutions, "convolve_weight");
 
 constexpr int64_t kFewRows = 8; // for which most of a tile would be empty
 constexpr int64_t kLeastSteps = 16; // of a part
 constexpr int64_t kAxes = 3;
 constexpr std::array<int64_t, kAxes + 1> kAllButChannels{0, 2, 3, 4};
-constexpr int64_t kMostNumber = std::numeric_limits<int32_t>::max();
 
 uint64_t packNumbers(int64_t low, int64_t high) {
   return uint32_t(low) | uint64_t(uint32_t(high)) << 32;
@@ -62,7 +53,7 @@ bool hasSmallOffsets(const Tensor& tensor) {
   for (const auto d : c10::irange(tensor.dim())) {
     last += (tensor.size(d) - 1) * tensor.stride(d);
   }
-  return tensor.numel() > 0 && last < kMostNumber;
+  return tensor.numel() > 0 && last < kMostElements;
 }
 
 /// One of three axes: a convolution with less has them at the end.
@@ -130,7 +121,7 @@ struct Convolution {
       const bool is_plain = transposed
           ? more >= 0 && more < std::max(stride[d], dilation[d])
           : more == 0 && from + around >= reach;
-      if (!is_plain || stride[d] < 1 || stride[d] > kMostNumber ||
+      if (!is_plain || stride[d] < 1 || stride[d] > kMostElements ||
           dilation[d] < 1 || padding[d] < 0) {
         return false;
       }
@@ -138,7 +129,7 @@ struct Convolution {
           transposed ? (from - 1) * stride[d] - around + reach + more
                      : (from + around - reach) / stride[d] + 1);
       if (sizes.back() < 1 ||
-          sizes.back() + from + around + reach > kMostNumber) {
+          sizes.back() + from + around + reach > kMostElements) {
         return false;
       }
     }
@@ -222,7 +213,7 @@ struct Convolution {
       }
       return true;
     }
-    const auto kernel =
+    const auto& kernel =
         out.size(1) / groups < kFewRows ? kConvolveFew : kConvolve;
     if (launch(kernel, is_transposed, out, in, weight, bias)) {
       return true;
@@ -321,7 +312,7 @@ struct Convolution {
   /// Whether a library can be asked.
   bool libraryTakes(const Tensor& in, const Tensor& weight, const Tensor& out)
       const {
-    const auto is_large = [](int64_t n) { return n > kMostNumber; };
+    const auto is_large = [](int64_t n) { return n > kMostElements; };
     for (const auto* tensor : {&in, &weight, &out}) {
       if (tensor->numel() == 0 || is_large(tensor->numel())) {
         return false;
@@ -344,18 +335,19 @@ struct Convolution {
   }
 
   bool launch(
-      ConvolutionKernel kernel,
+      const NamedKernel& kernel,
       bool is_transposed,
       const Tensor& out,
       const Tensor& in,
       const Tensor& weight,
       const Tensor& bias) const {
-    const auto* const found = kConvolutionKernels.find(kernel, type, device);
+    const auto* const found = kernel.find(type, device);
     if (!found || groupSize(*found) < kTileItems || !hasSmallOffsets(out) ||
         !hasSmallOffsets(in) || !hasSmallOffsets(weight)) {
       return false;
     }
-    const bool of_weight = kernel == kConvolveWeight;
+    const bool of_weight = &kernel == &kConvolveWeight;
+    const bool in_tiles = &kernel != &kConvolveFew;
     const auto& result = of_weight ? weight : out;
     const auto rows = out.size(1) / groups;
     const auto channels = in.size(1) / groups;
@@ -386,7 +378,7 @@ struct Convolution {
       places *= axis_places;
       uses *= axis_uses;
       batches *= phases;
-      if (batches > kMostNumber) {
+      if (batches > kMostElements) {
         return false;
       }
       packed.append(
@@ -400,13 +392,13 @@ struct Convolution {
     }
     const auto cols = of_weight ? uses : places;
     const auto inner = of_weight ? places : uses;
-    if (cols > kMostNumber || inner > kMostNumber - kTile) {
+    if (cols > kMostElements || inner > kMostElements - kTile) {
       return false;
     }
     auto parts = batches; // as convolve_few takes them
     auto of_part = inner;
     auto items = batches * rows * cols;
-    if (kernel != kConvolveFew) {
+    if (in_tiles) {
       const auto tiles = tilesOf(rows, cols) * batches;
       parts = std::clamp<int64_t>(
           itemsWanted(device) / kTileItems / tiles,
@@ -416,11 +408,11 @@ struct Convolution {
       parts = at::ceil_div(inner, of_part);
       items = tiles * parts * kTileItems;
     }
-    if (items > kMostNumber) {
+    if (items > kMostElements) {
       return false;
     }
     Tensor sums;
-    if (kernel != kConvolveFew && parts > 1) {
+    if (in_tiles && parts > 1) {
       sums = at::empty(
           {parts, result.numel()}, result.options().dtype(computedType(type)));
     }
@@ -453,13 +445,7 @@ struct Convolution {
     const auto pad = [&](int64_t axis) { return onAxis(padding, axis, 0); };
     arguments.append(
         {shifts, packNumbers(pad(0), pad(1)), packNumbers(pad(2), flags)});
-    launchKernel(
-        *found,
-        c10::xpu::getCurrentXPUStream(device),
-        op,
-        items,
-        arguments,
-        kTileItems);
+    kernel.launch(op, type, device, items, arguments, kTileItems);
     if (sums.defined()) {
       result.copy_(sums.sum(0).as_strided(result.sizes(), result.strides()));
     }

@@ -8,16 +8,13 @@
 #include <ATen/xpu/detail/KernelTypes.h>
 #include <ATen/xpu/detail/OneDnn.h>
 #include <ATen/xpu/detail/Reduce.h>
+#include <ATen/xpu/detail/Structured.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 namespace at::xpu::detail {
 
 namespace {
-
-constexpr std::array<const char*, 1> kProductNames{"product"};
 
 std::string productSourceOf(int type) {
   return tileSource(type) +
@@ -25,21 +22,17 @@ std::string productSourceOf(int type) {
       ;
 }
 
-constexpr uint32_t kMultiplied = FLOATING | INTEGRAL;
-const NamedKernels kProducts(
-    "products",
-    &productSourceOf,
-    kProductNames,
-    kMultiplied);
+const KernelFamily kProducts("products", &productSourceOf, FLOATING | INTEGRAL);
+const NamedKernel kProduct(kProducts, "product");
 
 constexpr int64_t kLeastOfPart = 256; // of the inner size
 
 const Kernel* findProduct(ScalarType type, DeviceIndex device) {
   const auto kernel_type = kernelTypeOfParts(type, device);
-  if (!kernel_type || !(kMultiplied & (1 << *kernel_type))) {
+  if (!kernel_type || !(kProducts.types() & (1 << *kernel_type))) {
     return nullptr;
   }
-  const auto* const kernel = kProducts.find(0, *kernel_type, device);
+  const auto* const kernel = kProduct.find(*kernel_type, device);
   return kernel && groupSize(*kernel) >= kTileItems ? kernel : nullptr;
 }
 
@@ -102,13 +95,8 @@ void byKernel(const Product& product) {
   arguments.push_back(kernelNumber(alpha, type));
   // Of parts it is added when they are.
   arguments.push_back(kernelNumber(parts > 1 ? Scalar(0) : beta, type));
-  launchKernel(
-      requireKernel(findProduct(scalar_type, device), op),
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      uint64_t(groups) * parts * kTileItems,
-      arguments,
-      kTileItems);
+  kProduct.launch(
+      op, type, device, groups * parts * kTileItems, arguments, kTileItems);
   if (parts > 1) {
     sums = sums.sum(0, /*keepdim=*/false, sums.scalar_type());
     if (!alpha.equal(1)) {
@@ -208,11 +196,10 @@ Matrices Matrices::copied() const {
 }
 
 bool canMultiply(const Tensor& left, const Tensor& right) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const auto fits = [](const Tensor& tensor) {
     return std::all_of(
         tensor.sizes().begin(), tensor.sizes().end(), [](int64_t size) {
-          return size <= kMost;
+          return size <= kMostElements;
         });
   };
   return fits(left) && fits(right) &&

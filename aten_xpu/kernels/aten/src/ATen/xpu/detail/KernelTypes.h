@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace at::xpu::detail {
@@ -72,33 +73,43 @@ class KernelFamily {
   const KernelUnit& operator[](KernelType type) const {
     return units_[type];
   }
-
- private:
-  std::array<KernelUnit, kKernelTypes.size()> units_;
-};
-
-/// A family whose kernels have names, and are asked for by number.
-template <size_t count>
-class NamedKernels {
- public:
-  NamedKernels(
-      const char* family,
-      std::string (*source)(int type),
-      const std::array<const char*, count>& names,
-      uint32_t types = ALL)
-      : family_(family, source, types), names_(names) {}
-
-  /// Null if the device cannot have it, see loadKernel.
-  const Kernel* find(size_t kernel, KernelType type, DeviceIndex device) const {
-    return loadKernel(
-        slots_[kernel][type], device, family_[type], names_[kernel]);
+  uint32_t types() const {
+    return types_;
   }
 
  private:
-  KernelFamily family_;
-  std::array<const char*, count> names_;
-  mutable std::array<std::array<KernelSlot, kKernelTypes.size()>, count>
-      slots_{};
+  uint32_t types_;
+  std::array<KernelUnit, kKernelTypes.size()> units_;
+};
+
+/// A kernel of a family. It is a static variable, too.
+class NamedKernel {
+ public:
+  NamedKernel(const KernelFamily& family, std::string name)
+      : family_(family), name_(std::move(name)) {}
+
+  /// Null if the device cannot have it, see loadKernel.
+  const Kernel* find(KernelType type, DeviceIndex device) const {
+    return loadKernel(slots_[type], device, family_[type], name_.c_str());
+  }
+
+  /// The type of the kernel for the tensor; nothing if there is none.
+  std::optional<KernelType> typeFor(const Tensor& tensor) const;
+
+  /// Launches it, if there are items, on the device's current stream, for an
+  /// operator of which a kernel was found: see requireKernel and launchKernel.
+  void launch(
+      const std::string& op,
+      KernelType type,
+      DeviceIndex device,
+      int64_t items,
+      c10::ArrayRef<KernelArgument> arguments,
+      uint32_t group_size = 0) const;
+
+ private:
+  const KernelFamily& family_;
+  std::string name_;
+  mutable std::array<KernelSlot, kKernelTypes.size()> slots_{};
 };
 
 /// The units of all families.

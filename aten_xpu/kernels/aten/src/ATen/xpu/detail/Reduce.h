@@ -28,11 +28,21 @@ struct ReduceDims {
   int64_t outer_stride = 0;
 };
 
+/// The two kernels of a reduction.
+struct ReduceKernels {
+  ReduceKernels(const KernelFamily& family, const std::string& name)
+      : elements(family, name + "_elements"),
+        states(family, name + "_states") {}
+
+  NamedKernel elements; // which begins
+  NamedKernel states; // which goes on with what the other one has
+};
+
 /// A reduction by the loop, see Note [Reductions].
 struct ReduceCall {
   const std::string& op; // for the profiler
-  const Kernel* elements = nullptr; // the kernel that begins
-  const Kernel* states = nullptr; // the one that goes on with what it has
+  const ReduceKernels& kernels;
+  KernelType type{};
   DeviceIndex device = 0;
   void* first = nullptr; // where results are written without gaps, if at all
   void* second = nullptr;

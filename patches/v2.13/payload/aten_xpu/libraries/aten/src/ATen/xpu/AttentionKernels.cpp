@@ -8,26 +8,11 @@
 #include <ATen/xpu/detail/StructuredCall.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 namespace at::xpu::detail {
 
 namespace {
-
-enum AttentionKernel {
-  kAttention,
-  kAttentionGrad,
-  kAttentionNone,
-  kAttentionFew,
-  kAttentionPhilox
-};
-constexpr std::array<const char*, 5> kAttentionNames{
-    "attention",
-    "attention_grad",
-    "attention_none",
-    "attention_few",
-    "attention_philox"};
 
 std::string attentionSourceOf(int type) {
 #define XPU_CODE(...) #__VA_ARGS__
@@ -42,11 +27,12 @@ std::string attentionSourceOf(int type) {
       replaced(kSource, "XPU_PHILOX", kPhilox);
 }
 
-const NamedKernels kAttentionKernels(
-    "attention",
-    &attentionSourceOf,
-    kAttentionNames,
-    FLOATING);
+const KernelFamily kAttentions("attention", &attentionSourceOf, FLOATING);
+const NamedKernel kAttention(kAttentions, "attention");
+const NamedKernel kAttentionGrad(kAttentions, "attention_grad");
+const NamedKernel kAttentionNone(kAttentions, "attention_none");
+const NamedKernel kAttentionFew(kAttentions, "attention_few");
+const NamedKernel kAttentionPhilox(kAttentions, "attention_philox");
 
 constexpr int64_t kRowsOfAttention = 4; // in a group
 constexpr int64_t kMostProducts = 1 << 26; // that are in memory at a time
@@ -171,7 +157,7 @@ struct Attention {
   }
 
   void launch(
-      AttentionKernel kernel,
+      const NamedKernel& kernel,
       const AttentionPart& part,
       std::initializer_list<KernelArgument> own) const {
     std::vector<KernelArgument> arguments(own);
@@ -198,10 +184,10 @@ struct Attention {
     arguments.emplace_back(kernelNumber(keep > 0 ? 1 / keep : 0, type));
     const auto device = query.device().index();
     const auto lanes = lanesOf(device);
-    launchKernel(
-        requireKernel(kAttentionKernels.find(kernel, type, device), call.op),
-        c10::xpu::getCurrentXPUStream(device),
+    kernel.launch(
         call.op,
+        type,
+        device,
         part.heads * part.queries * lanes,
         arguments,
         kRowsOfAttention * lanes);
@@ -228,9 +214,8 @@ std::optional<KernelType> attentionType(const AttentionCall& call) {
       value.sizes().slice(0, 3) == key.sizes().slice(0, 3) &&
       query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
       canMultiply(query, key) && canMultiply(query, value) &&
-      key.size(2) <= kMostProducts &&
-      kAttentionKernels.find(kAttention, *type, device) &&
-      kAttentionKernels.find(kAttentionGrad, *type, device);
+      key.size(2) <= kMostProducts && kAttention.find(*type, device) &&
+      kAttentionGrad.find(*type, device);
   return plain ? type : std::nullopt;
 }
 
@@ -240,11 +225,10 @@ void drawDropout(AttentionCall& call, KernelType type, int64_t count) {
   const auto state = takePhilox({}, device, count);
   call.seed = at::empty({}, options);
   call.offset = at::empty({}, options);
-  launchKernel(
-      requireKernel(
-          kAttentionKernels.find(kAttentionPhilox, type, device), call.op),
-      c10::xpu::getCurrentXPUStream(device),
+  kAttentionPhilox.launch(
       call.op,
+      type,
+      device,
       1,
       {call.seed.data_ptr(),
        call.offset.data_ptr(),
@@ -262,13 +246,12 @@ bool attendFew(
   const auto& [op, query, key, value, mask, causal, scale, dropout, seed, _] =
       call;
   const auto device = query.device().index();
-  const auto* const kernel =
-      kAttentionKernels.find(kAttentionFew, type, device);
+  const auto* const kernel = kAttentionFew.find(type, device);
   const auto groups = query.size(0) * query.size(1) * query.size(2);
   if (query.size(2) >= kFewQueries || query.size(3) > kMostNumbersOfFew ||
       value.size(3) > kMostNumbersOfFew || !kernel ||
       groupSize(*kernel) < kItemsOfFew ||
-      groups > std::numeric_limits<int32_t>::max() / kItemsOfFew) {
+      groups > kMostElements / kItemsOfFew) {
     return false;
   }
   const auto q = withPlainRows(query);
@@ -300,13 +283,8 @@ bool attendFew(
     arguments.emplace_back(static_cast<uint32_t>(number));
   }
   arguments.emplace_back(kernelNumber(scale, type));
-  launchKernel(
-      *kernel,
-      c10::xpu::getCurrentXPUStream(device),
-      op,
-      groups * kItemsOfFew,
-      arguments,
-      kItemsOfFew);
+  kAttentionFew.launch(
+      op, type, device, groups * kItemsOfFew, arguments, kItemsOfFew);
   return true;
 }
 
@@ -337,11 +315,10 @@ void keepNone(
         int64_t(call.causal)}) {
     arguments.emplace_back(static_cast<uint32_t>(number));
   }
-  launchKernel(
-      requireKernel(
-          kAttentionKernels.find(kAttentionNone, type, device), call.op),
-      c10::xpu::getCurrentXPUStream(device),
+  kAttentionNone.launch(
       call.op,
+      type,
+      device,
       query.size(0) * query.size(1) * query.size(2),
       arguments);
 }

@@ -70,21 +70,21 @@ struct IntoDim {
   }
 };
 
-/// Returns false if there is no kernel or the host has something to say.
-bool indexFill(
+/// Whether there is a kernel, and nothing that the host would refuse.
+bool canFill(const Tensor& self, const Tensor& index) {
+  const auto device = self.device().index();
+  return areOn(device, self, index) && index.scalar_type() == kLong &&
+      index.dim() <= 1 && self.numel() > 0 &&
+      at::has_internal_overlap(self) == MemOverlap::No &&
+      hasIndexKernel(IndexKernel::Put, self.scalar_type(), device);
+}
+
+void fillAt(
     const Tensor& self,
     int64_t dim,
     const Tensor& index,
     const Tensor& value) {
   static const IndexOp name("index_fill_", IndexWords::Dimension, true);
-  if (!areOn(self.device().index(), self, index, value) ||
-      index.scalar_type() != kLong || index.dim() > 1 || value.dim() > 0 ||
-      value.scalar_type() != self.scalar_type() || self.numel() == 0 ||
-      at::has_internal_overlap(self) != MemOverlap::No ||
-      !hasIndexKernel(
-          IndexKernel::Put, self.scalar_type(), self.device().index())) {
-    return false;
-  }
   at::assert_no_overlap(self, index);
   const auto to = withDim(self);
   dim = maybe_wrap_dim(dim, to.dim());
@@ -97,7 +97,6 @@ bool indexFill(
       value,
       alongDim(index, dim, to.dim()),
       rangeOf(to, dim, /*from_end=*/true));
-  return true;
 }
 
 bool indexFillNumber(
@@ -105,9 +104,25 @@ bool indexFillNumber(
     int64_t dim,
     const Tensor& index,
     const Scalar& value) {
-  return areOn(self.device().index(), self) &&
-      (self.is_complex() || !value.isComplex()) &&
-      indexFill(self, dim, index, numberOn(self, value));
+  if (!canFill(self, index) || (value.isComplex() && !self.is_complex())) {
+    return false;
+  }
+  fillAt(self, dim, index, numberOn(self, value));
+  return true;
+}
+
+bool indexFill(
+    const Tensor& self,
+    int64_t dim,
+    const Tensor& index,
+    const Tensor& value) {
+  if (!canFill(self, index) || value.dim() > 0 ||
+      value.device() != self.device() ||
+      value.scalar_type() != self.scalar_type()) {
+    return false;
+  }
+  fillAt(self, dim, index, value);
+  return true;
 }
 
 /// The sizes of index_select's result, if there is a kernel and the host has

@@ -34,8 +34,8 @@ struct ReduceKernels {
       : elements(family, name + "_elements"),
         states(family, name + "_states") {}
 
-  NamedKernel elements; // which begins
-  NamedKernel states; // which goes on with what the other one has
+  NamedKernel elements; // makes states of elements
+  NamedKernel states; // combines these states
 };
 
 /// A reduction by the loop, see Note [Reductions].

@@ -139,7 +139,7 @@ class CudnnGraph {
  private:
   friend class CudnnPlan;
 
-  /// Adds what is no operation.
+  /// Adds a descriptor that is not an operation.
   void* describe(int kind, std::initializer_list<CudnnAttribute> attributes);
   Tensor addTensor(
       CudnnType type,
